@@ -91,8 +91,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         setting(
             _HARDWARE,
-            "Engines, each with a copy of the model: on GPUs of its own (tensor-parallel-size of "
-            "them), or with an equal part of the CPU's cores.",
+            "Engines, each with a copy of the model and its own GPUs (tensor-parallel-size of "
+            "them), or an equal part of the CPU's cores.",
             ge=1,
             le=64,
         ),

@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Meta
 
 from engine.inspected import Inspect, Inspected
+from engine.queueing import ServiceClass
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
@@ -167,15 +168,19 @@ Task = Generate | Embed
 
 class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defaults=True):
     """Add a sequence. ``copies``: the other choices of the same request, so that shared data is
-    sent once."""
+    sent once. ``tenant``, ``weight`` and ``service_class`` decide when it is its turn
+    (``engine.schedule.waiting``)."""
 
     handle: Handle
     request_id: str
     prompt_token_ids: list[TokenId]
     task: Task
-    priority: int = 0  # lower runs first; equal priorities first come, first served
+    priority: int = 0  # within the tenant and class; lower runs first, equal ones as they come
     arrival_time: float
     cache_salt: str = ""  # sequences share prefix cache blocks only under equal salts
+    tenant: Annotated[str, Meta(max_length=64)] = ""
+    weight: Annotated[float, Meta(ge=0.01, le=100)] = 1.0
+    service_class: ServiceClass = ServiceClass.STANDARD
     copies: list[Copy] = []
 
 
@@ -183,6 +188,12 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     """Stop these sequences and free their blocks. Unknown handles are ignored."""
 
     handles: list[int]
+
+
+class Watch(msgspec.Struct, frozen=True, tag="watch"):
+    """Tell this connection of every step (as at first), or while it has no sequences of some."""
+
+    every_step: bool
 
 
 # --- engine to service -----------------------------------------------------------------------
@@ -415,7 +426,7 @@ class Working(msgspec.Struct, frozen=True, tag="working"):
     step_seconds: float
 
 
-ToEngine = Submit | Abort | Inspect
+ToEngine = Submit | Abort | Inspect | Watch
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working | Inspected
 
 _encoder = msgspec.msgpack.Encoder()

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from observability.aliases import Alias, InfoAlias, alias_labels, info_labels
 from observability.catalogue import MODEL, OTHER_MODEL
+from observability.combined import Numbers, WorkerNumbers
 from observability.exposition import FamilyHeads, histogram_template, label_text
 from observability.layout import FamilyLayout
-from observability.ledger import WorkerLedger
 from observability.metric_kinds import MetricKind
 from observability.promql import bound_text
 from observability.series import InfoSeries
@@ -26,12 +26,9 @@ class _Sums:
             if _is_part(alias, layout, values)
         ]
 
-    def of(self, ledger: WorkerLedger) -> list[float]:
+    def of(self, source: Numbers) -> list[float]:
         """Return the series' cells."""
-        cells, width = ledger.cells, self._width
-        if width == 1:
-            return [sum(cells[first] for first in self._firsts)]
-        parts = (cells[first : first + width] for first in self._firsts)
+        parts = [source.numbers(first, self._width) for first in self._firsts]
         return [sum(column) for column in zip(*parts, strict=True)]
 
 
@@ -52,13 +49,13 @@ class AliasText:
         self,
         aliases: Sequence[Alias],
         layouts: Mapping[str, FamilyLayout],
-        ledger: WorkerLedger,
+        source: Numbers,
         model: str,
     ) -> None:
         first = aliases[0]
         layout = layouts[first.source.name]
         self._heads = FamilyHeads(first.name, first.kind, first.help)
-        self._ledger = ledger
+        self._source = source
         self._range = layout.first_cell, layout.cells
         self._series = [
             (_template(each, model), _Sums(each, layout), each.shown) for each in aliases
@@ -68,10 +65,10 @@ class AliasText:
 
     def text(self, *, openmetrics: bool) -> str:
         before, lines = self._before
-        now = self._ledger.raw(*self._range)
+        now = self._source.raw(*self._range)
         if now != before or not before:
             lines = "".join(
-                self._lines(template, sums.of(self._ledger), shown)
+                self._lines(template, sums.of(self._source), shown)
                 for template, sums, shown in self._series
             )
             self._before = now, lines
@@ -117,7 +114,7 @@ def alias_texts(
     aliases: Sequence[Alias | InfoAlias],
     layouts: Mapping[str, FamilyLayout],
     infos: Mapping[str, InfoSeries],
-    ledger: WorkerLedger,
+    workers: WorkerNumbers,
     model: str,
 ) -> Iterator[AliasText | InfoAliasText]:
     """Yield the text of each name. ``layouts`` and ``infos``: of the catalogue's metrics, by name.
@@ -129,4 +126,5 @@ def alias_texts(
         else:
             by_name.setdefault(alias.name, []).append(alias)
     for group in by_name.values():
-        yield AliasText(group, layouts, ledger, model)
+        source = workers[group[0].source.combined]
+        yield AliasText(group, layouts, source, model)

@@ -22,7 +22,7 @@ from observability.buckets import (
     STEP_SECONDS_BOUNDS,
     TOKEN_COUNTS,
 )
-from observability.metric_kinds import Label, Metric, MetricKind, Scope, Total
+from observability.metric_kinds import Combined, Label, Metric, MetricKind, Scope, Total
 from observability.outcomes import (
     CONDITIONS,
     OUTCOMES,
@@ -56,6 +56,7 @@ SEQUENCES_RUNNING = Metric(
     Scope.ENGINE,
     "Sequences in the running batch after the last engine step.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 SEQUENCES_WAITING = Metric(
     "quire_sequences_waiting",
@@ -63,6 +64,7 @@ SEQUENCES_WAITING = Metric(
     Scope.ENGINE,
     "Sequences in the engine's queue, by what keeps its head from running.",
     (MODEL, Label("reason", tuple(WAITING_REASONS))),
+    combined=Combined.ANY,
 )
 KV_BLOCKS = Metric(
     "quire_kv_blocks",
@@ -70,6 +72,7 @@ KV_BLOCKS = Metric(
     Scope.ENGINE,
     "KV-cache blocks by state: free, cached (reusable prefix, not in use), active (in use).",
     (MODEL, Label("state", ("free", "cached", "active"))),
+    combined=Combined.ANY,
 )
 KV_USAGE_RATIO = Metric(
     "quire_kv_usage_ratio",
@@ -77,6 +80,7 @@ KV_USAGE_RATIO = Metric(
     Scope.ENGINE,
     "Share of KV-cache blocks held by running sequences, 0 to 1.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 PROMPT_TOKENS = Metric(
     "quire_prompt_tokens_total",
@@ -86,6 +90,7 @@ PROMPT_TOKENS = Metric(
     "Moves during a request.",
     (MODEL, Label("source", ("computed", "cached"))),
     totals=(Total("prompt_tokens_computed", "computed"), Total("prompt_tokens_cached", "cached")),
+    combined=Combined.ANY,
 )
 PREFIX_MISS_TOKENS = Metric(
     "quire_prefix_miss_tokens_total",
@@ -94,6 +99,7 @@ PREFIX_MISS_TOKENS = Metric(
     "Prompt tokens not found in the prefix cache at their sequence's first admission, by reason.",
     (MODEL, Label("reason", tuple(PREFIX_MISS_REASONS))),
     totals=tuple(Total(f"prefix_missed_{reason}", reason) for reason in PREFIX_MISS_REASONS),
+    combined=Combined.ANY,
 )
 RECOMPUTED_TOKENS = Metric(
     "quire_recomputed_tokens_total",
@@ -102,6 +108,7 @@ RECOMPUTED_TOKENS = Metric(
     "Tokens computed again after a preemption.",
     (MODEL,),
     totals=(Total("tokens_recomputed"),),
+    combined=Combined.ANY,
 )
 GENERATED_TOKENS = Metric(
     "quire_generated_tokens_total",
@@ -110,6 +117,7 @@ GENERATED_TOKENS = Metric(
     "Tokens sampled. Moves during a request.",
     (MODEL,),
     totals=(Total("tokens_generated"),),
+    combined=Combined.ANY,
 )
 PREEMPTIONS = Metric(
     "quire_preemptions_total",
@@ -118,6 +126,7 @@ PREEMPTIONS = Metric(
     "Running sequences sent back to the queue for lack of KV-cache blocks.",
     (MODEL,),
     totals=(Total("preemptions"),),
+    combined=Combined.ANY,
 )
 HANDOVERS = Metric(
     "quire_handovers_total",
@@ -137,6 +146,7 @@ GRAMMARS = Metric(
         Total("grammars_cached", "cached"),
         Total("grammars_failed", "failed"),
     ),
+    combined=Combined.ANY,
 )
 GRAMMAR_SECONDS = Metric(
     "quire_grammar_seconds_total",
@@ -146,6 +156,7 @@ GRAMMAR_SECONDS = Metric(
     "tokens they allow next (mask).",
     (MODEL, Label("work", ("compile", "mask"))),
     totals=(Total("grammar_compile_seconds", "compile"), Total("grammar_mask_seconds", "mask")),
+    combined=Combined.ANY,
 )
 STEP_SECONDS = Metric(
     "quire_step_seconds",
@@ -180,6 +191,7 @@ ENGINE_LAST_MESSAGE = Metric(
     Scope.ENGINE,
     "Unix time of the engine's last message.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 ENGINE_READY = Metric(
     "quire_engine_ready",
@@ -187,6 +199,7 @@ ENGINE_READY = Metric(
     Scope.ENGINE,
     "1 while /health reports the engine as ok (whether or not the server is draining), else 0.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 ENGINE_SILENCE_SECONDS = Metric(
     "quire_engine_silence_seconds",
@@ -195,6 +208,7 @@ ENGINE_SILENCE_SECONDS = Metric(
     "Time since the engine's last message. A healthy engine sends one at least every two seconds, "
     "also during a long step. No series before the first.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 OLDEST_WAITING_SECONDS = Metric(
     "quire_oldest_waiting_seconds",
@@ -203,6 +217,7 @@ OLDEST_WAITING_SECONDS = Metric(
     "How long the oldest waiting sequence has waited for an engine to run it; 0 if none is "
     "waiting.",
     (MODEL,),
+    combined=Combined.MAX,
 )
 LONGEST_GAP_SECONDS = Metric(
     "quire_longest_gap_seconds",
@@ -211,6 +226,7 @@ LONGEST_GAP_SECONDS = Metric(
     "The longest time since the last token, over sequences that have begun to generate and have "
     "not ended; 0 if there are no such sequences.",
     (MODEL,),
+    combined=Combined.MAX,
 )
 PREDICTED_WAIT_SECONDS = Metric(
     "quire_predicted_wait_seconds",
@@ -219,6 +235,7 @@ PREDICTED_WAIT_SECONDS = Metric(
     "Time until the sequences now waiting have started, at the pace of the last 30 seconds; "
     "Retry-After is derived from it. No series while some wait and fewer than two have started.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 ENGINE_LOAD_SECONDS = Metric(
     "quire_engine_load_seconds",
@@ -226,6 +243,7 @@ ENGINE_LOAD_SECONDS = Metric(
     Scope.ENGINE,
     "Time the engine took to load its model.",
     (MODEL,),
+    combined=Combined.ANY,
 )
 
 # --- requests: seen from the HTTP side ----------------------------------------------------------

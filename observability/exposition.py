@@ -10,7 +10,8 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from observability.ledger import WorkerLedger, exemplar_at, exemplar_moments
+from observability.combined import Numbers
+from observability.ledger import exemplar_at, exemplar_moments
 from observability.metric_kinds import Metric, MetricKind
 from observability.series import InfoSeries
 
@@ -76,10 +77,10 @@ class FamilyHeads:
 class ScalarText:
     """A counter or gauge: a line for each series."""
 
-    def __init__(self, metric: Metric, ledger: WorkerLedger, first: int, cells: int) -> None:
+    def __init__(self, metric: Metric, numbers: Numbers, first: int, cells: int) -> None:
         self._metric = metric
         self._heads = FamilyHeads(metric.name, metric.kind, metric.help)
-        self._ledger = ledger
+        self._source = numbers
         self._first, self._count = first, cells
         self._series: dict[int, Mapping[str, str]] = {}  # labels by cell
         self._lines: list[tuple[int, str]] = []  # cell, and the line up to its value
@@ -92,22 +93,23 @@ class ScalarText:
 
     def text(self, *, openmetrics: bool) -> str:
         raw, lines = self._before
-        now = self._ledger.raw(self._first, self._count)
+        now = self._source.raw(self._first, self._count)
         if now != raw or not raw:
-            cells = self._ledger.cells
+            first, values = self._first, self._source.numbers(self._first, self._count)
             lines = "".join(
                 [
                     f"{line}{value!r}\n"
                     for cell, line in self._lines
-                    if (value := cells[cell]) == value  # a series without a value is NaN
+                    if (value := values[cell - first]) == value  # a series without a value is NaN
                 ]
             )
             self._before = now, lines
         return self._heads(openmetrics=openmetrics) + lines
 
     def samples(self) -> Iterator[FamilySample]:
+        values = self._source.numbers(self._first, self._count)
         for cell, labels in self._series.items():
-            value = self._ledger.cells[cell]
+            value = values[cell - self._first]
             if value == value:
                 yield FamilySample(self._metric.name, labels, value)
 
@@ -130,12 +132,12 @@ class _HistogramLines:
     def __init__(
         self,
         metric: Metric,
-        ledger: WorkerLedger,
+        numbers: Numbers,
         first: int,
         exemplars: int,
         labels: Mapping[str, str],
     ) -> None:
-        self._ledger = ledger
+        self._source = numbers
         self._first = first
         self._name = metric.name
         self._labels = labels
@@ -162,7 +164,7 @@ class _HistogramLines:
             return self.text()
         before, lines = self._linked
         buckets = len(self._bounds)
-        exemplars = self._ledger.raw_exemplars(self._exemplars, buckets)
+        exemplars = self._source.raw_exemplars(self._exemplars, buckets)
         raw = self._raw() + exemplars
         if raw != before:
             if any(exemplars):
@@ -187,13 +189,12 @@ class _HistogramLines:
         self._moments = moments
 
     def _raw(self) -> bytes:
-        return self._ledger.raw(self._first, len(self._bounds) + 1)
+        return self._source.raw(self._first, len(self._bounds) + 1)
 
     def _numbers(self) -> tuple[list[float], float]:
         """Return the cumulative counts and the sum."""
-        last = self._first + len(self._bounds)
-        counts = self._ledger.cells[self._first : last].tolist()
-        return list(itertools.accumulate(counts)), self._ledger.cells[last]
+        *counts, total = self._source.numbers(self._first, len(self._bounds) + 1)
+        return list(itertools.accumulate(counts)), total
 
     def samples(self) -> Iterator[FamilySample]:
         counts, total = self._numbers()
@@ -204,14 +205,14 @@ class _HistogramLines:
 
 
 class HistogramText:
-    def __init__(self, metric: Metric, ledger: WorkerLedger) -> None:
+    def __init__(self, metric: Metric, numbers: Numbers) -> None:
         self._metric = metric
         self._heads = FamilyHeads(metric.name, metric.kind, metric.help)
-        self._ledger = ledger
+        self._source = numbers
         self._series: list[_HistogramLines] = []
 
     def add(self, first: int, exemplars: int, labels: Mapping[str, str]) -> None:
-        self._series.append(_HistogramLines(self._metric, self._ledger, first, exemplars, labels))
+        self._series.append(_HistogramLines(self._metric, self._source, first, exemplars, labels))
 
     def text(self, *, openmetrics: bool) -> str:
         if openmetrics:

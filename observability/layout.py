@@ -12,12 +12,14 @@ from observability import catalogue
 from observability.catalogue import OTHER_MODEL
 from observability.metric_kinds import Label, Metric, MetricKind, Scope
 
-_FORMAT = 3  # of the ledger; the next number if what surrounds the cells changes
+_FORMAT = 4  # of the ledger; the next number if what surrounds the cells changes
 
 # Cells of the table of usage: before its rows, and of each row.
 USAGE_HEAD = 2
 USAGE_WIDTH = 8
 RING_CELLS = 2
+# Of an engine, before its totals: see ``service.telemetry.engine_totals``.
+ENGINE_HEAD = 3
 
 NO_LABEL_VALUES: Mapping[str, Sequence[str]] = {}
 
@@ -63,7 +65,8 @@ class LedgerLayout:
     labels whose values are only known at run time, by name. ``open_requests``: rows of the table of
     open requests, see ``observability.open_requests``. ``usage_rows``: of the table of usage, see
     ``observability.usage_table``. ``ring_bytes``: of ``observability.byte_ring``. ``key_names``:
-    how many aliases may be learned, see ``observability.key_names``."""
+    how many aliases may be learned, see ``observability.key_names``. ``engines``: those whose
+    totals are kept."""
 
     def __init__(
         self,
@@ -75,6 +78,7 @@ class LedgerLayout:
         usage_rows: int = 0,
         ring_bytes: int = 0,
         key_names: int = 0,
+        engines: int = 1,
     ) -> None:
         self._models = tuple(dict.fromkeys(models))
         self._label_values = {name: tuple(values) for name, values in label_values.items()}
@@ -83,11 +87,13 @@ class LedgerLayout:
         self.exemplars = 0
         for metric in metrics:
             self._place(metric)
-        # Of the engine that was last heard: its identity, and of each of its totals the value of
-        # all engines before it, and its own.
-        fields = [total.field for metric in metrics for total in metric.totals]
+        # Of each engine: which process was last heard, and of each of its totals the value of all
+        # processes before it, and its own.
+        fields = [total.field for metric in catalogue.METRICS for total in metric.totals]
         self.engine_fields = tuple(fields)
-        self.engine_cells = self._take(1 + 2 * len(fields))
+        self.engines = engines
+        self.engine_width = ENGINE_HEAD + 2 * len(fields)
+        self.engine_cells = self._take(engines * self.engine_width)
         self.alive_cell = self._take(1)
         self.open_requests = open_requests
         self.request_cells = self._take(open_requests)
@@ -153,5 +159,5 @@ class LedgerLayout:
             for family in self.families.values()
         ]
         sizes = (self.open_requests, self.usage_rows, self.ring_bytes, self.cells, self.exemplars)
-        rest = (_FORMAT, self.engine_fields, *sizes, self.key_names)
+        rest = (_FORMAT, self.engine_fields, self.engines, *sizes, self.key_names)
         return hashlib.sha256(repr((meaning, rest)).encode()).digest()

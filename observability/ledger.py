@@ -12,14 +12,18 @@ One thread writes, the worker's event loop.
 
 from __future__ import annotations
 
+import contextlib
 import enum
+import fcntl
 import functools
 import itertools
 import mmap
 import os
 import struct
 from array import array
+from collections.abc import Iterator
 from types import TracebackType
+from typing import NamedTuple
 
 from observability.layout import LedgerLayout
 
@@ -34,8 +38,9 @@ NAME_BYTES = 32  # of an alias
 ROW_BYTES = 1024  # of text about one open request
 _TEXTS = 2  # of each row: one is read while the other is written
 _EXEMPLAR = struct.Struct("<QQdd")  # trace id (high, low), value, Unix time; 0: none
+EXEMPLAR_BYTES = _EXEMPLAR.size
 _MOMENT = struct.Struct("<d")
-_MOMENT_OFFSET = _EXEMPLAR.size - _MOMENT.size
+_MOMENT_OFFSET = EXEMPLAR_BYTES - _MOMENT.size
 _ZEROS = bytes(1 << 20)
 
 
@@ -60,59 +65,145 @@ def exemplar_moments(packed: bytes) -> list[float]:
 
 def exemplar_at(packed: bytes, number: int) -> tuple[int, float, float]:
     """Return trace id, value and Unix time."""
-    high, low, value, moment = _EXEMPLAR.unpack_from(packed, number * _EXEMPLAR.size)
+    high, low, value, moment = _EXEMPLAR.unpack_from(packed, number * EXEMPLAR_BYTES)
     return high << 64 | low, value, moment
 
 
-class WorkerLedger:
-    """``descriptor``: of an open file, empty or left by the worker before; it is closed here.
-    None: private memory, which ends with the process. Raises OSError if the file cannot be filled
-    or mapped."""
+class _Places(NamedTuple):
+    """Where the parts of a ledger begin, in bytes, and where it ends."""
 
-    def __init__(self, layout: LedgerLayout, descriptor: int | None = None) -> None:
+    cells: int
+    exemplars: int
+    rows: int
+    ring: int
+    names: int
+    size: int
+
+    @classmethod
+    def of(cls, layout: LedgerLayout) -> _Places:
+        sizes = (
+            _HEADER_BYTES + _JOURNAL_BYTES,
+            layout.cells * _CELL,
+            layout.exemplars * EXEMPLAR_BYTES,
+            layout.open_requests * _TEXTS * ROW_BYTES,
+            layout.ring_bytes,
+            layout.key_names * NAME_BYTES,
+        )
+        return cls(*itertools.accumulate(sizes))
+
+
+def size_of(layout: LedgerLayout) -> int:
+    """Return the bytes of a ledger."""
+    return _Places.of(layout).size
+
+
+def _head_of(layout: LedgerLayout) -> bytes:
+    return _MAGIC + layout.fingerprint
+
+
+@contextlib.contextmanager
+def file_lock(descriptor: int) -> Iterator[None]:
+    """Hold a lock of this process on the file. Workers that inherited the same descriptor exclude
+    each other, too."""
+    fcntl.lockf(descriptor, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.lockf(descriptor, fcntl.LOCK_UN)
+
+
+class LedgerReader:
+    """The numbers of a ledger, which another worker writes. ``descriptor``: of its file, which has
+    ``size_of`` the layout or more bytes; it stays open. ``memory``: the file as it is mapped."""
+
+    def __init__(
+        self,
+        layout: LedgerLayout,
+        descriptor: int | None = None,
+        *,
+        memory: mmap.mmap | None = None,
+    ) -> None:
         self.layout = layout
-        self._cells_at = _HEADER_BYTES + _JOURNAL_BYTES
-        self._exemplars_at = self._cells_at + layout.cells * _CELL
-        self._rows_at = self._exemplars_at + layout.exemplars * _EXEMPLAR.size
-        self._ring_at = self._rows_at + layout.open_requests * _TEXTS * ROW_BYTES
-        self._names_at = self._ring_at + layout.ring_bytes
-        size = self._names_at + layout.key_names * NAME_BYTES
-        self._head = _MAGIC + layout.fingerprint
+        places = _Places.of(layout)
+        self._cells_at, self._exemplars_at = places.cells, places.exemplars
+        self._rows_at, self._names_at = places.rows, places.names
+        self._head = _head_of(layout)
+        if memory is None:
+            assert descriptor is not None
+            memory = mmap.mmap(descriptor, places.size, prot=mmap.PROT_READ)
+        self.memory = memory
+        self._everything = memoryview(memory)
+        self.cells = self._everything[self._cells_at : self._exemplars_at].cast("d")
+
+    @property
+    def is_laid_out(self) -> bool:
+        """True if the cells mean what the layout says. A worker that starts may not have written
+        them yet, or have found another layout."""
+        return self.memory[: len(self._head)] == self._head
+
+    def raw(self, first: int, count: int) -> bytes:
+        """Return the bytes of cells, to be compared with earlier ones."""
+        start = self._cells_at + first * _CELL
+        return self.memory[start : start + count * _CELL]
+
+    def numbers(self, first: int, count: int) -> list[float]:
+        """Return the values of cells."""
+        values: list[float] = self.cells[first : first + count].tolist()  # type: ignore[assignment]
+        return values
+
+    def raw_exemplars(self, first: int, count: int) -> bytes:
+        """Return them packed, for ``exemplar_moments`` and ``exemplar_at``."""
+        start = self._exemplars_at + first * EXEMPLAR_BYTES
+        return self.memory[start : start + count * EXEMPLAR_BYTES]
+
+
+class WorkerLedger(LedgerReader):
+    """``descriptor``: of an open file, empty or left by the worker before; it is closed here.
+    None: private memory, which ends with the process. ``shared``: other processes have it mapped,
+    and one of them may be writing; before this one writes, it calls ``take_over``. Raises OSError
+    if the file cannot be filled or mapped."""
+
+    def __init__(
+        self, layout: LedgerLayout, descriptor: int | None = None, *, shared: bool = False
+    ) -> None:
         self.past = Past.PRIVATE
+        size, head = size_of(layout), _head_of(layout)
         if descriptor is None:
-            self.memory = mmap.mmap(-1, size)
+            memory = mmap.mmap(-1, size)
+            memory[: len(head)] = head
         else:
             try:
-                self.past = self._examine(descriptor, size)
-                self.memory = mmap.mmap(descriptor, size)
+                with file_lock(descriptor):
+                    self.past = self._examine(descriptor, head, size)
+                    memory = mmap.mmap(descriptor, size)
+                    memory[: len(head)] = head  # last: now it may be continued
             finally:
                 os.close(descriptor)
-        self.memory[: len(self._head)] = self._head  # last: now it may be continued
-        everything = memoryview(self.memory)
-        self._journaled = everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
-        self.cells = everything[self._cells_at : self._exemplars_at].cast("d")
-        self.ring = everything[self._ring_at : self._names_at]
+        super().__init__(layout, memory=memory)
+        self._journaled = self._everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
+        self.ring = self._everything[_Places.of(layout).ring : self._names_at]
         self._pending: dict[int, float] | None = None
-        self._complete()
+        if not shared:
+            self.take_over()
 
-    def _examine(self, descriptor: int, size: int) -> Past:
+    @staticmethod
+    def _examine(descriptor: int, head: bytes, size: int) -> Past:
         found = os.fstat(descriptor).st_size
-        head = os.pread(descriptor, len(self._head), 0)
-        if found == size and head == self._head:
+        before = os.pread(descriptor, len(head), 0)
+        if found >= size and before == head:
             return Past.CONTINUED
         # A worker that was killed before it had written the header had counted nothing.
-        past = Past.UNKNOWN if any(head) else Past.NOTHING
-        os.ftruncate(descriptor, 0)
+        past = Past.UNKNOWN if any(before) else Past.NOTHING
         # Written, not only resized: if memory or the disk is full, this raises, where a store into
-        # a hole would kill the process.
+        # a hole would kill the process. Never cut: that would kill another worker that reads it.
         for start in range(0, size, len(_ZEROS)):
             chunk = _ZEROS[: size - start]
             if os.pwrite(descriptor, chunk, start) != len(chunk):
                 raise OSError("the memory of the metrics could not be filled")
         return past
 
-    def _complete(self) -> None:
-        """Complete the transaction during which the worker before was killed, if any."""
+    def take_over(self) -> None:
+        """Complete the transaction during which the writer before was killed, if any."""
         count = int(self._journaled[0])
         if 0 < count <= JOURNAL_CELLS:
             found = _numbers(2 * count).unpack_from(self.memory, _JOURNAL_AT)
@@ -183,25 +274,15 @@ class WorkerLedger:
             cells[cell] = value
         self._journaled[0] = 0.0
 
-    def raw(self, first: int, count: int) -> bytes:
-        """Return the bytes of cells, to be compared with earlier ones."""
-        start = self._cells_at + first * _CELL
-        return self.memory[start : start + count * _CELL]
-
     # --- exemplars ------------------------------------------------------------------------------
 
     def set_exemplar(self, number: int, trace_id: int, value: float, moment: float) -> None:
         """``moment``: Unix time."""
-        at = self._exemplars_at + number * _EXEMPLAR.size
+        at = self._exemplars_at + number * EXEMPLAR_BYTES
         # None in between, so that a kill cannot leave one trace id made of two.
         _MOMENT.pack_into(self.memory, at + _MOMENT_OFFSET, 0.0)
         _EXEMPLAR.pack_into(self.memory, at, trace_id >> 64, trace_id & 2**64 - 1, value, 0.0)
         _MOMENT.pack_into(self.memory, at + _MOMENT_OFFSET, moment)
-
-    def raw_exemplars(self, first: int, count: int) -> bytes:
-        """Return them packed, for ``exemplar_moments`` and ``exemplar_at``."""
-        start = self._exemplars_at + first * _EXEMPLAR.size
-        return self.memory[start : start + count * _EXEMPLAR.size]
 
     # --- texts about open requests --------------------------------------------------------------
 

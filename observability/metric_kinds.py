@@ -22,6 +22,14 @@ class Scope(enum.StrEnum):
     REQUEST = "request"  # likewise, and under ``OTHER_MODEL`` where that is not a served name
 
 
+class Combined(enum.StrEnum):
+    """What a server with several workers shows of the values that each of them has."""
+
+    SUM = "sum"
+    MAX = "max"
+    ANY = "any"  # that of the worker which answers, as all know the same
+
+
 @dataclass(frozen=True, slots=True)
 class Label:
     """``values``: the closed set of values, or None for one that is only known at run time; to that
@@ -46,7 +54,8 @@ class Metric:
     """``name`` is complete, with unit and ``_total`` where Prometheus' naming requires them.
     ``bulk``: observed at least at each engine step, so that one observation must cost little.
     ``totals``: where a counter's series come from, if from the engine's own. ``on_use``: only some
-    combinations of its label values exist from the start, the others from their first use."""
+    combinations of its label values exist from the start, the others from their first use.
+    ``combined``: of several workers; that of ``totals`` is in memory that they share."""
 
     name: str
     kind: MetricKind
@@ -57,3 +66,4 @@ class Metric:
     bulk: bool = False
     totals: tuple[Total, ...] = ()
     on_use: bool = False
+    combined: Combined = Combined.SUM

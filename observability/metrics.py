@@ -10,17 +10,12 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from prometheus_client import (
-    CollectorRegistry,
-    GCCollector,
-    PlatformCollector,
-    ProcessCollector,
-)
 from prometheus_client.exposition import choose_encoder
 
 from observability import catalogue
 from observability.alias_exposition import alias_texts
 from observability.aliases import Alias, InfoAlias
+from observability.combined import NOTHING_SHARED, Shared, WorkerNumbers
 from observability.exposition import (
     FamilySample,
     FamilyText,
@@ -31,6 +26,7 @@ from observability.exposition import (
 from observability.layout import NO_LABEL_VALUES, FamilyLayout, LedgerLayout
 from observability.ledger import WorkerLedger
 from observability.metric_kinds import Metric, MetricKind
+from observability.process_metrics import process_registry, workers_registry
 from observability.series import (
     BulkHistogramSeries,
     CounterSeries,
@@ -49,19 +45,33 @@ class Family:
     """One metric's series. Those of an ``on_use`` metric exist from their first ``labels``, all
     others from the start."""
 
-    def __init__(self, layout: FamilyLayout, ledger: WorkerLedger) -> None:
+    def __init__(self, layout: FamilyLayout, ledger: WorkerLedger, workers: WorkerNumbers) -> None:
         self._layout = layout
         self._ledger = ledger
         self._series: dict[tuple[str, ...], AnySeries] = {}
         metric = layout.metric
         self._names = tuple(label.name for label in metric.labels)
-        self._scalars = ScalarText(metric, ledger, layout.first_cell, layout.cells)
-        self._histograms = HistogramText(metric, ledger)
+        self._numbers = workers[metric.combined]
+        self._may_grow = metric.on_use and bool(workers)
+        self._scalars = ScalarText(metric, self._numbers, layout.first_cell, layout.cells)
+        self._histograms = HistogramText(metric, self._numbers)
         is_histogram = metric.kind is MetricKind.HISTOGRAM
         self.lines: FamilyText = self._histograms if is_histogram else self._scalars
         for number, values in enumerate(layout.combinations()):
             if not metric.on_use or self._has_value(number):
                 self.labels(*values)
+
+    def find_series(self) -> None:
+        """Create the series that other workers have used."""
+        if not self._may_grow:
+            return
+        layout = self._layout
+        values = self._numbers.numbers(layout.first_cell, layout.cells)
+        for number, labels in enumerate(layout.combinations()):
+            if labels not in self._series:
+                first = number * layout.width
+                if any(values[first : first + layout.width]):
+                    self.labels(*labels)
 
     def _has_value(self, number: int) -> bool:
         layout = self._layout
@@ -102,7 +112,8 @@ class MetricRegistry:
     ``models``: the names the server answers to, the engine's own first. ``label_values``: of labels
     that have none in the catalogue. ``metrics`` and the sizes as in ``LedgerLayout``.
     ``descriptor``: of the ledger's memory, see ``WorkerLedger``, whose errors this raises.
-    ``aliases``: further names on the scrape page.
+    ``aliases``: further names on the scrape page. ``shared``: by all workers
+    of the server.
     """
 
     def __init__(
@@ -117,6 +128,7 @@ class MetricRegistry:
         key_names: int = 0,
         descriptor: int | None = None,
         aliases: Sequence[Alias | InfoAlias] = (),
+        shared: Shared = NOTHING_SHARED,
     ) -> None:
         self.models = tuple(dict.fromkeys(models))
         layout = LedgerLayout(
@@ -127,8 +139,14 @@ class MetricRegistry:
             usage_rows=usage_rows,
             ring_bytes=ring_bytes,
             key_names=key_names,
+            engines=shared.engines,
         )
         self.ledger = WorkerLedger(layout, descriptor)
+        self.workers = WorkerNumbers(self.ledger, shared.ledgers)
+        self.engine_ledger = self.ledger
+        if shared.engine_ledger is not None:
+            own = LedgerLayout(self.models, metrics=(), engines=shared.engines)
+            self.engine_ledger = WorkerLedger(own, shared.engine_ledger, shared=True)
         self._families: dict[str, Family] = {}
         self._infos: dict[str, InfoSeries] = {}
         self._texts: dict[str, FamilyText] = {}
@@ -137,16 +155,15 @@ class MetricRegistry:
                 info = self._infos[metric.name] = InfoSeries()
                 self._texts[metric.name] = InfoText(metric, info)
             else:
-                family = Family(layout.families[metric.name], self.ledger)
+                family = Family(layout.families[metric.name], self.ledger, self.workers)
                 self._families[metric.name] = family
                 self._texts[metric.name] = family.lines
         self._aliases = tuple(
-            alias_texts(aliases, layout.families, self._infos, self.ledger, self.models[0])
+            alias_texts(aliases, layout.families, self._infos, self.workers, self.models[0])
         )
-        self._of_process = CollectorRegistry()
-        ProcessCollector(registry=self._of_process)
-        PlatformCollector(registry=self._of_process)
-        GCCollector(registry=self._of_process)
+        self._of_process = process_registry()
+        if shared.pids is not None:
+            self._of_process = workers_registry(shared.pids)
 
     def __getitem__(self, metric: Metric) -> Any:
         if metric.kind is MetricKind.INFO:
@@ -177,7 +194,9 @@ class MetricRegistry:
 
         def pieces() -> Iterator[bytes]:
             yield encoder(self._of_process).removesuffix(_END_OF_PAGE)
+            self.workers.look()
             for family in self._families.values():
+                family.find_series()
                 for gauge in family.gauges():
                     gauge.refresh()
             families = itertools.chain(self._texts.values(), self._aliases)
@@ -191,6 +210,7 @@ class MetricRegistry:
 
     def samples(self) -> Iterator[FamilySample]:
         """Yield the samples that the page shows of the catalogue's metrics."""
+        self.workers.look()
         return itertools.chain.from_iterable(text.samples() for text in self._texts.values())
 
     def sample(self, metric: Metric, labels: Mapping[str, str], suffix: str = "") -> float | None:

@@ -21,10 +21,11 @@ from engine.options import (
     from_namespace,
     setting,
 )
+from engine.queueing import ServiceClass
 from service.errors import StoreUnavailableError
 from service.store.key_store import KeyStore, NoSuchKeyError
 from service.store.place import store_place
-from service.tenants.caller import KeyScope, ServiceClass
+from service.tenants.caller import KeyScope
 from service.tenants.key_limits import limits_text
 from service.tenants.stored_key import ALIAS_PATTERN, KeyGrant, StoredKey, named
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import gc
+import itertools
 import os
 import resource
 import signal
@@ -29,6 +30,7 @@ from engine.options import (
     from_namespace,
 )
 from observability import logging
+from observability.combined import NOTHING_SHARED, Shared
 from observability.stacks import write_stacks_on_sigusr1
 from observability.tracing import make_tracer, wants_newest_names
 from service.admin_app import create_admin_app
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
 # After the drain, for responses still being sent and connections still open.
 CLOSE_SECONDS = 5.0
 BEAT_SECONDS = 0.25
+_BEATS_TO_PUBLISH = 4
 
 _log = logging.get_logger()
 
@@ -164,10 +167,19 @@ async def _open(store: ResponseStore, archive: RequestArchive | None) -> None:
     gc.freeze()  # without a collection, which would pause streams that may be running by now
 
 
-async def _beat(page: Page, drain: Drain) -> None:
-    """Report that the event loop is running, until cancelled."""
+async def _beat(page: Page, services: Services, telemetry: Telemetry) -> None:
+    """Report that the event loop is running, until cancelled, and notice when this worker is to
+    lead. What other workers show of this one is set once a second."""
     page[Sign.READY_AT] = time.monotonic()
-    while True:
+    drain, supervision, link = services.drain, services.supervision, services.link
+    leads = False
+    for turn in itertools.count():
+        if not leads and supervision.leads:
+            leads = True
+            link.watch(every_step=True)
+            telemetry.lead()
+        if supervision.workers > 1 and turn % _BEATS_TO_PUBLISH == 0:
+            telemetry.publish()
         page[Sign.BEATS] += 1.0
         page[Sign.PROGRESS] = drain.answered
         await asyncio.sleep(BEAT_SECONDS)
@@ -185,9 +197,9 @@ def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervisi
     return Supervision(page, options.worker_index)
 
 
-def _ring(descriptor: int | None) -> Ring:
+def _ring(descriptor: int | None, workers: int) -> Ring:
     try:
-        return Ring(descriptor)
+        return Ring(descriptor, workers=workers)
     except OSError as error:
         _log.error("the history will not survive this worker", error=str(error))
         return Ring()
@@ -220,12 +232,13 @@ class Worker:
             telemetry=self._telemetry,
             supervision=supervision,
             records=self._records,
-            ring=_ring(self._options.history_fd),
+            ring=_ring(self._options.history_fd, self._settings.api_workers),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
             peers=_peers(self._settings, self._options, supervision),
         )
         services: Services = app.state.services
+        services.link.watch(every_step=services.supervision.leads)
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -248,7 +261,7 @@ class Worker:
         gc.freeze()
         store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
-        beating = asyncio.create_task(_beat(beats, drain), name="beats")
+        beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
         connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
@@ -367,6 +380,14 @@ def make_telemetry(
     """Return telemetry that counts in the ledger, or for this worker alone if it has none or
     cannot use it."""
 
+    supervision = _supervision(settings, options)
+    shared = Shared(
+        ledgers=[other for other in options.ledger_fds if other != options.ledger_fd],
+        engines=options.engines,
+        engine_ledger=options.engines_fd,
+        pids=supervision.running_workers if supervision.workers > 1 else None,
+    )
+
     def telemetry(ledger: int | None) -> Telemetry:
         return Telemetry(
             settings.names(Path(options.model_dir)),
@@ -382,6 +403,8 @@ def make_telemetry(
             records=records,
             keeps_requests=settings.store_requests and settings.store_url != "none",
             keys_change=settings.keys_change,
+            shared=shared if ledger is not None else NOTHING_SHARED,
+            leads=supervision.leads,
         )
 
     try:

@@ -26,6 +26,7 @@ PUBLIC = {
         "engine.beats",
         "engine.inspected",
         "engine.messages",
+        "engine.queueing",
         "engine.trial_messages",
         "engine.config",
         "engine.options",

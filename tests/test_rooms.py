@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parents[1]
 # Rooms and top-level modules, each after everything that it may import.
 ORDER = {
     "engine": (
-        *("errors", "python_command", "lifetime", "options", "config", "inspected", "messages"),
-        *("trial_messages", "beats"),
+        *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
+        *("messages", "trial_messages", "beats"),
         *("frames", "architecture", "device", "sharding", "weights", "step", "attention"),
         *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
         *("simulation", "loop", "__main__"),

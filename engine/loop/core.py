@@ -126,6 +126,10 @@ class EngineCore:
         """Make ``step`` return outputs for this connection from now on."""
         self._ledger.open(connection)
 
+    def watch(self, connection: Connection, *, every_step: bool) -> None:
+        """See ``Ledger.watch``."""
+        self._ledger.watch(connection, every_step=every_step)
+
     def disconnect(self, connection: Connection) -> None:
         """Drop all sequences of a connection, without reporting it."""
         for entry in self._ledger.entries_of(connection):

@@ -26,6 +26,9 @@ from engine.step.step import PooledVector, SampledToken, StepPlan
 
 Connection = int
 
+# Between two messages to a connection that has no sequences and does not watch every step.
+QUIET_SECONDS = 0.1
+
 
 @dataclass(slots=True)
 class Entry:
@@ -45,6 +48,7 @@ class Ledger:
         self._entries: dict[int, Entry] = {}  # by uid
         self._connections: dict[Connection, dict[int, Entry]] = {}  # the same, by handle
         self._outboxes: dict[Connection, Outbox] = {}
+        self._quiet: dict[Connection, float] = {}  # when each is due for a message
         self.num_ended = 0  # sequences whose end was reported
 
     # --- sequences --------------------------------------------------------------------------------
@@ -58,6 +62,15 @@ class Ledger:
         """Stop reporting to this connection, whose sequences have been removed."""
         self._connections.pop(connection, None)
         self._outboxes.pop(connection, None)
+        self._quiet.pop(connection, None)
+
+    def watch(self, connection: Connection, *, every_step: bool) -> None:
+        """Make ``collect`` return outputs for this connection at each step, or while it has no
+        sequences only every ``QUIET_SECONDS``."""
+        if every_step:
+            self._quiet.pop(connection, None)
+        else:
+            self._quiet.setdefault(connection, 0.0)
 
     def require_unused(self, connection: Connection, handle: int) -> None:
         """Raise ProtocolError when the handle is in use on this connection."""
@@ -218,10 +231,13 @@ class Ledger:
                 yield connection, step_outputs(Outbox(admitted=admitted), StepFigures(), stats)
 
     def collect(self, figures: StepFigures, stats: EngineStats) -> dict[Connection, StepOutputs]:
-        """Return the outputs for each connection. Connections without outputs share a message."""
+        """Return the outputs for each connection, except for those that are not to hear of this
+        step. Connections without outputs share a message."""
         idle: StepOutputs | None = None
         outputs: dict[Connection, StepOutputs] = {}
         for connection, box in self._outboxes.items():
+            if box.is_empty and self._may_skip(connection, stats.time):
+                continue
             if box.is_empty:
                 idle = idle or step_outputs(Outbox(), figures, stats)
                 outputs[connection] = idle
@@ -229,3 +245,12 @@ class Ledger:
                 outputs[connection] = step_outputs(box, figures, stats)
                 self._outboxes[connection] = Outbox()
         return outputs
+
+    def _may_skip(self, connection: Connection, now: float) -> bool:
+        due = self._quiet.get(connection)
+        if due is None or self._connections[connection]:
+            return False
+        if now < due:
+            return True
+        self._quiet[connection] = now + QUIET_SECONDS
+        return False

@@ -49,6 +49,7 @@ from engine.messages import (
     Ready,
     StepOutputs,
     Submit,
+    Watch,
     Working,
     encode_frame,
 )
@@ -306,6 +307,8 @@ class EngineProcess:
             match event:
                 case Received(connection, Abort(handles)):
                     core.abort(connection, handles)
+                case Received(connection, Watch(every_step)):
+                    core.watch(connection, every_step=every_step)
                 case Received(connection, Submit() as submit):
                     core.add(connection, submit)
                 case Malformed(connection, handles, error):

@@ -89,6 +89,14 @@ class BlockPool:
         self._ref_counts[block] = 1
         return block
 
+    def allocate_all(self, count: int) -> list[int]:
+        """Return so many blocks, or raise OutOfBlocksError and take none."""
+        if count > self.num_available:
+            raise OutOfBlocksError(
+                f"{count} KV-cache blocks are needed, {self.num_available} are available"
+            )
+        return [self.allocate() for _ in range(count)]
+
     def share(self, block: int) -> None:
         """Hold an active or cached block once more."""
         if self._ref_counts[block] == 0:

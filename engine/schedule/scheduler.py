@@ -7,8 +7,9 @@ One step mixes decodes and prefill chunks under a token budget, in this order:
 2. Running sequences with more to compute (a prompt, or everything after a preemption) get chunks
    of it. If there are decodes, the prompt tokens of running and new sequences are limited by
    ``engine.schedule.pacing``.
-3. Waiting sequences are admitted, by priority then arrival, while slots, budget and blocks last.
-   The head of the queue is never overtaken.
+3. Waiting sequences are admitted in the order of ``engine.schedule.waiting`` while slots, budget
+   and blocks last. The head of the queue waits for room and is not overtaken. If it lacks a slot,
+   a running sequence of a less urgent class that has no token yet returns to the queue.
 
 Blocks are allocated as tokens need them, never for ``max_tokens`` in advance. When there is no
 block for a running sequence, the lowest-priority, newest running sequence is preempted: its blocks
@@ -27,7 +28,7 @@ from collections.abc import Set
 from dataclasses import dataclass, field
 
 from engine.messages import EngineCounters, PrefixMissReason, WaitingReason
-from engine.schedule.blocks import BlockCounts, OutOfBlocksError
+from engine.schedule.blocks import BlockCounts
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
 from engine.schedule.waiting import WaitingQueue
@@ -74,6 +75,15 @@ def _count_missed(counters: EngineCounters, reason: PrefixMissReason, sequence: 
     missed = sequence.num_prompt_tokens - sequence.num_cached_tokens
     name = _MISSED[reason]
     setattr(counters, name, getattr(counters, name) + missed)
+
+
+def _count_computed(counters: EngineCounters, sequence: Sequence, start: int, end: int) -> None:
+    fresh = max(start, sequence.max_computed_tokens)  # tokens below it are recomputed
+    if fresh > start:
+        counters.tokens_recomputed += min(fresh, end) - start
+    prompt_end = min(end, sequence.num_prompt_tokens)
+    if prompt_end > fresh:
+        counters.prompt_tokens_computed += prompt_end - fresh
 
 
 class Scheduler:
@@ -137,7 +147,7 @@ class Scheduler:
             raise ValueError(
                 f"a sequence of {sequence.num_tokens} tokens; 1 to {self.max_sequence_len} can run"
             )
-        self._waiting.push(sequence)
+        self._waiting.enter(sequence, self.running)
 
     # --- schedule ----------------------------------------------------------------------------
 
@@ -194,8 +204,10 @@ class Scheduler:
             for sequence in prefilling
             if sequence.uid not in draft.preempted
         )
+        if self._waiting.is_shared:
+            self._waiting.settle(self.running)
         while (head := self._waiting.head()) is not None:
-            if len(self.running) >= self.max_num_seqs:
+            if len(self.running) >= self.max_num_seqs and not self._yield_slot(head, draft):
                 return WaitingReason.SLOTS
             if draft.budget == 0:
                 return WaitingReason.BUDGET
@@ -205,6 +217,15 @@ class Scheduler:
             self._start(self._waiting.pop(), hits, draft, now)
             promised += self._num_blocks(head.num_tokens) - len(head.block_table)
         return None
+
+    def _yield_slot(self, head: Sequence, draft: _Draft) -> bool:
+        """Preempt a sequence of a less urgent class, if there is one that may be."""
+        yielding = self._waiting.yields_to(head, self.running)
+        if yielding is None:
+            return False
+        draft.drop(yielding)
+        self.preempt(yielding, overtaken=True)
+        return True
 
     def _fits(self, sequence: Sequence, hits: list[int], promised: int) -> bool:
         """True if there are blocks for all tokens of a waiting sequence, besides those promised to
@@ -227,6 +248,7 @@ class Scheduler:
             )
             miss = sequence.prefix_miss = self.prefix.explain(sequence, len(hits))
             _count_missed(self._counters, miss.reason, sequence)
+            self._waiting.charge(sequence)
             if hits:
                 self.prefix.found(hits[-1])
             draft.admitted.append(sequence)
@@ -283,7 +305,7 @@ class Scheduler:
         sequence.num_preemptions += 1
         self.counters.preemptions += 1
         self._preempted += (sequence,)
-        self._waiting.push(sequence)
+        self._waiting.put_back(sequence)
 
     def _leave_running(self, sequence: Sequence) -> None:
         index = bisect_left(self.running, _rank(sequence), key=_rank)
@@ -309,7 +331,7 @@ class Scheduler:
         sequence = item.sequence
         start, end = item.start, item.end
         if start < max(sequence.max_computed_tokens, sequence.num_prompt_tokens):
-            self._count(sequence, start, end)
+            _count_computed(self.counters, sequence, start, end)
         if end > sequence.max_computed_tokens:
             sequence.max_computed_tokens = end
         if item.is_current:
@@ -342,20 +364,13 @@ class Scheduler:
             self.prefix.release(sequence.block_table[needed:])
             del sequence.block_table[needed:]
 
-    def _count(self, sequence: Sequence, start: int, end: int) -> None:
-        fresh = max(start, sequence.max_computed_tokens)  # tokens below it are recomputed
-        if fresh > start:
-            self.counters.tokens_recomputed += min(fresh, end) - start
-        prompt_end = min(end, sequence.num_prompt_tokens)
-        if prompt_end > fresh:
-            self.counters.prompt_tokens_computed += prompt_end - fresh
-
     def finish(self, sequence: Sequence) -> None:
         """Remove a sequence, running or waiting, finished or aborted, and free its blocks."""
         if sequence in self._waiting:
             self._waiting.discard(sequence)
         else:
             self._leave_running(sequence)
+        self._waiting.leave(sequence)
 
     # --- blocks ------------------------------------------------------------------------------
 
@@ -364,12 +379,7 @@ class Scheduler:
 
     def lend_blocks(self, num_tokens: int = 1) -> list[int]:
         """Return the blocks that a sequence of so many tokens needs. Raises OutOfBlocksError."""
-        count = self._num_blocks(num_tokens)
-        if count > self.pool.num_available:
-            raise OutOfBlocksError(
-                f"{count} KV-cache blocks are needed, {self.pool.num_available} are available"
-            )
-        return [self.pool.allocate() for _ in range(count)]
+        return self.pool.allocate_all(self._num_blocks(num_tokens))
 
     def take_back(self, blocks: list[int]) -> None:
         """Release blocks that were lent."""

@@ -18,8 +18,8 @@ from engine.step.step import ScheduledSequence, StepPlan
 class WholeTextScheduler:
     """The ``Scheduling`` of a model without a KV cache.
 
-    A step's plan holds the first sequences in the queue, by priority then arrival, while slots and
-    budget last. The head is never overtaken.
+    A step's plan holds the first sequences in the queue while slots and budget last. The head is
+    never overtaken.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class WholeTextScheduler:
             raise ValueError(
                 f"a text of {sequence.num_tokens} tokens; 1 to {self.max_sequence_len} can run"
             )
-        self._waiting.push(sequence)
+        self._waiting.enter(sequence)
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step. ``sitting_out``: uids of sequences to leave out. Empty only if there
@@ -74,6 +74,7 @@ class WholeTextScheduler:
             budget -= head.num_tokens
             sequence = self._waiting.pop()
             sequence.first_scheduled_time = now
+            self._waiting.charge(sequence)
             self._running[sequence.uid] = sequence
         sequences = tuple(s for s in self._running.values() if s.uid not in sitting_out)
         if sequences:
@@ -98,6 +99,7 @@ class WholeTextScheduler:
             self._waiting.discard(sequence)
         else:
             del self._running[sequence.uid]
+        self._waiting.leave(sequence)
 
     def block_counts(self) -> BlockCounts:
         return BlockCounts(0, 0, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from engine.messages import Embed, PrefixMiss, SamplingParams
+from engine.queueing import ServiceClass
 from engine.step.grammar_state import GrammarState
 
 # How often a running sequence may be preempted for a later one of higher priority.
@@ -28,6 +29,9 @@ class Sequence:
     priority: int = 0
     arrival_time: float = 0.0
     cache_salt: str = ""
+    tenant: str = ""
+    weight: float = 1.0  # the tenant's
+    service_class: ServiceClass = ServiceClass.STANDARD
 
     embed: Embed | None = None
     needs_whole_prompt: bool = False  # compute every token, even if it is cached
@@ -41,6 +45,7 @@ class Sequence:
     num_preemptions: int = 0
     num_overtaken: int = 0  # of those, for a sequence that came later
     max_computed_tokens: int = 0  # high-water mark; tokens below it are recomputed
+    num_counted_output: int = 0  # output tokens that its tenant has been charged for
     num_prompt_logprobs: int = 0  # reported, of the prompt's first tokens
     first_scheduled_time: float | None = None
     first_token_time: float | None = None

@@ -30,6 +30,7 @@ from engine.messages import (
     Loading,
     Ready,
     StepOutputs,
+    Watch,
     Working,
     decode_from_engine,
     encode_frame,
@@ -99,6 +100,7 @@ class EngineLink:
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_logged = 0.0
+        self._watches = True
         self.inspections = Inspections(self._send)
         self.on_submit: Callable[[Submission], None] | None = None  # to be called with each
 
@@ -209,7 +211,13 @@ class EngineLink:
         if handles:
             self._send(Abort(handles))
 
-    def _send(self, message: Abort | Inspect) -> bool:
+    def watch(self, *, every_step: bool) -> None:
+        """Hear of each step, or while nothing is open only of some; all links do at first."""
+        if every_step is not self._watches:
+            self._watches = every_step
+            self._send(Watch(every_step))
+
+    def _send(self, message: Abort | Inspect | Watch) -> bool:
         """Return False if there is no engine."""
         if self._writer is None or self.state.phase is not LinkPhase.READY:
             return False
@@ -272,6 +280,8 @@ class EngineLink:
                 self._handover.load_seconds = message.load_seconds
                 kept = self._sequences.handles()
                 self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
+                if not self._watches:
+                    self._send(Watch(every_step=False))
                 self._begin_handing_over()
             case Fatal():
                 # Only logged, because the text may hold paths and more, and the state is public.

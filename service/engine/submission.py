@@ -28,8 +28,9 @@ class Submission:
 
     def messages(self, handles: Iterator[int]) -> list[Submit]:
         """Return one message for each choice, as if it were sent separately."""
-        priority = self.caller.priority(self.priority)
-        cache_salt = self.caller.cache_salt(self.cache_salt)
+        caller = self.caller
+        priority = caller.priority(self.priority)
+        cache_salt = caller.cache_salt(self.cache_salt)
         return [
             Submit(
                 handle=next(handles),
@@ -39,6 +40,9 @@ class Submission:
                 priority=priority,
                 arrival_time=self.arrival_time,
                 cache_salt=cache_salt,
+                tenant=caller.tenant,
+                weight=caller.weight,
+                service_class=caller.service_class,
             )
             for task in self._tasks()
         ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -38,16 +39,26 @@ class LastHour:
         self.ring = ring
         self._now = now
         self._wall = wall
-        try:
-            self._marks = _decoder.decode(ring.read_marks()) if ring.is_continued else []
-        except msgspec.DecodeError:  # the worker before was killed while it wrote them
-            self._marks = []
+        self._marks: list[Mark] = []
+        if ring.is_continued:
+            self._read_marks()
 
     # --- marks ----------------------------------------------------------------------------------
 
     def mark(self, kind: str, text: str) -> None:
         """Keep what charts are to show at this moment. ``kind``: one word, such as "restart"."""
-        self._marks.append(Mark(self._wall(), kind, text[:MAX_MARK_CHARS]))
+        with self.ring.exclusive():
+            if self.ring.workers > 1:
+                self._read_marks()
+            self._marks.append(Mark(self._wall(), kind, text[:MAX_MARK_CHARS]))
+            self._write_marks()
+
+    def _read_marks(self) -> None:
+        # If not: a worker was killed while it wrote them, or is writing them now.
+        with contextlib.suppress(msgspec.DecodeError):
+            self._marks = _decoder.decode(self.ring.read_marks())
+
+    def _write_marks(self) -> None:
         del self._marks[:-MAX_MARKS]
         encoded = _encoder.encode(self._marks)
         while True:
@@ -60,6 +71,8 @@ class LastHour:
 
     def marks(self, begin: float, end: float) -> tuple[Mark, ...]:
         """Return those of a time, in Unix seconds."""
+        if self.ring.workers > 1:
+            self._read_marks()
         return tuple(mark for mark in self._marks if begin <= mark.time <= end)
 
     # --- samples --------------------------------------------------------------------------------

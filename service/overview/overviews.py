@@ -117,7 +117,7 @@ class Overviews:
             slo=dict(self.slo),
             parts={"engine": self._engine_health(status), **self._health()},
             engine_restarts=ring.engine_restarts,
-            worker_restarts=ring.starts - 1,
+            worker_restarts=ring.restarts,
             largest_holder=snapshot.largest_holder,
             largest_holder_share=snapshot.largest_holder_share,
         )

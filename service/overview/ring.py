@@ -7,12 +7,15 @@ slots of the one before in their places. A column is contiguous: a chart reads a
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import mmap
 import os
+import struct
 from collections.abc import Iterable, Sequence
 
 from observability.history import HISTORY, Sampled
+from observability.ledger import file_lock
 
 HISTORY_SECONDS = 3600
 MARKS_BYTES = 64 * 1024
@@ -26,6 +29,7 @@ _STARTS, _ENGINE_RESTARTS, _LAST_SLOT, _LAST_TIME, _TOTALS_AT = range(5)
 RATES = tuple(column.name for column in HISTORY if column.sampled is Sampled.RATE)
 COLUMN_NUMBERS = {column.name: number for number, column in enumerate(HISTORY)}
 _ZEROS = bytes(1 << 20)
+_START = struct.Struct("=d")
 
 
 def _fingerprint() -> bytes:
@@ -34,24 +38,34 @@ def _fingerprint() -> bytes:
 
 
 class Ring:
-    """``descriptor``: of an open file, empty or left by the worker before; it is closed here. None:
-    private memory. Raises OSError if the file cannot be filled or mapped."""
+    """``descriptor``: of an open file, empty or left by the worker before; the ring closes it.
+    None: private memory. ``workers``: how many use it at once; all read, and the one that leads
+    writes. Raises OSError if the file cannot be filled or mapped."""
 
-    def __init__(self, descriptor: int | None = None) -> None:
+    def __init__(self, descriptor: int | None = None, *, workers: int = 1) -> None:
         head = _MAGIC + _fingerprint()
         head_numbers = _TOTALS_AT + len(RATES)
         numbers = head_numbers + HISTORY_SECONDS * (2 + len(HISTORY))
         self._marks_at = _HEADER_BYTES + _NUMBER * numbers
         size = self._marks_at + MARKS_BYTES
         self.is_continued = False
+        self.workers = workers
+        self._descriptor: int | None = None
         if descriptor is None:
             self._memory = mmap.mmap(-1, size)
+            self._count_start()
         else:
             try:
-                self.is_continued = self._examine(descriptor, head, size)
-                self._memory = mmap.mmap(descriptor, size)
+                with file_lock(descriptor):
+                    self.is_continued = self._examine(descriptor, head, size)
+                    self._memory = mmap.mmap(descriptor, size)
+                    self._memory[: len(head)] = head
+                    self._count_start()
             finally:
-                os.close(descriptor)
+                if workers > 1:
+                    self._descriptor = descriptor
+                else:
+                    os.close(descriptor)
         everything = memoryview(self._memory)
         self._numbers = everything[_HEADER_BYTES : self._marks_at].cast("d")
         self._slots = self._numbers[head_numbers : head_numbers + HISTORY_SECONDS]
@@ -59,8 +73,11 @@ class Ring:
             head_numbers + HISTORY_SECONDS : head_numbers + 2 * HISTORY_SECONDS
         ]
         self._values = self._numbers[head_numbers + 2 * HISTORY_SECONDS :]
-        self._memory[: len(head)] = head
-        self._numbers[_STARTS] += 1
+
+    def _count_start(self) -> None:
+        at = _HEADER_BYTES + _STARTS * _NUMBER
+        (starts,) = _START.unpack_from(self._memory, at)
+        _START.pack_into(self._memory, at, starts + 1)
 
     @staticmethod
     def _examine(descriptor: int, head: bytes, size: int) -> bool:
@@ -80,6 +97,16 @@ class Ring:
     def starts(self) -> int:
         """The number of workers that have used this memory, with this one."""
         return int(self._numbers[_STARTS])
+
+    @property
+    def restarts(self) -> int:
+        """The number of workers that came after one that had died."""
+        return max(0, self.starts - self.workers)
+
+    @property
+    def is_restarted(self) -> bool:
+        """True if one of them was this worker, or has come since."""
+        return self.is_continued and self.restarts > 0
 
     @property
     def engine_restarts(self) -> int:
@@ -159,6 +186,12 @@ class Ring:
         rest = count - (HISTORY_SECONDS - at)
         found = list(column[at : at + count])
         return found + list(column[:rest]) if rest > 0 else found
+
+    def exclusive(self) -> contextlib.AbstractContextManager[None]:
+        """While in the context, no other worker is."""
+        if self._descriptor is None:
+            return contextlib.nullcontext()
+        return file_lock(self._descriptor)
 
     # --- marks ----------------------------------------------------------------------------------
 

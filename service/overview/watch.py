@@ -67,10 +67,10 @@ class ServerWatch:
         self._last_look = self._last_request = now
         self.snapshot = self._snapshot(now)
         self._found = diagnose(self.snapshot, thresholds)
-        self._engine = self.sampler.totals.engine_identity()
+        self._engines = self.sampler.totals.engine_identities()
         self._was_draining = False
         self._limited = parts.metrics.series(catalogue.LIMITED_SECONDS)
-        if history.ring.is_continued:
+        if history.ring.is_restarted:
             history.mark("restart", "API worker restarted")
 
     @property
@@ -94,28 +94,35 @@ class ServerWatch:
         link = self.parts.link
         running = len(link.open_sequences) - link.waiting_sequences
         figures = sequence_figures(link.open_sequences, now, running=running)
-        grown = self.sampler.sample(now, self._gauges(figures, now))
+        leads = self.parts.supervision.leads
+        if leads:
+            grown = self.sampler.sample(now, self._gauges(figures, now))
+        else:
+            grown = self.sampler.look()
         if grown.get("received") or self.parts.drain.in_flight:
             self._last_request = now
         self.snapshot = self._snapshot(now, figures)
         self._found = diagnose(self.snapshot, self._thresholds)
         shown = self._steady.observe(self._found.condition, now)
-        ring = self.history.ring
-        ring.amend(ring.last_slot, COLUMN_NUMBERS["condition"], _CONDITIONS.index(shown))
-        self._limited(shown.value).inc(max(0.0, now - self._last_look))
+        if leads:
+            ring = self.history.ring
+            ring.amend(ring.last_slot, COLUMN_NUMBERS["condition"], _CONDITIONS.index(shown))
+            self._limited(shown.value).inc(max(0.0, now - self._last_look))
+            self._mark_changes()
+        else:
+            self._engines = self.sampler.totals.engine_identities()
         self._last_look = now
-        self._mark_changes()
 
     def _mark_changes(self) -> None:
-        engine = self.sampler.totals.engine_identity()
-        if engine != self._engine:
-            if self._engine:
+        engines = self.sampler.totals.engine_identities()
+        for before, now in zip(self._engines, engines, strict=True):
+            if before and now != before:
                 self.history.ring.count_engine_restart()
                 kept = len(self.parts.link.state.kept)
                 self.history.mark("restart", "engine restarted")
                 if kept:
                     self.history.mark("handover", f"{plural(kept, 'sequence')} handed over")
-            self._engine = engine
+        self._engines = engines
         draining = self.parts.drain.draining
         if draining != self._was_draining:
             self._was_draining = draining

@@ -9,9 +9,10 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
+from engine.queueing import ServiceClass
 from service.api_keys import ApiKey
 from service.errors import StoreUnavailableError, UnauthorizedError
-from service.tenants.caller import ALL_SCOPES, Caller, ServiceClass
+from service.tenants.caller import ALL_SCOPES, Caller
 from service.tenants.key_limits import NO_LIMITS
 from service.tenants.stored_key import KeyGrant, StoredKey, scopes_of, tenant_grants
 

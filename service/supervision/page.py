@@ -4,6 +4,7 @@ engines run, which worker leads, and how often each engine died."""
 from __future__ import annotations
 
 import math
+import os
 import time
 from pathlib import Path
 
@@ -54,12 +55,12 @@ class SupervisorPage:
 
     # --- workers and engines, by index ----------------------------------------------------------
 
-    def worker_runs(self, index: int) -> bool:
-        """True if there is a process. It may still be starting."""
-        return self._numbers[_FIRST + index] > 0
+    def worker_pid(self, index: int) -> int:
+        """Return the process id, of one that may still be starting; 0: there is none."""
+        return int(self._numbers[_FIRST + index])
 
-    def set_worker(self, index: int, *, runs: bool) -> None:
-        self._numbers[_FIRST + index] = runs
+    def set_worker(self, index: int, pid: int | None) -> None:
+        self._numbers[_FIRST + index] = pid or 0
 
     def _engine(self, index: int) -> int:
         return _FIRST + self.workers + _ENGINE_NUMBERS * index
@@ -108,12 +109,13 @@ class Supervision:
         """The number of workers that the server has when all run."""
         return 1 if self._page is None else self._page.workers
 
-    def running_workers(self) -> list[int]:
-        """Return the indices of the workers that run, with this one."""
-        page = self._page
-        if page is None:
-            return [self.index]
-        return [n for n in range(page.workers) if n == self.index or page.worker_runs(n)]
+    def running_workers(self) -> dict[int, int]:
+        """Return the process ids of the workers that run, with this one, by index."""
+        found = {}
+        if self._page is not None:
+            found = {n: self._page.worker_pid(n) for n in range(self._page.workers)}
+        found[self.index] = os.getpid()
+        return {index: pid for index, pid in sorted(found.items()) if pid}
 
     def engine_runs(self, index: int) -> bool:
         """True if the engine has a process, as far as is known."""

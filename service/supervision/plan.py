@@ -23,7 +23,7 @@ from service.supervision.kept_memory import kept_memory
 from service.supervision.page import SupervisorPage
 from service.supervision.runtime_directory import engine_sockets
 
-# Memory that all workers of a server share, beside each one's ledger.
+# Memory that all workers of a server share, besides each one's ledger.
 _SHARED = ("history", "limits", "engines")
 
 
@@ -44,7 +44,7 @@ class Plan:
         page = self.page
         page.beat(now)
         for worker in self.workers:
-            page.set_worker(worker.index, runs=worker.pid is not None)
+            page.set_worker(worker.index, worker.pid)
         for engine in self.engines:
             page.set_engine(
                 engine.index,

@@ -23,10 +23,11 @@ class EngineTelemetry:
     """The engine's gauges, counters and step histograms, from its messages.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it.
+    and ``publish`` sets gauges and counters from it. Of several workers the one that leads counts
+    steps, which all hear, and the engine's totals.
     """
 
-    def __init__(self, metrics: MetricRegistry, observed: Observed) -> None:
+    def __init__(self, metrics: MetricRegistry, observed: Observed, *, leads: bool = True) -> None:
         model = metrics.models[0]
         self._observed = observed
         self.read: Callable[[], EngineFigures] = lambda: _NO_FIGURES
@@ -55,7 +56,7 @@ class EngineTelemetry:
         self._step_tokens = metrics[catalogue.STEP_TOKENS].labels(model)
         self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
-        self._totals = EngineTotals(metrics)
+        self._totals = EngineTotals(metrics, leads=leads)
         self._state = _NO_STATE
         self._is_lost = False
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
@@ -82,9 +83,13 @@ class EngineTelemetry:
             }
         )
 
+    def lead(self) -> None:
+        """Count what only one worker counts, from now on."""
+        self._totals.lead()
+
     def on_step(self, outputs: StepOutputs) -> None:
         self._observe_gaps(outputs)
-        if outputs.phase is not None:
+        if outputs.phase is not None and self._totals.leads:
             self._step_seconds[outputs.phase].observe(outputs.step_seconds)
             if outputs.step_seconds > self._observed.longest_step:
                 self._observed.longest_step = outputs.step_seconds

@@ -17,6 +17,7 @@ from observability import catalogue
 from observability.aliases import ALIASES
 from observability.byte_ring import ByteRing
 from observability.catalogue import OTHER_KEY, OTHER_MODEL
+from observability.combined import NOTHING_SHARED, Shared
 from observability.logging import (
     get_logger,
     log_request,
@@ -66,6 +67,7 @@ class Telemetry:
     ``metrics_aliases``: a key of ``observability.aliases.ALIASES``. ``records``
     hears of each request that begins and ends. ``keeps_requests``: there is a database for them.
     ``newest_names``: see ``RequestTraces``. ``keys_change``: keys may get other aliases, too.
+    ``shared``: by all workers of the server. ``leads``: see ``lead``.
     """
 
     def __init__(
@@ -84,6 +86,8 @@ class Telemetry:
         records: RequestWatcher | None = None,
         keeps_requests: bool = False,
         keys_change: bool = False,
+        shared: Shared = NOTHING_SHARED,
+        leads: bool = True,
     ) -> None:
         self._records = records
         self.metrics = MetricRegistry(
@@ -95,6 +99,7 @@ class Telemetry:
             key_names=KEY_NAMES if keys_change else 0,
             descriptor=ledger_descriptor,
             aliases=ALIASES[metrics_aliases],
+            shared=shared,
         )
         self._ledger = self.metrics.ledger
         self.open_requests = OpenRequests(self._ledger)
@@ -110,11 +115,8 @@ class Telemetry:
         self._tracer = tracer or IdentityTracer()
         self.traces = RequestTraces(self._tracer, newest_names=newest_names)
         self.observed = Observed()
-        self._engine = EngineTelemetry(self.metrics, self.observed)
-        self._dropped = {
-            "spans": self._tracer.dropped_spans,
-            "log_lines": dropped_log_lines,
-        }
+        self._engine = EngineTelemetry(self.metrics, self.observed, leads=leads)
+        self._dropped = {"spans": self._tracer.dropped_spans, "log_lines": dropped_log_lines}
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._received = self.metrics.series(catalogue.REQUESTS_RECEIVED)
         self._requests = self.metrics.series(catalogue.REQUESTS)
@@ -122,9 +124,8 @@ class Telemetry:
         self.holds = LoopHolds(self._observe_hold)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._unrouted_lines = LineBudget()
-        self.metrics[catalogue.BUILD_INFO].info(
-            {"version": version, "python": platform.python_version()}
-        )
+        python = platform.python_version()
+        self.metrics[catalogue.BUILD_INFO].info({"version": version, "python": python})
         self._without = Trait.NONE if serves_grpc else Trait.RPC
         create_request_series(self.metrics, without=self._without | Trait.ENGINE)
 
@@ -246,6 +247,10 @@ class Telemetry:
         elif state.phase is LinkPhase.LOST:
             self._engine.lost(state.kept)
 
+    def lead(self) -> None:
+        """Count from now on what only one of the server's workers counts: what engines did."""
+        self._engine.lead()
+
     def read_engine(self, read: Callable[[], EngineFigures]) -> None:
         """Set what is called for each metrics page, for figures that move without a message."""
         self._engine.read = read
@@ -285,12 +290,13 @@ class Telemetry:
         pieces, content_type = self.metrics.exposition_pieces(accept)
 
         def current() -> Iterator[bytes]:
-            self._publish()
+            self.publish()
             yield from pieces
 
         return current(), content_type
 
-    def _publish(self) -> None:
+    def publish(self) -> None:
+        """Set what is only computed when a page needs it."""
         self._engine.publish()
         counter = self.metrics[catalogue.TELEMETRY_DROPPED]
         for signal, read in self._dropped.items():

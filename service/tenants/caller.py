@@ -7,6 +7,7 @@ import hashlib
 import hmac
 from dataclasses import dataclass
 
+from engine.queueing import ServiceClass
 from service.tenants.key_limits import NO_LIMITS, KeyLimits
 
 
@@ -19,14 +20,7 @@ class KeyScope(enum.StrEnum):
 
 
 ALL_SCOPES = frozenset(KeyScope)
-
-
-class ServiceClass(enum.StrEnum):
-    """How urgent a key's requests are."""
-
-    INTERACTIVE = "interactive"
-    STANDARD = "standard"
-    BATCH = "batch"
+_TENANT_CHARS = 16  # of the owner's digest: enough to distinguish tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +61,12 @@ class Caller:
         if not self.shares:
             return asked
         return hmac.new(bytes.fromhex(self.owner), asked.encode(), hashlib.sha256).hexdigest()
+
+    @property
+    def tenant(self) -> str:
+        """Return the name under which the engine shares its work among tenants; empty if there is
+        only one."""
+        return self.owner[:_TENANT_CHARS] if self.shares else ""
 
     def priority(self, asked: int) -> int:
         """Return the request's effective priority; lower runs first."""

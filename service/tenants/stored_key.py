@@ -16,8 +16,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from engine.queueing import ServiceClass
 from service.api_keys import check_reserved
-from service.tenants.caller import ALL_SCOPES, KeyScope, ServiceClass
+from service.tenants.caller import ALL_SCOPES, KeyScope
 from service.tenants.key_limits import KeyLimits
 
 ALIAS_PATTERN = "^[a-z0-9_-]{1,32}$"

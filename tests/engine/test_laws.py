@@ -29,6 +29,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
+from engine.queueing import ServiceClass
 from tests.engine.checking_runner import (
     EOS,
     CheckingRunner,
@@ -61,6 +62,9 @@ class Wish:
     priority: int
     salt: str
     poisoned: bool
+    tenant: str
+    weight: float
+    service_class: ServiceClass
 
 
 WISHES = st.builds(
@@ -77,6 +81,9 @@ WISHES = st.builds(
     ),
     num_given=st.sampled_from([0, 0, 0, 1, 3]),
     priority=st.integers(0, 2),
+    tenant=st.sampled_from(["", "", "a", "b"]),
+    weight=st.sampled_from([1.0, 0.5, 3.0]),
+    service_class=st.sampled_from([ServiceClass.STANDARD, *ServiceClass]),
     salt=st.sampled_from(["", "", "tenant"]),
     poisoned=st.integers(0, 9).map(lambda n: n == 9),
 )
@@ -315,6 +322,9 @@ class EngineLaws(RuleBasedStateMachine):
             request_id=f"r{self.handles}",
             prompt_token_ids=wish.prompt,
             priority=wish.priority,
+            tenant=wish.tenant,
+            weight=wish.weight,
+            service_class=wish.service_class,
             cache_salt=wish.salt,
             arrival_time=0.0,
             task=Generate(

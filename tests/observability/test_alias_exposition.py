@@ -120,7 +120,7 @@ def test_facts_of_the_engine_become_labels_once_they_are_known(registry: MetricR
 def test_a_page_without_changes_is_not_summed_again(registry: MetricRegistry) -> None:
     layouts = registry.ledger.layout.families
     aliases = [each for each in VLLM_ALIASES if isinstance(each, Alias)]
-    texts = list(alias_texts(aliases, layouts, {}, registry.ledger, "m"))
+    texts = list(alias_texts(aliases, layouts, {}, registry.workers, "m"))
     assert len(texts) == len({alias.name for alias in aliases})
     for text in texts:
         assert isinstance(text, AliasText)

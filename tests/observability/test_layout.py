@@ -8,14 +8,14 @@ import itertools
 import pytest
 
 from observability import catalogue
-from observability.layout import RING_CELLS, USAGE_HEAD, USAGE_WIDTH, LedgerLayout
+from observability.layout import ENGINE_HEAD, RING_CELLS, USAGE_HEAD, USAGE_WIDTH, LedgerLayout
 from observability.metric_kinds import Label, Metric, MetricKind, Scope
 
 KEYED = Metric("quire_keyed_total", MetricKind.COUNTER, Scope.PROCESS, "By key.", (Label("key"),))
 
 
 def test_every_series_has_cells_of_its_own() -> None:
-    layout = LedgerLayout(["m", "alias"], open_requests=3, usage_rows=2, ring_bytes=100)
+    layout = LedgerLayout(["m", "alias"], open_requests=3, usage_rows=2, ring_bytes=100, engines=2)
     taken: list[int] = []
     exemplars: list[int] = []
     for family in layout.families.values():
@@ -27,7 +27,8 @@ def test_every_series_has_cells_of_its_own() -> None:
                 buckets = family.width - 1
                 first = family.first_exemplar + number * buckets
                 exemplars += range(first, first + buckets)
-    taken += range(layout.engine_cells, layout.engine_cells + 1 + 2 * len(layout.engine_fields))
+    taken += range(layout.engine_cells, layout.engine_cells + 2 * layout.engine_width)
+    assert layout.engine_width == ENGINE_HEAD + 2 * len(layout.engine_fields)
     taken += [layout.alive_cell]
     taken += range(layout.request_cells, layout.request_cells + 3)
     usage = layout.usage_cells

@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import struct
 
+import msgspec
 import pytest
 
 from engine.loop.errors import ProtocolError
-from engine.loop.ledger import Entry, Ledger
+from engine.loop.ledger import QUIET_SECONDS, Entry, Ledger
 from engine.loop.outbox import StepFigures
 from engine.messages import EngineStats, FinishReason, SamplingParams, StepOutputs, TokenLogprobs
 from engine.step.sequence import Sequence
@@ -139,3 +140,27 @@ def test_a_closed_connection_gets_no_messages(ledger: Ledger) -> None:
     ledger.leave(entry(ledger, ALICE, 7, 0))
     ledger.close(ALICE)
     assert set(collect(ledger)) == {BOB}
+
+
+def test_a_connection_without_sequences_hears_of_some_steps_if_it_does_not_watch_all(
+    ledger: Ledger,
+) -> None:
+    def at(moment: float) -> set[int]:
+        stats = msgspec.structs.replace(STATS, time=moment)
+        return set(ledger.collect(StepFigures(), stats))
+
+    ledger.watch(BOB, every_step=False)
+    assert at(1.0) == {ALICE, BOB}
+    assert at(1.0 + QUIET_SECONDS / 2) == {ALICE}
+    assert at(1.0 + QUIET_SECONDS) == {ALICE, BOB}
+    mine = entry(ledger, BOB, 7, 1)
+    assert at(1.01 + QUIET_SECONDS) == {ALICE, BOB}  # one that waits is told what keeps it
+    ledger.end(mine, FinishReason.STOP)
+    ledger.leave(mine)
+    assert at(1.02 + QUIET_SECONDS) == {ALICE, BOB}  # its end
+    assert at(1.03 + QUIET_SECONDS) == {ALICE}
+    ledger.watch(BOB, every_step=True)
+    assert at(1.04 + QUIET_SECONDS) == {ALICE, BOB}
+    ledger.watch(BOB, every_step=False)
+    ledger.close(BOB)
+    assert at(1.05 + QUIET_SECONDS) == {ALICE}

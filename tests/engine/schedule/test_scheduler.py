@@ -8,8 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from engine.messages import SamplingParams, WaitingReason
+from engine.queueing import ServiceClass
 from engine.schedule.scheduler import Scheduler
-from engine.schedule.waiting import MOST_OUT_OF_TURN
+from engine.schedule.tenant_queue import MOST_OUT_OF_TURN
 from engine.step.sequence import MOST_OVERTAKEN, Sequence
 from engine.step.step import StepPlan
 
@@ -35,7 +36,13 @@ def scheduler(
     )
 
 
-def sequence(num_tokens: int, *, priority: int = 0, first: int = 0) -> Sequence:
+def sequence(
+    num_tokens: int,
+    *,
+    priority: int = 0,
+    first: int = 0,
+    service_class: ServiceClass = ServiceClass.STANDARD,
+) -> Sequence:
     """A prompt of tokens first, first + 1, ..."""
     return Sequence(
         uid=next(_uids),
@@ -44,6 +51,7 @@ def sequence(num_tokens: int, *, priority: int = 0, first: int = 0) -> Sequence:
         num_prompt_tokens=num_tokens,
         params=SamplingParams(max_tokens=1000),
         priority=priority,
+        service_class=service_class,
     )
 
 
@@ -257,6 +265,63 @@ def test_the_room_that_a_preemption_makes_can_be_used_at_once() -> None:
     one.add(urgent)
     planned = steps_until(one, lambda: one.counters.preemptions > 0)
     assert set(planned) == {old.uid, urgent.uid}
+
+
+def test_a_more_urgent_class_takes_the_slot_of_one_that_has_no_token_yet() -> None:
+    one = scheduler(max_num_seqs=1, max_num_batched_tokens=16)
+    batch = sequence(100, service_class=ServiceClass.BATCH)
+    added(one, batch)
+    step(one)
+    urgent = sequence(8, service_class=ServiceClass.INTERACTIVE)
+    added(one, urgent)
+    plan = one.schedule(0.0)
+    assert plan.preempted == (batch,)
+    assert one.running == [urgent]
+    assert batch.num_overtaken == 1
+    ran(one, plan)
+
+
+def test_a_more_urgent_class_waits_for_one_that_has_begun_to_generate() -> None:
+    one = scheduler(max_num_seqs=1)
+    batch = sequence(10, service_class=ServiceClass.BATCH)
+    added(one, batch)
+    plan = one.schedule(0.0)
+    for item in plan.scheduled:
+        one.plan_on(item)  # its first token is being sampled
+    added(one, sequence(8, service_class=ServiceClass.INTERACTIVE))
+    assert one.schedule(0.0).preempted == ()
+    assert one.waiting_reason is WaitingReason.SLOTS
+    assert one.running == [batch]
+
+
+def test_a_class_is_not_overtaken_for_ever_in_its_prefill() -> None:
+    one = scheduler(max_num_seqs=1, max_num_batched_tokens=8)
+    batch = sequence(40, service_class=ServiceClass.BATCH)
+    added(one, batch)
+    for _ in range(MOST_OVERTAKEN):
+        step(one)
+        urgent = sequence(4, service_class=ServiceClass.INTERACTIVE)
+        added(one, urgent)
+        step(one)
+        assert one.running == [urgent]
+        one.finish(urgent)
+    step(one)
+    added(one, sequence(4, service_class=ServiceClass.INTERACTIVE))
+    step(one)
+    assert one.running == [batch]
+
+
+def test_what_a_class_was_given_by_its_floor_is_not_taken_back() -> None:
+    one = scheduler(max_num_seqs=1, max_num_batched_tokens=8)
+    urgent = [sequence(4, service_class=ServiceClass.INTERACTIVE) for _ in range(3)]
+    batch = sequence(40, service_class=ServiceClass.BATCH)
+    added(one, *urgent, batch)
+    step(one)
+    one.finish(urgent[0])
+    step(one)
+    assert one.running == [batch]  # owed a tenth of the first one's work
+    step(one)
+    assert one.running == [batch]
 
 
 def test_a_sequence_preempted_for_a_prompt_leaves_the_same_step() -> None:

@@ -34,7 +34,9 @@ from engine.messages import (
     SamplingParams,
     StepOutputs,
     Submit,
+    ToEngine,
     TokenLogprobs,
+    Watch,
     Working,
     decode_to_engine,
     encode_frame,
@@ -127,7 +129,7 @@ class OtherEnd:
     def say(self, *messages: Any) -> None:
         self.writer.write(b"".join(encode_frame(message) for message in messages))
 
-    async def hear(self) -> Submit | Abort:
+    async def hear(self) -> ToEngine:
         (size,) = FRAME_HEADER.unpack(await self.reader.readexactly(FRAME_HEADER.size))
         return decode_to_engine(await self.reader.readexactly(size))
 
@@ -782,3 +784,15 @@ async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_s
     )
     await asyncio.wait_for(sequence.waker.wait(), 5)
     assert sequence.prompt_logprobs == known
+
+
+async def test_each_engine_is_told_which_steps_to_report(patient: Ends) -> None:
+    link = patient.link
+    link.watch(every_step=False)
+    assert await patient.engine.hear() == Watch(every_step=False)
+    await patient.die()
+    await patient.come_back()
+    assert await patient.engine.hear() == Watch(every_step=False)
+    link.watch(every_step=False)  # nothing new
+    link.watch(every_step=True)
+    assert await patient.engine.hear() == Watch(every_step=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 from engine.messages import Copy, Embed, Generate, SamplingParams
+from engine.queueing import ServiceClass
 from service.engine.submission import together
 from tests.service.engine.test_link import KEY, submission
 
@@ -30,3 +32,13 @@ def test_the_caller_decides_on_priority_and_salt() -> None:
     asked = submission([1], Embed(dimensions=2), KEY, priority=-3, cache_salt="mine")
     [message] = asked.messages(itertools.count(1))
     assert (message.priority, message.cache_salt) == (0, KEY.cache_salt("mine"))
+
+
+def test_the_engine_learns_the_tenant_its_weight_and_class_if_several_share_it() -> None:
+    caller = replace(KEY, weight=2.5, service_class=ServiceClass.BATCH)
+    [message] = submission([1], PARAMS, caller).messages(itertools.count(1))
+    assert message.tenant
+    assert KEY.owner.startswith(message.tenant)
+    assert (message.weight, message.service_class) == (2.5, ServiceClass.BATCH)
+    [alone] = submission([1], PARAMS, replace(caller, shares=False)).messages(itertools.count(1))
+    assert alone.tenant == ""

@@ -52,6 +52,6 @@ def test_the_totals_are_the_counters_of_the_metrics_page() -> None:
 def test_the_engine_is_known_by_its_identity() -> None:
     telemetry = Telemetry(["m"], version="1")
     totals = Totals(telemetry.metrics)
-    assert totals.engine_identity() == 0
+    assert totals.engine_identities() == (0,)
     telemetry.on_step(Heartbeat(EngineStats()))
-    assert totals.engine_identity() == 0
+    assert totals.engine_identities() == (0,)

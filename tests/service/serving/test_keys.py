@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.queueing import ServiceClass
 from service.api_keys import api_keys
 from service.errors import StoreUnavailableError, UnauthorizedError
 from service.serving.keys import KeyRing
-from service.tenants.caller import KeyScope, ServiceClass
+from service.tenants.caller import KeyScope
 from service.tenants.key_limits import KeyLimits
 from service.tenants.stored_key import KeyGrant, StoredKey, new_key
 

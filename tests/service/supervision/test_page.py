@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -65,16 +66,16 @@ def test_what_the_supervisor_writes_each_worker_reads(tmp_path: Path) -> None:
     mine = Supervision(SupervisorPage(tmp_path / "page", workers=3, engines=2), index=1)
     assert not mine.leads
     written.lead = 1
-    written.set_worker(2, runs=True)
+    written.set_worker(2, 4711)
     written.set_engine(0)
     assert mine.leads
     assert mine.workers == 3
-    assert mine.running_workers() == [1, 2]
+    assert mine.running_workers() == {1: os.getpid(), 2: 4711}
     assert [mine.engine_runs(0), mine.engine_runs(1)] == [True, False]
 
 
 def test_a_worker_without_a_supervisor_leads() -> None:
     alone = Supervision(None)
     assert alone.leads
-    assert (alone.workers, alone.running_workers()) == (1, [0])
+    assert (alone.workers, alone.running_workers()) == (1, {0: os.getpid()})
     assert alone.engine_runs(0)

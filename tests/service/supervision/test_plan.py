@@ -86,7 +86,7 @@ def test_the_lead_stays_while_it_lives_and_then_goes_to_one_that_is_ready(tmp_pa
     workers[0].page[Sign.READY_AT] = 0.0
     parts.inform_workers(4.0)
     assert page.lead == 0  # none is ready
-    assert [page.worker_runs(n) for n in range(3)] == [True, True, False]
+    assert [page.worker_pid(n) for n in range(3)] == [os.getpid(), os.getpid(), 0]
     for worker in workers:
         worker.pid = None
     parts.inform_workers(5.0)

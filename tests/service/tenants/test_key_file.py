@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from service.tenants.caller import KeyScope, ServiceClass
+from engine.queueing import ServiceClass
+from service.tenants.caller import KeyScope
 from service.tenants.key_file import read_key_file
 from service.tenants.key_limits import KeyLimits
 from service.tenants.stored_key import digest_of
