@@ -36,14 +36,16 @@ def create_admin_app(app: App) -> AdminApp:
     log_level = Timed[str](
         services.settings.log_level,
         logging.set_level,
-        lambda level: _fell_back(audit, "loglevel", level),
+        lambda level: _fell_back(services, audit, "loglevel", level),
     )
     traces = services.telemetry.traces
     ratio = traces.sampling_ratio
     tracing = None
     if ratio is not None:
         tracing = Timed[float](
-            ratio, traces.set_sampling_ratio, lambda back: _fell_back(audit, "tracing", back)
+            ratio,
+            traces.set_sampling_ratio,
+            lambda back: _fell_back(services, audit, "tracing", back),
         )
     settings = HotSettings(_knobs(app, services, log_level, tracing))
     overridable: dict[str, Timed[Any]] = {"log_level": log_level}
@@ -76,8 +78,9 @@ def create_admin_app(app: App) -> AdminApp:
     return make_admin_app(desk, on_startup=start, on_shutdown=stop)
 
 
-def _fell_back(audit: AuditTrail, action: str, value: object) -> None:
-    audit.add("timer", "", action, after=f"{value}")
+def _fell_back(services: Services, audit: AuditTrail, action: str, value: object) -> None:
+    if services.peers.leads:  # the same has ended at the other workers
+        audit.add("timer", "", action, after=f"{value}")
 
 
 def _feed(services: Services, whole: Whole) -> Feed:

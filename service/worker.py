@@ -276,11 +276,8 @@ class Worker:
         await server.shut_down_app()
         if admin is not None:
             await admin.stop(CLOSE_SECONDS)
-        stopping = [server.stop(CLOSE_SECONDS)]
-        if peer is not None:
-            stopping.append(peer.stop(CLOSE_SECONDS))
-        if grpc_server is not None:
-            stopping.append(grpc_server.stop(CLOSE_SECONDS))
+        servers = (one for one in (server, peer, grpc_server) if one is not None)
+        stopping = [one.stop(CLOSE_SECONDS) for one in servers]
         if not all(await asyncio.gather(*stopping)):
             _log.warning("connections were cut", in_flight=drain.in_flight)
         return 0

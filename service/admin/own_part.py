@@ -13,16 +13,6 @@ from observability.admin_api import AuditRows, RequestQuery
 from service.admin.audit import AuditTrail
 from service.admin.hot_settings import HotSettings
 from service.admin.part_messages import (
-    AUDIT,
-    CANCEL,
-    DRAIN,
-    FIND,
-    KEYS_OF,
-    LOOK_AT_KEYS,
-    OVERRIDE,
-    OVERVIEW,
-    ROWS,
-    SETTINGS,
     AuditAsk,
     CancelPart,
     DrainAsk,
@@ -45,29 +35,29 @@ from service.overview.overviews import FIVE_MINUTES, MINUTE
 from service.records.records import Records
 from service.serving.services import Services
 
-Asked = TypeVar("Asked")
-Told = TypeVar("Told")
+_Asked = TypeVar("_Asked")
+_Told = TypeVar("_Told")
 
 
 @dataclass(frozen=True, slots=True)
-class Question(Generic[Asked, Told]):
+class Question(Generic[_Asked, _Told]):
     """``path``: where another worker answers it."""
 
     path: str
-    asked: type[Asked]
-    told: type[Told]
+    asked: type[_Asked]
+    told: type[_Told]
 
 
-OVERVIEW_OF = Question(OVERVIEW, OverviewAsk, OverviewPart)
-ROWS_OF = Question(ROWS, RequestQuery, RowsPart)
-FIND_AT = Question(FIND, RequestName, FoundPart)
-CANCEL_AT = Question(CANCEL, RequestName, CancelPart)
-KEYS_OF_LIVE = Question(KEYS_OF, RequestIds, KeysPart)
-SETTINGS_OF = Question(SETTINGS, SettingsAsk, SettingsPart)
-DRAIN_OF = Question(DRAIN, DrainAsk, DrainPart)
-OVERRIDE_AT = Question(OVERRIDE, OverrideAsk, Nothing)
-AUDIT_OF = Question(AUDIT, AuditAsk, AuditRows)
-LOOK_AT_KEYS_AT = Question(LOOK_AT_KEYS, Nothing, Nothing)
+OVERVIEW_OF = Question("/peer/overview", OverviewAsk, OverviewPart)
+ROWS_OF = Question("/peer/rows", RequestQuery, RowsPart)
+FIND_AT = Question("/peer/find", RequestName, FoundPart)
+CANCEL_AT = Question("/peer/cancel", RequestName, CancelPart)
+KEYS_OF_LIVE = Question("/peer/keys-of", RequestIds, KeysPart)
+SETTINGS_OF = Question("/peer/settings", SettingsAsk, SettingsPart)
+DRAIN_OF = Question("/peer/drain", DrainAsk, DrainPart)
+OVERRIDE_AT = Question("/peer/override", OverrideAsk, Nothing)
+AUDIT_OF = Question("/peer/audit", AuditAsk, AuditRows)
+LOOK_AT_KEYS_AT = Question("/peer/look-at-keys", Nothing, Nothing)
 
 
 def remembered(records: Records, query: RequestQuery) -> bool:
@@ -103,9 +93,9 @@ class OwnPart:
             LOOK_AT_KEYS_AT: self._look_at_keys,
         }
 
-    async def answer(self, question: Question[Asked, Told], asked: Asked) -> Told:
+    async def answer(self, question: Question[_Asked, _Told], asked: _Asked) -> _Told:
         """Raises QueryError for an invalid query."""
-        told: Told = await self._answers[question](asked)
+        told: _Told = await self._answers[question](asked)
         return told
 
     def calls(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from observability.admin_api import KeptRequest, Overview
 from service.records.recent import WindowValues
 from service.records.row import Row
-
-OVERVIEW: Final = "/peer/overview"
-ROWS: Final = "/peer/rows"
-FIND: Final = "/peer/find"
-CANCEL: Final = "/peer/cancel"
-KEYS_OF: Final = "/peer/keys-of"
-SETTINGS: Final = "/peer/settings"
-DRAIN: Final = "/peer/drain"
-OVERRIDE: Final = "/peer/override"
-AUDIT: Final = "/peer/audit"
-LOOK_AT_KEYS: Final = "/peer/look-at-keys"
 
 
 class OverviewAsk(msgspec.Struct, frozen=True):

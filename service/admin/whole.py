@@ -1,8 +1,8 @@
-"""The server as one, whichever of its workers an operator's connection lands on: each worker is
-asked for its part, within a time limit, and the parts are joined. A worker that does not answer is
-named in the reply.
+"""The server as one, whichever of its workers an operator's connection lands on: each worker
+answers with its part, within a time limit, and the parts are joined. A worker that does not answer
+is named in the reply.
 
-No worker keeps what others know, so nothing is sent between them until somebody looks.
+No worker keeps what others know, so nothing is sent between them until an operator looks.
 """
 
 from __future__ import annotations

@@ -48,8 +48,7 @@ class Forwarding:
         if not route.live_id or not self._peers or FORWARDED in scope["state"]:
             return None
         if route.live_id == LEAD:
-            lead = self._peers.lead
-            return None if lead == self._peers.ids.worker else lead
+            return None if self._peers.leads else self._peers.lead
         parameters: dict[str, Any] = scope["path_params"]
         return self._peers.owner_of(str(parameters[route.live_id]))
 

@@ -48,6 +48,11 @@ class Peers:
         """The worker that does what only one does: the first that runs."""
         return min((self.ids.worker, *self.others()))
 
+    @property
+    def leads(self) -> bool:
+        """True if this worker is the one that does what only one does."""
+        return self.lead == self.ids.worker
+
     def owner_of(self, identity: str) -> int | None:
         """Return the other worker that made an id; None if there is none."""
         return self.ids.other_worker(identity) if self else None

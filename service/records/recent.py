@@ -17,8 +17,8 @@ from service.records.row import Row
 
 # Of a window. If more end within its seconds, it has the last of them only.
 MOST_ENDED = 16_384
-# Of one kind, that a worker tells another one. Beyond it, quantiles are off by at most 0.1 % of the
-# requests.
+# Of one kind, that a worker sends to another one. Beyond it, quantiles are off by at most 0.1 % of
+# the requests.
 MOST_TOLD = 1000
 
 
@@ -144,7 +144,7 @@ def joined_window(
 
 
 def _weighted(parts: Iterable[ToldValues]) -> list[tuple[float, float]]:
-    """Return the values in ascending order, and how many each stands for."""
+    """Return the values in ascending order, each with how many it represents."""
     return sorted((value, part.count / len(part.values)) for part in parts for value in part.values)
 
 

@@ -78,7 +78,7 @@ class Records:
 
     def _keep(self, row: Row) -> None:
         self._rows.append(row)
-        self._bytes += row.bytes
+        self._bytes += row.size
         self._by_request[row.request_id] = row
         if row.trace_id:
             self._by_trace[row.trace_id] = row
@@ -86,7 +86,7 @@ class Records:
             self._forget(self._rows.popleft())
 
     def _forget(self, row: Row) -> None:
-        self._bytes -= row.bytes
+        self._bytes -= row.size
         if self._by_request.get(row.request_id) is row:
             del self._by_request[row.request_id]
         if self._by_trace.get(row.trace_id) is row:

@@ -29,6 +29,7 @@ def test_every_worker_knows_which_one_made_an_id(prefix: str) -> None:
         one = maker.new(prefix)
         others = [reader.other_worker(one) for reader in workers]
         assert others == [None if reader is maker else maker.worker for reader in workers]
+        assert [reader.made_here(one) for reader in workers] == [r is maker for r in workers]
 
 
 @pytest.mark.parametrize(

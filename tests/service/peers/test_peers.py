@@ -21,6 +21,15 @@ def test_the_others_are_those_that_run(tmp_path: Path) -> None:
     assert Peers(Ids(1, 4), tmp_path, lambda: [1, 3]).others() == [3]
 
 
+def test_the_first_that_runs_leads(tmp_path: Path) -> None:
+    assert Peers().leads
+    assert Peers(Ids(0, 4), tmp_path).leads
+    assert Peers(Ids(1, 4), tmp_path, lambda: [1, 3]).leads
+    late = Peers(Ids(3, 4), tmp_path, lambda: [1, 3])
+    assert not late.leads
+    assert late.lead == 1
+
+
 def test_an_id_leads_to_its_workers_socket(tmp_path: Path) -> None:
     peers = Peers(Ids(0, 2), tmp_path)
     assert peers.owner_of(Ids(1, 2).new("resp_")) == 1
