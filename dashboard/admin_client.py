@@ -13,11 +13,9 @@ from observability.admin_api import (
     AuditRow,
     AuditRows,
     KeptRequest,
-    KvMap,
     LoadReport,
     LoadRun,
     Overview,
-    PrefixTree,
     RequestPage,
     Settings,
     UsageRow,
@@ -105,12 +103,6 @@ class AdminClient:
 
     def bundle(self) -> bytes:
         return self._send("GET", "/bundle").content
-
-    def kv(self) -> KvMap:
-        return _decode(self._send("GET", "/kv"), KvMap)
-
-    def prefixes(self, limit: int) -> PrefixTree:
-        return _decode(self._send("GET", "/kv/prefixes", {"limit": str(limit)}), PrefixTree)
 
     def load(self) -> LoadReport:
         return _decode(self._send("GET", "/load"), LoadReport)

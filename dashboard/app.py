@@ -7,7 +7,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from dashboard import chats
+from dashboard import chats, session
 from dashboard.following import PAGES
 from dashboard.views import (
     admin,
@@ -66,6 +66,7 @@ def main() -> None:
     page = st.navigation([start, *pages, inspector], position="top")
     chats.reopen()
     tour_caption.strip()
+    session.show(page.url_path)
     page.run()
 
 

@@ -28,6 +28,7 @@ def _component(name: str) -> Any:
 
 
 board = _component("board")
+kv_map = _component("kvmap")
 
 
 def feed_data(servers: list[int], *, kv: bool = False) -> dict[str, Any]:
@@ -36,6 +37,7 @@ def feed_data(servers: list[int], *, kv: bool = False) -> dict[str, Any]:
     return {
         "feed": f"/feed/{channel}",
         "history": f"/history/{channel}",
+        "kv": f"/kv/{channel}",
         "pages": list(PAGES),
         "token": issue(channel, time.time()),
         "servers": [{"index": one, "name": feeds().servers[one].name} for one in servers],

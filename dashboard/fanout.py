@@ -14,14 +14,17 @@ from dashboard.server import authorization, unreachable
 _MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
 _RETRY_SECONDS = 1.0
 _END = b""
+# How a message with a map begins, which has nothing else.
+_MAP = b'data: {"kv":'
 # The server sends a message every second.
 _TIMEOUT = httpx.Timeout(5.0, connect=2.0)
 
 
 class Fanout:
     """``index``: the server's place in the settings, by which a browser distinguishes servers.
-    ``key``: called for each connection, since a visitor may have typed another one. ``refused``:
-    called with a key that the server does not accept."""
+    ``key``: called for each connection, since a visitor may have typed another one. ``kv``: pass on
+    maps of the KV cache, and nothing else. ``refused``: called with a key that the server does not
+    accept."""
 
     def __init__(
         self,
@@ -35,6 +38,7 @@ class Fanout:
         self._event = f"event: s{index}\n".encode()
         self._url = f"{admin}/admin/v1/feed"
         self._query = {"kv": "1"} if kv else {}
+        self._wanted = _MAP if kv else b""
         self._admin = admin
         self._key = key
         self._refused = refused
@@ -89,7 +93,8 @@ class Fanout:
                         self._refused(key)
                     return f"{self._admin} returned status {response.status_code}."
                 async for message in _messages(response.aiter_bytes()):
-                    self._send(message)
+                    if message.startswith(self._wanted):
+                        self._send(message)
         except httpx.TransportError as error:
             return unreachable(self._admin, error)
         return f"{self._admin} closed the feed."

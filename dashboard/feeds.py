@@ -15,6 +15,7 @@ from dashboard.settings import ADMIN_KEY_VARIABLE, Server, watched
 
 # Ranges of the Live page in minutes, and the seconds that each of their samples represents.
 RANGES = {5: 1, 15: 3, 60: 12}
+MOST_PREFIXES = 100
 _FRESH_SECONDS = 1.0
 _MOST_BYTES = 8 * 1024 * 1024
 
@@ -28,8 +29,8 @@ class Feeds:
         self._key = key
         self._learned = [""] * len(servers)
         self._fanouts: dict[tuple[int, bool], Fanout] = {}
-        self._kept: dict[tuple[int, int], tuple[float, bytes]] = {}
-        self._locks: dict[tuple[int, int], asyncio.Lock] = {}
+        self._kept: dict[tuple[int, str], tuple[float, bytes]] = {}
+        self._locks: dict[tuple[int, str], asyncio.Lock] = {}
 
     def learn_key(self, index: int, key: str) -> None:
         """Use ``key``, which the server accepted, if there is none yet."""
@@ -58,19 +59,33 @@ class Feeds:
     async def history(self, index: int, minutes: int) -> bytes:
         """Return the server's series of the last ``minutes``: the same bytes for all who ask within
         a second. Raises httpx.HTTPError."""
-        name = (index, minutes)
+        return await self._shared(index, f"series?from={minutes}m&step={RANGES[minutes]}")
+
+    async def prefixes(self, index: int) -> bytes:
+        """Return the server's tree of shared prefixes, likewise."""
+        return await self._shared(index, f"kv/prefixes?limit={MOST_PREFIXES}")
+
+    async def kv_times(self, index: int) -> bytes:
+        """Return the times of which the server keeps KV maps, likewise."""
+        return await self._shared(index, "kv/times")
+
+    async def kv_map(self, index: int, at: float) -> bytes:
+        """Return the KV map that was made last by then. Raises httpx.HTTPError."""
+        return await self._fetch(index, f"kv?at={at}")
+
+    async def _shared(self, index: int, path: str) -> bytes:
+        name = (index, path)
         async with self._locks.setdefault(name, asyncio.Lock()):
             made, body = self._kept.get(name, (0.0, b""))
             if time.monotonic() - made > _FRESH_SECONDS:
-                body = await self._fetch(index, minutes)
+                body = await self._fetch(index, path)
                 self._kept[name] = (time.monotonic(), body)
             return body
 
-    async def _fetch(self, index: int, minutes: int) -> bytes:
+    async def _fetch(self, index: int, path: str) -> bytes:
         async with httpx.AsyncClient(timeout=5.0) as client:
             response = await client.get(
-                f"{self.servers[index].admin}/admin/v1/series",
-                params={"from": f"{minutes}m", "step": str(RANGES[minutes])},
+                f"{self.servers[index].admin}/admin/v1/{path}",
                 headers=authorization(self.key(index)),
             )
             response.raise_for_status()

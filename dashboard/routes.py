@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable
 
 import httpx
 from starlette.requests import Request
@@ -50,6 +51,39 @@ async def history(request: Request) -> Response:
     return Response(body, media_type="application/json", headers=_NO_STORE)
 
 
+async def kv_prefixes(request: Request) -> Response:
+    """``GET /kv/{channel}/prefixes``: the tree of shared prefixes."""
+    index = _kv_server(request)
+    return _refused() if index is None else await _passed_on(feeds().prefixes(index))
+
+
+async def kv_times(request: Request) -> Response:
+    """``GET /kv/{channel}/times``: when the KV maps were made that are kept."""
+    index = _kv_server(request)
+    return _refused() if index is None else await _passed_on(feeds().kv_times(index))
+
+
+async def kv_map(request: Request) -> Response:
+    """``GET /kv/{channel}/at/{time}``: the KV map of that time, in epoch seconds."""
+    index, at = _kv_server(request), request.path_params["time"]
+    return _refused() if index is None else await _passed_on(feeds().kv_map(index, at))
+
+
+def _kv_server(request: Request) -> int | None:
+    """Return the server of a channel of KV maps, which has one, if the token opens it."""
+    channel = request.path_params["channel"]
+    chosen = _chosen(request, channel) if channel.endswith(".kv") else None
+    return None if chosen is None else chosen[0]
+
+
+async def _passed_on(fetched: Awaitable[bytes]) -> Response:
+    try:
+        body = await fetched
+    except httpx.HTTPError:
+        return JSONResponse({"detail": "The server did not answer."}, 502, _NO_STORE)
+    return Response(body, media_type="application/json", headers=_NO_STORE)
+
+
 def _chosen(request: Request, channel: str) -> list[int] | None:
     """Return the servers of a channel that the request's token opens."""
     if not is_valid(request.query_params.get("token", ""), channel, time.time()):
@@ -64,4 +98,7 @@ def _refused() -> Response:
 ROUTES = [
     Route("/feed/{channel}", feed),
     Route("/history/{channel}/{server:int}/{minutes:int}", history),
+    Route("/kv/{channel}/prefixes", kv_prefixes),
+    Route("/kv/{channel}/times", kv_times),
+    Route("/kv/{channel}/at/{time:float}", kv_map),
 ]

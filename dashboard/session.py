@@ -38,6 +38,17 @@ def remembered(key: str, default: Any = None) -> str:
     return key
 
 
+def show(path: str) -> None:
+    """Note which page is shown, before it is drawn."""
+    kept = typed()
+    kept["page before"], kept["page"] = kept.get("page"), path
+
+
+def has_arrived() -> bool:
+    """Whether another page was shown before this one, or none."""
+    return bool(typed().get("page before") != typed().get("page"))
+
+
 def pick(label: str, options: list[str], key: str) -> str:
     """One of ``options``: the one picked before while it is there, else the first."""
     if st.session_state.get(remembered(key, options[0])) not in options:

@@ -422,7 +422,7 @@ class LoadReport(msgspec.Struct, frozen=True, kw_only=True):
 
 class Frame(msgspec.Struct, frozen=True, kw_only=True):
     """One message of the feed: what changed this second. ``sample``: the newest row of the history
-    by name; ``live``: the slowest live requests, at most 100."""
+    by name; ``live``: the ten slowest of the live requests, the slowest first."""
 
     overview: Overview | None = None
     sample: dict[str, float | None] | None = None

@@ -12,8 +12,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Mapping
 from functools import lru_cache
+from typing import Any
 
-from observability.schema import Attribute
+from observability.schema import Attribute, SpanEvent
 from observability.tracing import AttributeValue, FinishedEvent, FinishedSpan, SpanLink
 
 # Encoded attributes to keep. Few values vary much, and those are short.
@@ -24,6 +25,7 @@ _MOST_KEPT_CHARS = 32
 _time = struct.Struct("<BQ").pack
 _times = struct.Struct("<BQBQ").pack
 _double = struct.Struct("<Bd").pack
+_eight_bytes = struct.Struct("<d").pack
 _HAS_IS_REMOTE, _IS_REMOTE = 0x100, 0x200
 _STATUS_ERROR = b"\x18\x02"
 
@@ -73,8 +75,22 @@ def encode_request(resource: bytes, scope: bytes, spans: list[bytes]) -> bytes:
 
 def _event(event: FinishedEvent) -> bytes:
     declared, time_ns, attributes = event
-    body = b"".join((_time(0x09, time_ns), _name(declared.name), *_attributes(b"\x1a", attributes)))
-    return _field(b"\x5a", body)
+    values = attributes.values()
+    if float in map(type, values):  # a duration, which does not come again
+        named = b"".join((_name(declared.name), *_attributes(b"\x1a", attributes)))
+    else:
+        named = _named(declared, *attributes, *values)
+    return _field(b"\x5a", _time(0x09, time_ns) + named)
+
+
+@lru_cache(maxsize=_KEPT, typed=True)
+def _named(declared: SpanEvent, *attributes_and_values: Any) -> bytes:
+    """Return an event without its time. ``attributes_and_values``: all attributes, then all
+    values."""
+    half = len(attributes_and_values) // 2
+    attributes, values = attributes_and_values[:half], attributes_and_values[half:]
+    pairs = dict(zip(attributes, values, strict=True))
+    return b"".join((_name(declared.name), *_attributes(b"\x1a", pairs)))
 
 
 @lru_cache(maxsize=64)
@@ -95,11 +111,18 @@ def _attributes(tag: bytes, values: Mapping[Attribute, AttributeValue | None]) -
     for attribute, value in values.items():
         if value is None:
             continue
-        if type(value) is str and len(value) > _MOST_KEPT_CHARS:
+        if type(value) is float:
+            found.append(_up_to_double(tag, attribute.name) + _eight_bytes(value))
+        elif type(value) is str and len(value) > _MOST_KEPT_CHARS:
             found.append(_attribute.__wrapped__(tag, attribute.name, value))
         else:
             found.append(_attribute(tag, attribute.name, value))
     return found
+
+
+@lru_cache(maxsize=_KEPT)
+def _up_to_double(tag: bytes, name: str) -> bytes:
+    return _attribute.__wrapped__(tag, name, 0.0)[:-8]
 
 
 @lru_cache(maxsize=_KEPT, typed=True)

@@ -16,7 +16,7 @@ from pocket.gates import MAX_TOKENS
 from pocket.model import Pocket, PocketShape
 from pocket.text.mix import SHARES
 from pocket.tokenizer import END, STOP
-from pocket.train import load
+from pocket.train import restored
 
 TEMPLATE: Final = Path(__file__).parent / "template.jinja"
 MANIFEST: Final = "MANIFEST.json"
@@ -147,8 +147,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True, help="model directory to write")
     parser.add_argument("--note", default="", help="a remark for the manifest")
     given = parser.parse_args()
-    model = Pocket(PocketShape())
-    state = load(given.run / "checkpoint.pt", model)
+    model, state = restored(given.run / "checkpoint.pt")
     write(
         given.out,
         model,

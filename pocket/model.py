@@ -6,6 +6,7 @@ renaming nothing. Source of the architecture: the Qwen3 technical report (arXiv 
 `transformers/models/qwen3/modeling_qwen3.py`.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
@@ -135,6 +136,26 @@ class Pocket(nn.Module):
             if "o_proj" in name or "down_proj" in name:
                 std *= (2 * self.shape.layers) ** -0.5
             nn.init.normal_(parameter, std=std, generator=generator)
+
+    def take_over(self, weights: Mapping[str, Tensor]) -> None:
+        """Take over the weights of a model that differs in depth alone, and is no deeper.
+
+        Layers that it lacks begin with outputs of zero: they compute nothing at first, so the
+        deeper model gives the same logits until it is trained.
+
+        Raises:
+            ValueError: if a weight other than those of the added layers is missing.
+        """
+        missing = set(self.load_state_dict(dict(weights), strict=False).missing_keys)
+        for name, layer in self.model.layers.named_children():
+            own = {f"model.layers.{name}.{key}" for key in layer.state_dict()}
+            if own <= missing:
+                missing -= own
+                assert isinstance(layer, PocketLayer)
+                nn.init.zeros_(layer.self_attn.o_proj.weight)
+                nn.init.zeros_(layer.mlp.down_proj.weight)
+        if missing:
+            raise ValueError(f"the model to begin with lacks {', '.join(sorted(missing))}")
 
     def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of tokens (B, T); with flat positions `keep` (N,), only theirs (N, V).

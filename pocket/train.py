@@ -11,7 +11,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,6 +58,7 @@ class Plan:
     bfloat16: bool = False
     flat: float = FLAT_UNTIL
     feeders: int = 0
+    shape: PocketShape = field(default_factory=PocketShape)
 
 
 @dataclass(slots=True)
@@ -116,19 +117,27 @@ def save(
         "seconds": progress.seconds,
         "seed": plan.seed,
         "share": progress.share(plan),
+        "shape": asdict(model.shape),
     }
     partial = path.with_suffix(".partial")
     torch.save(state, partial)
     partial.replace(path)
 
 
-def load(path: Path, model: Pocket, optimizer: PocketOptimizer | None = None) -> dict[str, Any]:
-    """Restore a checkpoint into the model, and the optimizer if given."""
+def load(path: Path, model: Pocket, optimizer: PocketOptimizer) -> dict[str, Any]:
+    """Restore a checkpoint into the model and the optimizer."""
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     model.load_state_dict(state["model"])
-    if optimizer is not None:
-        optimizer.load_state_dict(state["optimizer"])
+    optimizer.load_state_dict(state["optimizer"])
     return state
+
+
+def restored(path: Path) -> tuple[Pocket, dict[str, Any]]:
+    """The model of a checkpoint, in the shape it was trained in, and all that was saved with it."""
+    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    model = Pocket(PocketShape(**state.get("shape", {})))
+    model.load_state_dict(state["model"])
+    return model, state
 
 
 def worker(rank: int, plan: Plan, port: int) -> None:
@@ -138,11 +147,11 @@ def worker(rank: int, plan: Plan, port: int) -> None:
     if world > 1:
         dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
     tokenizer = Tokenizer.from_file(str(plan.out / "tokenizer.json"))
-    model = Pocket(PocketShape())
+    model = Pocket(plan.shape)
     model.initialise(plan.seed)
     if plan.begin:
         exported = load_file(plan.begin / "model.safetensors")
-        model.load_state_dict({name: value.float() for name, value in exported.items()})
+        model.take_over({name: value.float() for name, value in exported.items()})
     model.to(plan.device)
     optimizer = PocketOptimizer(model, dtype=torch.bfloat16 if plan.bfloat16 else torch.float32)
     progress = TrainingProgress()
@@ -241,6 +250,10 @@ def main() -> None:
     parser.add_argument("--feeders", type=int, default=0, help="processes that make batches")
     parser.add_argument("--flat", type=float, default=FLAT_UNTIL, help="share at the full rate")
     parser.add_argument("--bfloat16", action="store_true", help="fast with AVX-512 BF16 or a GPU")
+    parser.add_argument(
+        "--layers", type=int, default=PocketShape().layers, help="depth of the model"
+    )
+    parser.add_argument("--hidden", type=int, default=PocketShape().hidden, help="its hidden size")
     given = parser.parse_args()
     plan = Plan(
         given.out,
@@ -257,6 +270,7 @@ def main() -> None:
         given.bfloat16,
         given.flat,
         given.feeders,
+        PocketShape(hidden=given.hidden, layers=given.layers),
     )
     plan.out.mkdir(parents=True, exist_ok=True)
     if not (plan.out / "tokenizer.json").exists():

@@ -11,6 +11,7 @@ from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
 from dashboard.following import PAGES
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
+from dashboard.session import has_arrived, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration, plain_markdown
 from observability.admin_api import KeptRequest
@@ -31,14 +32,27 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
+# The keys of the filters, which the address has, too.
+_FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
 
 
 def page() -> None:
     index = one_server()
     found = admitted(index)
+    _come_back()
     query = _filters()
     is_live = query["state"] == "live"
     st.fragment(_table, run_every=REFRESH_SECONDS if is_live else None)(found, index, query)
+
+
+def _come_back() -> None:
+    """Whoever comes from another page without filters in the address, by the menu or the browser's
+    back button, gets those of the last time."""
+    here = {name: st.query_params[name] for name in _FILTERS if name in st.query_params}
+    before = typed().get("request filters")
+    if has_arrived() and before and not here:
+        st.switch_page(PAGES["requests"], query_params=before)
+    typed()["request filters"] = here
 
 
 def _filters() -> dict[str, str]:

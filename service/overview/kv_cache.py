@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from engine.inspected import Inspected, KvState, PrefixState
 from observability.admin_api import BlockRun, KvMap, Owner, PrefixTree, SharedPrefix
 from service.engine.inspections import Inspections, NoInspectionError
+from service.overview.kv_history import KvHistory
 from service.telemetry.record import RequestRecord
 from service.turns import my_turn
 
@@ -28,6 +29,7 @@ class KvCache:
         self._inspections = inspections
         self._live = live
         self._map: KvMap | None = None
+        self.history = KvHistory()
         self._asked = asyncio.Lock()
 
     async def map(self, timeout: float = _TIMEOUT_SECONDS) -> KvMap:
@@ -45,6 +47,7 @@ class KvCache:
                 return known
             if found.kv is not None:
                 self._map = await self._shown(found, found.kv)
+                await self.history.keep(self._map)
             if self._map is None:
                 raise NoInspectionError("the engine did not send it")
             return self._map

@@ -24,6 +24,8 @@ from service.turns import Pace
 
 MOST_KEPT_BYTES = 64 * 1024 * 1024
 MOST_WINDOWS = 4
+# Of the live requests, in each message of the feed. Pages show two; a query finds all.
+SLOWEST_IN_FEED = 10
 # Looked at before other tasks run.
 _ROWS_AT_ONCE = 500
 _REQUESTS_AT_ONCE = 16
@@ -136,7 +138,7 @@ class Records:
         row = self._by_trace.get(identity)
         return None if row is None else row.request()
 
-    def slowest_live(self, most: int = 100) -> tuple[KeptRequest, ...]:
+    def slowest_live(self, most: int = SLOWEST_IN_FEED) -> tuple[KeptRequest, ...]:
         """Return the live requests that have taken longest so far, the slowest first, without their
         events."""
         slowest = list(itertools.islice(self._live.values(), most))

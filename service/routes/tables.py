@@ -167,6 +167,7 @@ ADMIN: Final = RouteTable(
         _shown("/admin/v1/requests.csv", "Stored requests as CSV", _EXPORTS),
         _shown("/admin/v1/requests.parquet", "Stored requests as Parquet", _EXPORTS),
         _shown("/admin/v1/kv", "The block pool by owner"),
+        _shown("/admin/v1/kv/times", "The times of the last hour of which maps of it are kept"),
         _shown("/admin/v1/kv/prefixes", "The tree of shared prefixes"),
         _shown("/admin/v1/usage", "Requests and tokens by key, model or route"),
         _shown("/admin/v1/usage.csv", "The same as CSV", _EXPORTS),

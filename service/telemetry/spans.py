@@ -23,6 +23,7 @@ _ERRORS = (OutcomeGroup.REFUSED, OutcomeGroup.FAILED)
 _NOTHING_SECONDS = 50e-6
 
 _Attributes = dict[Attribute, str | int | float | None]
+_NO_ATTRIBUTES: _Attributes = {}
 
 
 def server_span(
@@ -90,22 +91,22 @@ def _newest_attributes(record: RequestRecord) -> _Attributes:
 def _events_of_the_whole(record: RequestRecord) -> list[FinishedEvent]:
     """Return what happened to the request, and to choices that have no decode span."""
     sequences = record.sequences
-    found = [_event(record, each, {}) for each in record.happenings]
+    found = [_event(record, each) for each in record.happenings]
     for choice, each in record.choices_happenings:
         if choice >= len(sequences) or sequences[choice].first_token_time is None:
-            found.append(_event(record, each, {schema.ATTR_CHOICE: choice}))
+            found.append(_event(record, each, choice))
     return found
 
 
-def _event(record: RequestRecord, happening: Happening, attributes: _Attributes) -> FinishedEvent:
-    """``attributes``: the choice, if it happened to one."""
+def _event(record: RequestRecord, happening: Happening, choice: int | None = None) -> FinishedEvent:
+    """``choice``: the one that it happened to, None if to the request as a whole."""
     kind, time, value = happening
-    declared = schema.EVENTS[kind]
+    attributes: _Attributes = {} if choice is None else {schema.ATTR_CHOICE: choice}
     if kind is EventKind.OUTPUT:
         attributes[schema.ATTR_EVENT_TOKEN] = int(value)
     elif kind is EventKind.GAP:
         attributes[schema.ATTR_EVENT_SECONDS] = value
-    return FinishedEvent(declared, _wall_ns(record, time), attributes)
+    return FinishedEvent(schema.EVENTS[kind], _wall_ns(record, time), attributes)
 
 
 def _stalled(record: RequestRecord, begin: float, seconds: float) -> FinishedEvent:
@@ -134,13 +135,13 @@ def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
     never reached has no span; one that was interrupted has several."""
     for one in before_engine(record):
         if one.phase != phases.ADMITTING.name or one.end - one.begin > _NOTHING_SECONDS:
-            yield _span(record, one, {})
+            yield _span(record, one, _NO_ATTRIBUTES)
     for choice, sequence in enumerate(record.sequences):
         for one in in_engine(sequence):
             events = []
             if record.choices_happenings and one.phase == phases.DECODING.name:
                 events = [
-                    _event(record, each, {schema.ATTR_CHOICE: choice})
+                    _event(record, each, choice)
                     for of, each in record.choices_happenings
                     if of == choice
                 ]

@@ -80,6 +80,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._load()
         elif path == "/admin/v1/series":
             self._answer(200, b'{"start": 1.0, "step": 1.0, "values": {}, "marks": []}')
+        elif path.startswith("/admin/v1/kv") and "at=404" not in self.path:
+            asked = self.path.removeprefix("/admin/v1/")
+            self._answer(200, msgspec.json.encode({"asked": asked}))
         elif path == "/admin/v1/feed":
             self._feed()
         else:
@@ -119,6 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: " + frame[:40])
         self.wfile.flush()
         self.wfile.write(frame[40:] + b"\n\n")
+        if self.path.endswith("?kv=1"):
+            self.wfile.write(b'data: {"kv":{"blocks":4}}\n\n')
         self.wfile.flush()
         self.server.over.wait(60)
 

@@ -7,6 +7,7 @@ import math
 import random
 import shutil
 import subprocess
+from typing import Any, cast
 
 import pytest
 
@@ -21,10 +22,11 @@ console.log(JSON.stringify(values.map((v) => [number(v), count(v), duration(v)])
 """
 
 
-def evaluated(expressions: list[str]) -> list[object]:
-    script = (
-        components._text("common.js") + f"console.log(JSON.stringify([{','.join(expressions)}]))"
-    )
+def evaluated(expressions: list[str], *drawings: str) -> list[object]:
+    """``drawings``: whose code they need besides the common one."""
+    code = "".join(components._text(name) for name in ("common.js", *drawings))
+    code = code.replace("export default function", "void function")  # only a module exports
+    script = code + f"console.log(JSON.stringify([{','.join(expressions)}]))"
     assert NODE is not None
     reply = subprocess.run([NODE, "-e", script], capture_output=True, text=True, check=True)
     return list(json.loads(reply.stdout))
@@ -94,3 +96,39 @@ def test_a_crowded_legend_begins_with_what_takes_most() -> None:
 def test_the_middle_of_an_axis_is_half_of_its_end() -> None:
     ticks = ['tick("count", 2.5)', 'tick("count", 5)', 'tick("rate", 0.5)', 'tick("seconds", 0.05)']
     assert evaluated(ticks) == ["2.5", "5", "0.5", "50 ms"]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_bars_of_a_kv_map_are_its_runs_block_by_block() -> None:
+    chance = random.Random(3)
+    for _ in range(20):
+        runs = [
+            [chance.randint(-2, 1), chance.randint(1, 400), chance.random() < 0.5]
+            for _ in range(chance.randint(0, 20))
+        ]
+        (found,) = evaluated([f"bars({json.dumps(runs)})"], "kvmap.js")
+        drawn: dict[int, tuple[int, bool]] = {}
+        for bar in cast(list[Any], found):
+            assert bar["column"] + bar["width"] <= 128
+            for column in range(bar["column"], bar["column"] + bar["width"]):
+                place = bar["row"] * 128 + column
+                assert place not in drawn
+                drawn[place] = bar["owner"], bar["shared"]
+        expected = [(owner, shared) for owner, blocks, shared in runs for _ in range(blocks)]
+        assert [drawn[place] for place in range(len(expected))] == expected
+        assert len(drawn) == len(expected)
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_request_keeps_its_color() -> None:
+    names = ["req_a", "req_a", *(f"req_{number}" for number in range(100))]
+    colors = evaluated([f'colorOf("{name}")' for name in names], "kvmap.js")
+    assert colors[0] == colors[1]
+    assert len(set(colors)) == 8
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_prefix_comes_after_the_one_that_it_continues() -> None:
+    prefixes = [{"parent": parent} for parent in (None, None, 0, 2)]
+    (found,) = evaluated([f"inOrder({json.dumps(prefixes)})"], "kvmap.js")
+    assert found == [[0, 0], [2, 1], [3, 2], [1, 0]]

@@ -36,6 +36,23 @@ def test_the_history_is_the_server_s(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(
+    ("path", "asked"),
+    [
+        ("prefixes", "kv/prefixes?limit=100"),
+        ("times", "kv/times"),
+        ("at/9.5", "kv?at=9.5"),
+    ],
+)
+def test_kv_figures_are_the_server_s(client: TestClient, path: str, asked: str) -> None:
+    reply = client.get(f"/kv/0.kv/{path}", params=token("0.kv"))
+    assert (reply.status_code, reply.json()) == (200, {"asked": asked})
+
+
+def test_a_server_that_does_not_answer_is_said(client: TestClient) -> None:
+    assert client.get("/kv/0.kv/at/404", params=token("0.kv")).status_code == 502
+
+
+@pytest.mark.parametrize(
     ("path", "channel"),
     [
         ("/feed/0", "1"),
@@ -43,6 +60,9 @@ def test_the_history_is_the_server_s(client: TestClient) -> None:
         ("/history/0/0/5", "1"),
         ("/history/0/1/5", "0"),
         ("/history/0/0/7", "0"),
+        ("/kv/0/prefixes", "0"),
+        ("/kv/0.kv/times", "0"),
+        ("/kv/0.kv/at/9.0", "1.kv"),
     ],
 )
 def test_nothing_is_given_without_the_right_token(

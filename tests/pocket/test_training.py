@@ -8,8 +8,9 @@ from tokenizers import Tokenizer
 
 from pocket import MODEL_DIR
 from pocket.batches import Feed
-from pocket.optimizer import orthogonalised
-from pocket.train import FLOOR, WARM_UP_STEPS, rate
+from pocket.model import Pocket, PocketShape
+from pocket.optimizer import PocketOptimizer, orthogonalised
+from pocket.train import FLOOR, WARM_UP_STEPS, Plan, TrainingProgress, rate, restored, save
 
 
 def test_the_rate_is_flat_and_then_falls_to_the_floor():
@@ -33,3 +34,34 @@ def test_a_feed_draws_the_same_batches_for_the_same_seed():
     )
     assert torch.equal(first, second)
     assert first.shape != other.shape or not torch.equal(first, other)
+
+
+def test_a_deeper_model_that_takes_over_weights_computes_the_same_until_it_learns():
+    small, tokens = Pocket(PocketShape(layers=2)), torch.arange(24).view(2, 12)
+    small.initialise(1)
+    deep = Pocket(PocketShape(layers=3))
+    deep.initialise(2)
+    deep.take_over(small.state_dict())
+    torch.testing.assert_close(deep(tokens), small(tokens))
+    deep(tokens).square().mean().backward()
+    added = deep.model.layers[2]
+    assert added.self_attn.o_proj.weight.grad.abs().max() > 0
+    assert added.mlp.down_proj.weight.grad.abs().max() > 0
+
+
+def test_weights_that_lack_more_than_whole_layers_are_refused():
+    weights = Pocket(PocketShape(layers=2)).state_dict()
+    del weights["model.layers.1.mlp.up_proj.weight"]
+    with pytest.raises(ValueError, match=r"lacks model\.layers\.1\.mlp\.up_proj\.weight"):
+        Pocket(PocketShape(layers=2)).take_over(weights)
+
+
+def test_a_checkpoint_gives_back_the_model_in_its_own_shape(tmp_path):
+    shape = PocketShape(hidden=128, layers=3)
+    model, plan = Pocket(shape), Plan(tmp_path, 1.0, 1e6, 1, 64, 1, "cpu", 1.0, False, shape=shape)
+    model.initialise(5)
+    save(tmp_path / "checkpoint.pt", model, PocketOptimizer(model), TrainingProgress(7), plan)
+    again, state = restored(tmp_path / "checkpoint.pt")
+    assert (again.shape, state["step"]) == (shape, 7)
+    tokens = torch.arange(10).view(1, 10)
+    torch.testing.assert_close(again(tokens), model(tokens))

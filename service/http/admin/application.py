@@ -40,7 +40,7 @@ from service.http.admin.exports import (
 )
 from service.http.admin.feed import live_feed
 from service.http.admin.keys import create_key, list_keys, revoke_key, rotate_key
-from service.http.admin.kv import kv_map, prefixes
+from service.http.admin.kv import kv_map, kv_times, prefixes
 from service.http.admin.operating import (
     audit_rows,
     cancel_request,
@@ -74,8 +74,9 @@ from service.routes.tables import ADMIN
 from service.turns import my_turn
 
 ADMIN_HANDLERS = (
-    *(overview, live_feed, series, requests, one_request, kv_map, prefixes, admin_metrics),
+    *(overview, live_feed, series, requests, one_request, kv_map, kv_times, prefixes),
     *(cancel_request, hot_settings, change_settings, drain, resume, log_level, tracing),
+    admin_metrics,
     *(load_run, start_load, stop_load, audit_rows, bundle, usage),
     *(requests_csv, requests_parquet, usage_csv, usage_parquet),
     *(list_keys, create_key, rotate_key, revoke_key),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from litestar import Response
 
 from service.admin.pieces import kv_pieces
-from service.admin.problem import unavailable
+from service.admin.problem import not_found, unavailable
 from service.engine.inspections import NoInspectionError
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
-from service.http.admin.queries import number, only
+from service.http.admin.queries import moment, number, only
 from service.http.serves import serves_admin
 
 _MOST_PREFIXES = 500
@@ -17,14 +17,32 @@ _MOST_PREFIXES = 500
 
 @serves_admin("GET /admin/v1/kv")
 async def kv_map(request: AdminCall) -> Response[bytes]:
-    """The block pool by owner, run-length coded."""
-    only(request.query_params)
+    """The block pool by owner, run-length coded; with ``at``, as it was then."""
+    query = request.query_params
+    only(query, "at")
+    kv_cache = request.desk.services.overviews.kv_cache
+    at = moment(query, "at")
+    if at is not None:
+        then = await kv_cache.history.at(at)
+        if then is None:
+            raise not_found(
+                "No map of that time is kept. A map that a reader requested is kept for an hour; "
+                "/admin/v1/kv/times lists them."
+            )
+        return download(paced(kv_pieces(then)), "application/json")
     try:
-        found = await request.desk.services.overviews.kv_cache.map()
+        found = await kv_cache.map()
     except NoInspectionError as error:
         raise unavailable(f"The KV cache map is unavailable: {error}.") from None
     whole = await request.desk.whole.with_keys(found)
     return download(paced(kv_pieces(whole)), "application/json")
+
+
+@serves_admin("GET /admin/v1/kv/times")
+async def kv_times(request: AdminCall) -> Response[bytes]:
+    """The times of the maps that are kept."""
+    only(request.query_params)
+    return json_answer(request.desk.services.overviews.kv_cache.history.times())
 
 
 @serves_admin("GET /admin/v1/kv/prefixes")

@@ -1,81 +1,94 @@
-"""The KV cache page, drawn from a running Quire."""
+"""The KV cache page in Chromium: the map moves, goes back in time, and leads to requests."""
 
 from __future__ import annotations
 
+import http.client
+import json
 from collections.abc import Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING
 
 import pytest
-from streamlit.testing.v1 import AppTest
 
-from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
-from dashboard.views.kv_cache import holder_rows, in_order, prefix_rows
-from observability.admin_api import KvMap, Owner, PrefixTree, SharedPrefix
-from tests.e2e.quire_server import QuireServer, free_port, until
+from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, watched_server
+from tests.e2e.quire_server import QuireServer, until
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, Page
+
+pytestmark = IN_CHROMIUM
+
+MODEL = "simulated:step=100ms"
 
 
-def _draw() -> None:
-    from dashboard.views import kv_cache
-
-    kv_cache.page()
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QuireServer, str]]:
+    log = tmp_path_factory.mktemp("dashboard") / "log"
+    with watched_server(log, MODEL, "--served-model-name", "m") as (server, _, url):
+        yield server, url
 
 
 @pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[QuireServer]:
-    port = free_port()
-    with QuireServer("simulated:h100-8b", "--admin-port", str(port)) as server:
-        monkeypatch.setenv(SERVERS_VARIABLE, server.url)
-        monkeypatch.setenv(ADMIN_VARIABLE, f"http://127.0.0.1:{port}")
-        yield server
+def page(served: tuple[QuireServer, str], browser: Browser) -> Iterator[Page]:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{served[1]}/kv")
+    yield page
+    page.close()
 
 
-def test_shared_prefixes_and_blocks_are_shown(served: QuireServer) -> None:
-    before = AppTest.from_function(_draw, default_timeout=60).run()
-    assert not before.exception
-    assert [one.value for one in before.info] == [
-        "No request holds a block.",
-        "No prefix has been reused yet.",
-    ]
+def streaming(server: QuireServer) -> http.client.HTTPConnection:
+    """A request that holds blocks until its connection is closed."""
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    body = {"model": "m", "prompt": "Hello " * 200, "max_tokens": 100_000, "ignore_eos": True}
+    headers = {"Content-Type": "application/json"}
+    connection.request("POST", "/v1/completions", json.dumps({**body, "stream": True}), headers)
+    assert connection.getresponse().status == 200
+    return connection
+
+
+def test_it_goes_back_to_what_was_seen_and_forth_to_now(
+    served: tuple[QuireServer, str], page: Page
+) -> None:
+    page.get_by_text("No request holds a block.").wait_for()
+    slider, now = page.get_by_label("Time of the map"), page.get_by_role("button", name="Now")
+    until(slider.is_enabled, 60, "a map of the past, which is of the idle pool")
+    when = page.locator(".time .quiet")
+    with closing(streaming(served[0])):
+        holder = page.get_by_role("cell", name="req_")
+        holder.wait_for()
+        assert page.locator("canvas").get_attribute("aria-label") != ""
+        assert now.is_disabled()
+
+        slider.focus()
+        page.keyboard.press("Home")
+        page.get_by_text("No request holds a block.").wait_for()
+        assert page.get_by_text("0 of ").count()
+        assert when.inner_text().endswith(" ago")
+
+        now.click()
+        holder.wait_for()
+        assert when.inner_text() == "now"
+        assert now.is_disabled()
+
+        request = holder.inner_text()
+        holder.get_by_role("link").click()
+        page.wait_for_url(f"**/request?id={request}*")
+
+
+def test_prefixes_that_continue_one_another_are_indented(
+    served: tuple[QuireServer, str], page: Page
+) -> None:
+    page.get_by_text("No prefix has been reused yet.").wait_for()
     common = "The same words at the start of each prompt. " * 20
     for end in ("One.", "Two.", "Three."):
-        body = {"model": "simulated:h100-8b", "prompt": common + end, "max_tokens": 4}
-        assert served.post("/v1/completions", body)[0] == 200
-
-    def drawn() -> bool:
-        """The engine is asked twice a second at most; until then, the last map is shown."""
-        nonlocal after
-        after = AppTest.from_function(_draw, default_timeout=60).run()
-        assert not after.exception
-        return bool(len(after.dataframe))
-
-    after = before
-    until(drawn, 60, "a prefix")
-    assert "**0** of" in after.markdown[0].value
-    (table,) = after.dataframe
-    found = table.value
-    assert found["hits"].max() == 2
-    assert found["prefix"].str.endswith(" tokens").all()
-    assert found["computed by"].str.startswith("req_").all()
-
-
-def test_the_largest_holder_comes_first_with_its_share() -> None:
-    owners = (Owner("req_a", "ann", 1, 10), Owner("req_b", None, 3, 48))
-    pool = KvMap(1.0, 8, 16, 4, 0, 4, (), owners)
-    rows = holder_rows(pool)
-    assert [row["request"] for row in rows] == ["req_b", "req_a"]
-    assert [row["share of pool"] for row in rows] == ["37.5 %", "12.5 %"]
-
-
-def test_a_prefix_is_indented_below_the_one_that_it_continues() -> None:
-    def prefix(parent: int | None, tokens: int) -> SharedPrefix:
-        return SharedPrefix(parent, tokens, 0, 1, 7.0, f"req_{tokens}")
-
-    tree = PrefixTree((prefix(None, 64), prefix(None, 32), prefix(0, 16), prefix(2, 8)), 120)
-    assert in_order(tree) == [(0, 0), (2, 1), (3, 2), (1, 0)]
-    rows = prefix_rows(tree, now=9.0)
-    assert [row["prefix"].strip() for row in rows] == [
-        "64 tokens",
-        "+ 16 tokens",
-        "+ 8 tokens",
-        "32 tokens",
-    ]
-    assert {row["last used"] for row in rows} == {"2.00 s ago"}
+        body = {"model": "m", "prompt": common + end, "max_tokens": 1}
+        assert served[0].post("/v1/completions", body)[0] == 200
+    section = page.locator("section", has_text="Shared prefixes")
+    row = section.get_by_role("row").nth(1)
+    row.wait_for()
+    cells = row.get_by_role("cell").all_inner_texts()
+    assert cells[0].endswith(" tokens")
+    assert cells[1] == "2"
+    assert cells[3].endswith(" s ago")
+    assert cells[4].startswith("req_")

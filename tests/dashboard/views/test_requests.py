@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ from dashboard.phase_bar import BAR_WIDTH
 from dashboard.views.requests import nothing_matches, row_of
 from observability.admin_api import KeptRequest
 from tests.dashboard.running import in_chromium, watched_server
+from tests.dashboard.test_questions_in_browser import first_row
 from tests.e2e.quire_server import until
 
 if TYPE_CHECKING:
@@ -74,6 +76,35 @@ def test_bars_are_as_long_as_the_phases_and_a_header_opens_no_request(
         table.click(position={"x": 690, "y": ROW // 2})
         page.get_by_role("button", name="Clear selection").wait_for()
         assert "/requests?" in page.url
+
+
+@in_chromium
+def test_whoever_comes_back_finds_the_filters_as_they_were(page: Page, tmp_path: Path) -> None:
+    with watched_server(tmp_path / "log", "simulated:h100-8b") as (server, client, dashboard):
+        body = {"model": "simulated:h100-8b", "prompt": "Hello", "max_tokens": 2}
+        assert server.post("/v1/completions", body)[0] == 200
+        until(lambda: client.requests(state="ended").requests, 60, "the record")
+        page.goto(f"{dashboard}/requests?since=hour")
+        page.get_by_test_id("stDataFrame").wait_for()
+        page.get_by_label("Outcome").fill("length")
+        page.get_by_label("Outcome").press("Enter")
+        page.wait_for_url("**outcome=length*")
+
+        def back(leave: Callable[[], object], come_back: Callable[[], object]) -> None:
+            leave()
+            page.get_by_label("Outcome").wait_for(state="detached")
+            come_back()
+            outcome = page.get_by_label("Outcome")
+            until(lambda: outcome.input_value() == "length", 60, "the filter of before")
+            page.wait_for_url("**outcome=length*")
+            assert "since=hour" in page.url
+
+        back(lambda: first_row(page), page.go_back)
+        usage = page.get_by_role("link", name="Usage")
+        back(usage.click, page.get_by_role("link", name="Requests").click)
+        # An address with filters has these and no others.
+        page.goto(f"{dashboard}/requests?outcome=stop")
+        page.get_by_text("No request of the last 5 min matches.").wait_for()
 
 
 def bars(table: Locator, rows: int) -> list[int]:

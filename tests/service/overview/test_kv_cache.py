@@ -141,3 +141,11 @@ async def test_the_prefixes_have_wall_clock_times() -> None:
     assert (one.parent, one.tokens, one.holders, one.hits, one.request_id) == (None, 32, 1, 5, "r1")
     assert 9 < time.time() - one.last_used < 60
     assert (found.cached_tokens, found.left_out) == (320, 4)
+
+
+async def test_maps_that_somebody_saw_are_kept() -> None:
+    cache = Engine().cache()
+    assert cache.history.times().times == ()
+    found = await cache.map()
+    assert cache.history.times().times == (found.time,)
+    assert await cache.history.at(found.time) == found
