@@ -357,8 +357,7 @@ class UsageRows(msgspec.Struct, frozen=True):
 
 
 class HotSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that can be changed while the server runs. ``revision`` is what ``If-Match`` must
-    carry."""
+    """A setting that can be changed while the server runs."""
 
     name: str
     help: str
@@ -374,7 +373,7 @@ class HotSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    revision: str
+    revision: str  # what ``If-Match`` must carry
     settings: tuple[HotSetting, ...]
 
 

@@ -95,7 +95,7 @@ def _feed(services: Services, whole: Whole) -> Feed:
 
     async def kv_map() -> KvMap | None:
         try:
-            return await whole.with_keys(await overviews.kv_cache.map())
+            return await whole.kv_map()
         except NoInspectionError:
             return None
 

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from observability.admin_api import AuditRows, RequestQuery
+from observability.admin_api import AuditRows, KvMap, RequestQuery
 from service.admin.audit import AuditTrail
 from service.admin.hot_settings import HotSettings
 from service.admin.part_messages import (
@@ -19,6 +19,7 @@ from service.admin.part_messages import (
     DrainPart,
     FoundPart,
     KeysPart,
+    KvMapPart,
     Nothing,
     OverrideAsk,
     OverviewAsk,
@@ -30,6 +31,7 @@ from service.admin.part_messages import (
     SettingsPart,
 )
 from service.admin.timed import Timed
+from service.engine.inspections import NoInspectionError
 from service.errors import OperatorCancelError
 from service.overview.overviews import FIVE_MINUTES, MINUTE
 from service.records.records import Records
@@ -56,6 +58,7 @@ KEYS_OF_LIVE = Question("/peer/keys-of", RequestIds, KeysPart)
 SETTINGS_OF = Question("/peer/settings", SettingsAsk, SettingsPart)
 DRAIN_OF = Question("/peer/drain", DrainAsk, DrainPart)
 OVERRIDE_AT = Question("/peer/override", OverrideAsk, Nothing)
+KV_MAP_AT = Question("/peer/kv-map", Nothing, KvMapPart)
 AUDIT_OF = Question("/peer/audit", AuditAsk, AuditRows)
 LOOK_AT_KEYS_AT = Question("/peer/look-at-keys", Nothing, Nothing)
 
@@ -89,6 +92,7 @@ class OwnPart:
             SETTINGS_OF: self._change,
             DRAIN_OF: self._drain,
             OVERRIDE_AT: self._override,
+            KV_MAP_AT: self._kv_map,
             AUDIT_OF: self._audit_rows,
             LOOK_AT_KEYS_AT: self._look_at_keys,
         }
@@ -142,8 +146,18 @@ class OwnPart:
         )
 
     async def _keys_of(self, asked: RequestIds) -> KeysPart:
-        live = self._services.records.live
-        return KeysPart({one: live[one].key for one in asked.ids if one in live})
+        records = self._services.records
+        return KeysPart({one: records.key_of(one) for one in asked.ids if records.has(one)})
+
+    async def kv_map(self) -> KvMap:
+        """Ask the engine. Raises NoInspectionError if it has never answered."""
+        return await self._services.overviews.kv_cache.map()
+
+    async def _kv_map(self, asked: Nothing) -> KvMapPart:
+        try:
+            return KvMapPart(await self.kv_map())
+        except NoInspectionError:
+            return KvMapPart(None)
 
     async def _change(self, asked: SettingsAsk) -> SettingsPart:
         if asked.values:

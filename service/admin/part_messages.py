@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from observability.admin_api import KeptRequest, Overview
+from observability.admin_api import KeptRequest, KvMap, Overview
 from service.records.recent import WindowValues
 from service.records.row import Row
 
@@ -56,8 +56,14 @@ class RequestIds(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
 
 
+class KvMapPart(msgspec.Struct, frozen=True):
+    """``map``: None if the engine has never answered."""
+
+    map: KvMap | None
+
+
 class KeysPart(msgspec.Struct, frozen=True):
-    """The aliases of live requests' keys, by request id."""
+    """The aliases of the keys of requests in memory, by request id."""
 
     keys: dict[str, str | None]
 

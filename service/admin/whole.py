@@ -24,6 +24,7 @@ from service.admin.own_part import (
     DRAIN_OF,
     FIND_AT,
     KEYS_OF_LIVE,
+    KV_MAP_AT,
     OVERVIEW_OF,
     ROWS_OF,
     SETTINGS_OF,
@@ -33,6 +34,7 @@ from service.admin.own_part import (
 from service.admin.part_messages import (
     AuditAsk,
     DrainAsk,
+    Nothing,
     OverviewAsk,
     RequestIds,
     RequestName,
@@ -43,12 +45,12 @@ from service.errors import NotFoundError
 from service.peers.asking import PeerLostError, PeerUnreachableError
 from service.peers.peers import Peers
 from service.peers.requests import ask_worker
+from service.records.records import SLOWEST_IN_FEED
 
 # For all workers to answer. One whose event loop is held for longer is missing in the reply.
 GATHER_SECONDS = 2.0
 _MOST_AT_ONCE = 32  # questions on their way
 MISSING_HEADER = "quire-missing-workers"
-_MOST_LIVE = 100
 
 _Asked = TypeVar("_Asked")
 _Told = TypeVar("_Told")
@@ -138,7 +140,7 @@ class Whole:
         if len(found.parts) == 1 and not found.missing:
             return found.parts[0].overview, found.parts[0].live
         slowest = heapq.nsmallest(
-            _MOST_LIVE,
+            SLOWEST_IN_FEED,
             (request for part in found.parts for request in part.live),
             key=lambda request: request.received,
         )
@@ -155,13 +157,20 @@ class Whole:
         requests = [part.request for part in found.parts if part.request is not None]
         return Gathered(requests[-1:], found.missing)
 
+    async def kv_map(self) -> KvMap:
+        """Return the map of the KV cache. Only the worker that leads asks the engine, and keeps
+        the maps. Raises NoInspectionError if the engine has never answered."""
+        found: KvMap | None = None
+        if not self.peers.leads:
+            for part in await self._ask(self.peers.lead, KV_MAP_AT, Nothing()):
+                found = part.map
+        if found is None:
+            found = await self.own.kv_map()
+        return await self.with_keys(found)
+
     async def with_keys(self, found: KvMap) -> KvMap:
         """Return the map with the keys of other workers' requests, too."""
-        unknown = tuple(
-            one.request_id
-            for one in found.owners
-            if one.key is None and self.peers.owner_of(one.request_id) is not None
-        )
+        unknown = tuple(one.request_id for one in found.owners if one.key is None and self.peers)
         if not unknown:
             return found
         told = await self.gather(KEYS_OF_LIVE, RequestIds(unknown))

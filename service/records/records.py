@@ -138,6 +138,15 @@ class Records:
         row = self._by_trace.get(identity)
         return None if row is None else row.request()
 
+    def has(self, request_id: str) -> bool:
+        """True if the request is in memory, live or ended."""
+        return request_id in self._live or request_id in self._by_request
+
+    def key_of(self, request_id: str) -> str | None:
+        """Return the alias of the key of a request in memory."""
+        record = self._live.get(request_id)
+        return self._by_request[request_id].key if record is None else record.key
+
     def slowest_live(self, most: int = SLOWEST_IN_FEED) -> tuple[KeptRequest, ...]:
         """Return the live requests that have taken longest so far, the slowest first, without their
         events."""

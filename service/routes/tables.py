@@ -130,8 +130,8 @@ PUBLIC: Final = RouteTable(
 )
 
 
-def _shown(path: str, does: str, limits: frozenset[Limit] = _NONE) -> RouteRow:
-    return RouteRow(Port.ADMIN, "GET", path, AdminScope.READ, does, limits=limits)
+def _shown(path: str, does: str, limits: frozenset[Limit] = _NONE, live_id: str = "") -> RouteRow:
+    return RouteRow(Port.ADMIN, "GET", path, AdminScope.READ, does, limits=limits, live_id=live_id)
 
 
 def _order(
@@ -166,8 +166,12 @@ ADMIN: Final = RouteTable(
         _order("POST", "/admin/v1/requests/{request_id}/cancel", "Cancel a live request"),
         _shown("/admin/v1/requests.csv", "Stored requests as CSV", _EXPORTS),
         _shown("/admin/v1/requests.parquet", "Stored requests as Parquet", _EXPORTS),
-        _shown("/admin/v1/kv", "The block pool by owner"),
-        _shown("/admin/v1/kv/times", "The times of the last hour of which maps of it are kept"),
+        _shown("/admin/v1/kv", "The block pool by owner", live_id=LEAD),
+        _shown(
+            "/admin/v1/kv/times",
+            "The times of the last hour of which maps of it are kept",
+            live_id=LEAD,
+        ),
         _shown("/admin/v1/kv/prefixes", "The tree of shared prefixes"),
         _shown("/admin/v1/usage", "Requests and tokens by key, model or route"),
         _shown("/admin/v1/usage.csv", "The same as CSV", _EXPORTS),
@@ -182,14 +186,7 @@ ADMIN: Final = RouteTable(
         _order("POST", "/admin/v1/keys", "Make an API key"),
         _order("POST", "/admin/v1/keys/{name}/rotate", "Make the next key of an id or alias"),
         _order("POST", "/admin/v1/keys/{name}/revoke", "End the key of an id, or all of an alias"),
-        RouteRow(
-            Port.ADMIN,
-            "GET",
-            "/admin/v1/load",
-            AdminScope.READ,
-            "The current or last load run",
-            live_id=LEAD,
-        ),
+        _shown("/admin/v1/load", "The current or last load run", live_id=LEAD),
         _order(
             "POST",
             "/admin/v1/load",
@@ -198,15 +195,7 @@ ADMIN: Final = RouteTable(
             live_id=LEAD,
         ),
         _order("DELETE", "/admin/v1/load", "Stop the load run", body=BodyBound.NONE, live_id=LEAD),
-        RouteRow(
-            Port.ADMIN,
-            "GET",
-            "/admin/v1/loadtrace",
-            AdminScope.READ,
-            "The recorded load trace",
-            limits=_EXPORTS,
-            live_id=LEAD,
-        ),
+        _shown("/admin/v1/loadtrace", "The recorded load trace", _EXPORTS, live_id=LEAD),
         _order(
             "POST",
             "/admin/v1/loadtrace",

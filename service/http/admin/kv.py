@@ -29,13 +29,13 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
                 "No map of that time is kept. A map that a reader requested is kept for an hour; "
                 "/admin/v1/kv/times lists them."
             )
+        then = await request.desk.whole.with_keys(then)
         return download(paced(kv_pieces(then)), "application/json")
     try:
-        found = await kv_cache.map()
+        found = await request.desk.whole.kv_map()
     except NoInspectionError as error:
         raise unavailable(f"The KV cache map is unavailable: {error}.") from None
-    whole = await request.desk.whole.with_keys(found)
-    return download(paced(kv_pieces(whole)), "application/json")
+    return download(paced(kv_pieces(found)), "application/json")
 
 
 @serves_admin("GET /admin/v1/kv/times")

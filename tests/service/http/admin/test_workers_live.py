@@ -99,7 +99,9 @@ def test_live_requests_are_seen_and_cancelled_from_every_worker(workers: Running
                 assert get(worker, f"/requests/{trace}")["request_id"] == request_id
         frame = events(worker, 1)[0]
         assert {one["request_id"] for one in frame["live"]} == {first, second}
+        assert events(worker, 3, "?kv=1")
         kv = get(worker, "/kv")
+        assert get(worker, "/kv/times") == get(workers[0], "/kv/times")
         assert {owner[0] for owner in kv["owners"]} == {first, second}
         assert get(worker, "/overview")["missing_workers"] == []
     for request_id, worker in ((first, workers[1]), (second, workers[0])):
