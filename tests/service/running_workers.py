@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,15 @@ class RunningWorkers:
     """``with RunningWorkers(2, folder) as workers``: ``workers[0].get(…)``."""
 
     def __init__(
-        self, count: int, folder: Path, *, model: str = SLOW, worker_args: tuple[str, ...] = ()
+        self,
+        count: int,
+        folder: Path,
+        *,
+        model: str = SLOW,
+        worker_args: tuple[str, ...] = (),
+        args_of: Callable[[int], tuple[str, ...]] = lambda _: (),
     ) -> None:
+        """``args_of``: more arguments of one worker, by its number."""
         self._folder = folder
         self._model = model
         self._ends = contextlib.ExitStack()
@@ -45,6 +53,7 @@ class RunningWorkers:
                     f"--store-url=sqlite:///{folder}/store.sqlite3",
                     "--drain-timeout=1",
                     *worker_args,
+                    *args_of(number),
                 ),
             )
             for number in range(count)
@@ -76,7 +85,7 @@ class RunningWorkers:
                 worker.start_worker()
                 self._ends.callback(worker.__exit__)
             for worker in self._workers:
-                worker.wait_ready()
+                worker.wait_ready(180)
             for number, worker in enumerate(self._workers):
                 socket = self.peer_dir / f"api-{number}.sock"
                 until(socket.exists, 10, f"{socket}, of {worker.url}")
