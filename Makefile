@@ -19,7 +19,7 @@ check test quick coverage test-slow test-chart test-agents: export OMP_NUM_THREA
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents coverage
-.PHONY: lint types dead audit format hooks bench peers docs proto clean
+.PHONY: lint types dead audit format hooks bench peers soak docs proto clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -141,12 +141,16 @@ $(PEERS)/.installed: requirements/torch.txt requirements/peers.txt
 	$(PEERS)/bin/python -m pip uninstall --quiet --yes torchvision
 	@touch $@
 
+soak: $(VENV)/.develop ## Mixed load over every API, every answer and count checked: MINUTES=5 FAULTS=1 ARGS="-- --max-num-seqs 32"
+	$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),5) $(if $(FAULTS),--faults) $(ARGS)
+
 peers: $(PEERS)/.installed ## Install llama.cpp and OpenVINO GenAI for python -m bench.cpu_peers (builds for minutes)
 
 docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m observability.generate
 	$(BIN)/python -m service.settings_page
 	$(BIN)/python -m service.routes_page
+	$(BIN)/python -m service.drill_page
 	$(BIN)/python -m helm.generate
 
 proto: $(VENV)/.develop ## Regenerate the Python code of the gRPC API from its proto file

@@ -23,6 +23,7 @@ from msgspec import Meta
 from engine.architecture.errors import ConfigError
 from engine.beats import Page
 from engine.config import EngineConfig, OnProgress
+from engine.faults.page import FaultPage
 from engine.loop.core import EngineCore
 from engine.loop.process import EngineProcess
 from engine.messages import FinishReason, Generate, SamplingParams, Submit
@@ -47,6 +48,9 @@ class ProcessOptions(msgspec.Struct, frozen=True, kw_only=True):
     ) = None
     beats: (
         Annotated[str, Meta(description="File to write heartbeats to (engine.beats).")] | None
+    ) = None
+    faults: (
+        Annotated[str, Meta(description="File with faults to inject (engine.faults).")] | None
     ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
@@ -183,9 +187,14 @@ def main(argv: list[str]) -> int:
 
         def load(config: EngineConfig, on_progress: OnProgress) -> Runner:
             arguments = _rank_arguments(settings)
-            return load_model(
+            runner = load_model(
                 config, on_progress, ends, rank_arguments=arguments, on_failure=process.fail
             )
+            if settings.faults is None:
+                return runner
+            from engine.injection.runner import with_faults
+
+            return with_faults(runner, FaultPage(Path(settings.faults)))
 
         beats = None if settings.beats is None else Page(Path(settings.beats))
         process = EngineProcess(config, Path(settings.socket), load, beats)

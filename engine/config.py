@@ -131,7 +131,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = False
     cuda_graphs: Annotated[
-        bool, setting(_HARDWARE, "On a GPU, record decode steps as CUDA graphs and replay them.")
+        bool, setting(_HARDWARE, "On a GPU, record steps as CUDA graphs and replay them.")
     ] = True
     gpu_memory_utilization: Annotated[
         float, setting(_HARDWARE, "Share of GPU memory that the engine may fill.", gt=0, le=1)

@@ -1,4 +1,5 @@
-"""The messages with which the service looks into the engine's KV cache, and the answer.
+"""The messages with which the service looks into the engine's KV cache, and the answer; and which
+steps it hears of.
 
 They are part of the protocol in ``engine.messages``.
 """
@@ -25,6 +26,13 @@ class Inspect(msgspec.Struct, frozen=True, tag="inspect", omit_defaults=True):
     number: Annotated[int, Meta(ge=0, le=2**63 - 1)]
     kv: bool = True
     prefixes: Annotated[int, Meta(ge=0, le=MOST_PREFIXES)] = 0
+
+
+class WatchSteps(msgspec.Struct, frozen=True, tag="watch_steps"):
+    """Report every step to this connection (as at first), or only some while it has no
+    sequences."""
+
+    every_step: bool
 
 
 class BlockHolder(msgspec.Struct, frozen=True, array_like=True):

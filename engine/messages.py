@@ -18,8 +18,8 @@ from typing import Annotated, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from engine.inspected import Inspect, Inspected
-from engine.queueing import ServiceClass
+from engine.inspected import Inspect, Inspected, WatchSteps
+from engine.queueing import EngineLoad, Moved, Prefilled, ServiceClass
 
 MAX_FRAME_BYTES = 64 * 1024 * 1024
 FRAME_HEADER = struct.Struct("<I")
@@ -190,12 +190,6 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
     handles: list[int]
 
 
-class Watch(msgspec.Struct, frozen=True, tag="watch"):
-    """Tell this connection of every step (as at first), or while it has no sequences of some."""
-
-    every_step: bool
-
-
 # --- engine to service -----------------------------------------------------------------------
 
 
@@ -295,20 +289,6 @@ class Admitted(msgspec.Struct, frozen=True, array_like=True):
     prefix_miss: PrefixMiss | None = None
 
 
-class Prefilled(NamedTuple):
-    """A step computed several tokens of a sequence: of its prompt, or again after a preemption."""
-
-    handle: int
-    tokens: int
-
-
-class Moved(NamedTuple):
-    """A sequence left the running ones at ``time``, or came back to them."""
-
-    handle: int
-    time: float
-
-
 class PromptLogprobs(msgspec.Struct, frozen=True, array_like=True):
     """Logprobs of prompt tokens ``start`` + 1 and following, each given the tokens before it. Sent
     as they are computed, step by step."""
@@ -374,7 +354,7 @@ class EngineCounters(msgspec.Struct):
     grammar_mask_seconds: float = 0.0
 
 
-class EngineStats(EngineCounters, kw_only=True):
+class EngineStats(EngineCounters, kw_only=True, omit_defaults=True):
     """The counters, and the state after a step (gauges)."""
 
     time: float = 0.0
@@ -384,6 +364,7 @@ class EngineStats(EngineCounters, kw_only=True):
     kv_blocks_free: int = 0  # without contents
     kv_blocks_cached: int = 0  # held by no sequence, contents kept for the prefix cache
     kv_blocks_active: int = 0  # held by at least one sequence
+    load: EngineLoad | None = None  # of one of several engines
 
 
 class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_defaults=True):
@@ -426,7 +407,7 @@ class Working(msgspec.Struct, frozen=True, tag="working"):
     step_seconds: float
 
 
-ToEngine = Submit | Abort | Inspect | Watch
+ToEngine = Submit | Abort | Inspect | WatchSteps
 FromEngine = Loading | Ready | Fatal | StepOutputs | Heartbeat | Working | Inspected
 
 _encoder = msgspec.msgpack.Encoder()

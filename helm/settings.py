@@ -22,11 +22,11 @@ ELSEWHERE = {
     "model": "model.path",
     "device": "gpu.count",
     "tensor_parallel_size": "gpu.count",
-    "data_parallel_size": "gpu.count",  # a pod has one engine: more of them are more pods
+    "data_parallel_size": "dataParallelSize",
 }
 # Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = (
-    *("host", "port", "grpc_port", "drain_timeout", "device", "model"),
+    *("host", "port", "grpc_port", "drain_timeout", "device", "model", "api_workers"),
     *("admin", "admin_host", "admin_port"),
 )
 # Secrets with separate values, each an existing Secret.

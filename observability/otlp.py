@@ -96,10 +96,12 @@ class _EncodedSpans:
 
 
 class _CountingExporter(SpanExporter):
-    """Counts the spans that it was given, and those that were lost on the way out."""
+    """Counts the spans that it was given, and those that were lost on the way out. ``before``:
+    called before each export."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
+        self.before: Callable[[], None] = lambda: None
         self.taken = 0
         self.failed = 0
 
@@ -107,6 +109,7 @@ class _CountingExporter(SpanExporter):
         """``spans``: encoded ones."""
         count = sum(each.count for each in spans)
         result = SpanExportResult.FAILURE
+        self.before()
         try:
             result = self._exporter.export(spans)
         finally:
@@ -196,6 +199,10 @@ class OtlpTracer:
     def dropped_spans(self) -> int:
         lost = self._refused + self._exporter.failed
         return lost + (self._submitted - self._exporter.taken if self._closed else 0)
+
+    def before_export(self, call: Callable[[], None]) -> None:
+        """Call this before each export, in the exporting thread."""
+        self._exporter.before = call
 
     def flush(self) -> None:
         """Send what is queued, waiting for the endpoint."""

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from engine.faults.page import FaultPage
 from observability import logging
 from observability.admin_api import Frame, KvMap
 from observability.audit_log import AuditLog
@@ -28,8 +29,9 @@ from service.store.archive import RequestArchive
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
-def create_admin_app(app: App) -> AdminApp:
-    """Return the application; ``app`` is the public one, whose services it uses."""
+def create_admin_app(app: App, faults: FaultPage | None = None) -> AdminApp:
+    """Return the application; ``app`` is the public one, whose services it uses. ``faults``: those
+    that may be injected."""
     services: Services = app.state.services
     path = services.settings.audit_log
     audit = AuditTrail(services.archive, AuditLog(None if path is None else Path(path)))
@@ -62,6 +64,7 @@ def create_admin_app(app: App) -> AdminApp:
         feed=_feed(services, whole),
         load=LoadRuns(sender(app), services.limits.names[0]),
         whole=whole,
+        faults=faults,
     )
 
     async def start() -> None:

@@ -45,7 +45,8 @@ class AdminSettings(TracingSettings, frozen=True, kw_only=True):
     ] = ()
 
     def __post_init__(self) -> None:
-        """Raise OptionError for a key that is not valid."""
+        """Raise OptionError for a key or a fault that is not valid."""
+        super().__post_init__()
         try:
             _ = self.admin_keys
         except ValueError as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Iterator
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,8 @@ from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.constraint.trial import GrammarTrial
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
+from service.engine.pool import connect_engines
 from service.engine.silence import SilenceLog
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
@@ -61,14 +62,15 @@ def create_app(
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
     peers: Peers | None = None,
+    other_sockets: Sequence[Path] = (),
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    ``peers``: the server's other workers. The engine on ``socket_path`` may start later. The caller
-    opens ``state.services.store`` and then ``archive``; both are closed with the app. Raises
-    OSError or ValueError if the model directory's tokenizer or template is unusable, or the store
-    was created by another program.
+    ``peers``: the server's other workers. The engine on ``socket_path`` and those on
+    ``other_sockets`` may start later. The caller opens ``state.services.store`` and then
+    ``archive``; both are closed with the app. Raises OSError or ValueError if the model's tokenizer
+    or template is unusable, or the store another program's.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -80,7 +82,7 @@ def create_app(
         settings,
         checkpoint,
         model_dir,
-        socket_path,
+        (socket_path, *other_sockets),
         telemetry,
         supervision,
         Ring() if ring is None else ring,
@@ -90,7 +92,8 @@ def create_app(
     if peers is not None:
         services = replace(services, ids=peers.ids, peers=peers)
     if sources is not None:
-        services = replace(services, archive=_archive(settings, services.store, sources))
+        archive = _archive(settings, services.store, sources, services.supervision)
+        services = replace(services, archive=archive)
     _inform(telemetry, services)
     silence = SilenceLog(services.link, services.supervision, settings.engine_silence_timeout)
     background: list[asyncio.Task[None]] = []
@@ -130,26 +133,21 @@ def _services(
     settings: ServiceSettings,
     checkpoint: Checkpoint,
     model_dir: Path,
-    socket_path: Path,
+    sockets: Sequence[Path],
     telemetry: Telemetry,
     supervision: Supervision | None,
     ring: Ring,
     records: Records,
     metering: Metering,
 ) -> Services:
-    link = EngineLink(
-        socket_path,
-        on_step=telemetry.on_step,
-        on_state=telemetry.on_state,
-        restart_timeout=settings.engine_restart_timeout,
-    )
+    link = _engines(settings, sockets, telemetry)
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
     place = _place(settings)
-    setup = _setup(settings, place, checkpoint)
+    setup = _setup(settings, place, checkpoint, supervision)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
-    store = _store(settings, place)
+    store = _store(settings, place, supervision)
     trial = GrammarTrial(model_dir)
     keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
@@ -185,6 +183,16 @@ def _services(
         keys=keys,
         metering=metering,
         key_sources=_key_sources(settings, keys, store),
+    )
+
+
+def _engines(settings: ServiceSettings, sockets: Sequence[Path], telemetry: Telemetry) -> Engines:
+    return connect_engines(
+        sockets,
+        on_step=telemetry.on_step,
+        on_state=telemetry.on_state,
+        restart_timeout=settings.engine_restart_timeout,
+        silence_timeout=settings.engine_silence_timeout,
     )
 
 
@@ -229,9 +237,14 @@ def _overviews(
     return overviews
 
 
-def _setup(settings: ServiceSettings, place: StorePlace | None, checkpoint: Checkpoint) -> Setup:
+def _setup(
+    settings: ServiceSettings,
+    place: StorePlace | None,
+    checkpoint: Checkpoint,
+    supervision: Supervision,
+) -> Setup:
     return Setup(
-        signing_key=settings.signing_key or secrets.token_urlsafe(32),
+        signing_key=settings.signing_key or supervision.signing_key or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
         template_writes=checkpoint.template_writes,
     )
@@ -254,24 +267,29 @@ def _preparation(
     return Preparation(model, limits, processes, trial)
 
 
-def _store(settings: ServiceSettings, place: StorePlace | None) -> ResponseStore:
+def _store(
+    settings: ServiceSettings, place: StorePlace | None, supervision: Supervision
+) -> ResponseStore:
     limits = StoreLimits(
         responses=settings.store_max_responses,
         bytes=settings.store_max_bytes,
         ttl=settings.store_ttl,
     )
-    return ResponseStore(place, limits)
+    return ResponseStore(place, limits, leads=lambda: supervision.leads)
 
 
 def _archive(
-    settings: ServiceSettings, store: ResponseStore, sources: ArchiveSources
+    settings: ServiceSettings,
+    store: ResponseStore,
+    sources: ArchiveSources,
+    supervision: Supervision,
 ) -> RequestArchive:
     limits = ArchiveLimits(
         requests=settings.store_max_requests,
         request_days=settings.store_request_days,
         usage_days=settings.store_usage_days,
     )
-    return RequestArchive(_place(settings), limits, store, sources)
+    return RequestArchive(_place(settings), limits, store, sources, lambda: supervision.leads)
 
 
 def _place(settings: ServiceSettings) -> StorePlace | None:
@@ -282,7 +300,7 @@ def _runs(settings: ServiceSettings) -> RunRegistry:
     limits = RunLimits(
         timeout=settings.resume_timeout,
         run_bytes=settings.resume_stream_bytes,
-        total_bytes=settings.resume_total_bytes,
+        total_bytes=settings.resume_total_bytes // settings.api_workers,
     )
     return RunRegistry(limits)
 

@@ -154,9 +154,6 @@ def _serve(namespace: argparse.Namespace) -> int:
     merged = argparse.Namespace(**values)
     engine = from_namespace(EngineConfig, merged)
     service = from_namespace(ServiceSettings, merged)
-    if engine.data_parallel_size > 1:
-        print("quire: --data-parallel-size: workers speak to one engine only", file=sys.stderr)
-        return 1
     problem = doctor.model_problem(model.directory, without_weights=model.is_simulated)
     if problem:
         print(f"quire: {problem}", file=sys.stderr)

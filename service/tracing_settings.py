@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Annotated
 
-import msgspec
-
 from engine.options import OptionError, setting
+from service.fault_settings import FaultSettings
 
 _TRACES = "Traces and audit"
 
 
-class TracingSettings(msgspec.Struct, frozen=True, kw_only=True):
+class TracingSettings(FaultSettings, frozen=True, kw_only=True):
     """Who decides what is traced, and where changes are noted."""
 
     tracing_key: Annotated[

@@ -21,6 +21,7 @@ import uvloop
 from msgspec import Meta
 
 from engine.beats import Page, Sign
+from engine.faults.page import FaultPage
 from engine.lifetime import watch_parent
 from engine.options import (
     OptionError,
@@ -36,14 +37,12 @@ from observability.tracing import make_tracer, wants_newest_names
 from service.admin_app import create_admin_app
 from service.admission.drain import Drain
 from service.app import create_app
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.grpc.available import problem as grpc_problem
 from service.http.admin.application import AdminApp
 from service.http.admin.server import AdminServer
-from service.http.application import App
 from service.http.connections import Connections
-from service.http.peer_calls import PeerCalls
-from service.http.peer_server import PeerApp, PeerServer
+from service.http.peer_server import peer_server
 from service.http.server import HttpServer
 from service.ids import Ids
 from service.overview.ring import Ring
@@ -59,7 +58,7 @@ from service.supervision.listener import (
     open_listening_socket,
 )
 from service.supervision.page import Supervision, SupervisorPage
-from service.supervision.runtime_directory import engine_sockets
+from service.supervision.runtime_directory import engine_sockets, read_signing_key
 from service.telemetry.cut_requests import end_cut_requests
 from service.telemetry.observer import RequestWatcher
 from service.telemetry.requests import Telemetry
@@ -134,6 +133,9 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
+    faults: (
+        Annotated[str, Meta(description="File with faults to inject (engine.faults).")] | None
+    ) = None
     exit_with_parent: Annotated[
         bool, Meta(description="Stop when the process that started this one ends.")
     ] = True
@@ -194,7 +196,9 @@ def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervisi
     if options.supervisor_page is not None:
         path = Path(options.supervisor_page)
         page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
-    return Supervision(page, options.worker_index)
+    directory = options.peer_dir
+    key = None if directory is None else read_signing_key(Path(directory))
+    return Supervision(page, options.worker_index, key)
 
 
 def _ring(descriptor: int | None, workers: int) -> Ring:
@@ -225,10 +229,12 @@ class Worker:
 
     async def run(self) -> int:
         supervision = _supervision(self._settings, self._options)
+        first, *others = self._options.engine_sockets
         app = create_app(
             self._settings,
             model_dir=Path(self._options.model_dir),
-            socket_path=self._options.engine_sockets[0],
+            socket_path=first,
+            other_sockets=others,
             telemetry=self._telemetry,
             supervision=supervision,
             records=self._records,
@@ -239,6 +245,7 @@ class Worker:
         )
         services: Services = app.state.services
         services.link.watch(every_step=services.supervision.leads)
+        faults = self._inject_faults(services)
         drain: Drain = app.state.drain
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -246,16 +253,14 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        admin_app = create_admin_app(app) if self._settings.admin else None
+        admin_app = create_admin_app(app, faults) if self._settings.admin else None
         admin = self._admin(admin_app, port)
-        peer = _peer_server(app, admin_app, services)
+        peer = peer_server(app, admin_app, services)
         # After a 200 from /health/ready both servers must be reachable.
         grpc_server = await self._start_grpc(services)
         await server.start()
-        if admin is not None:
-            await admin.start()
-        if peer is not None:
-            await peer.start()
+        for one in filter(None, (admin, peer)):
+            await one.start()
         # Exclude all current objects from garbage collection.
         gc.collect()
         gc.freeze()
@@ -276,8 +281,8 @@ class Worker:
         await server.shut_down_app()
         if admin is not None:
             await admin.stop(CLOSE_SECONDS)
-        servers = (one for one in (server, peer, grpc_server) if one is not None)
-        stopping = [one.stop(CLOSE_SECONDS) for one in servers]
+        servers = (server, peer, grpc_server)
+        stopping = [one.stop(CLOSE_SECONDS) for one in servers if one is not None]
         if not all(await asyncio.gather(*stopping)):
             _log.warning("connections were cut", in_flight=drain.in_flight)
         return 0
@@ -296,7 +301,7 @@ class Worker:
         await server.start(settings.host, settings.grpc_port)
         return server
 
-    async def _finish_requests(self, drain: Drain, link: EngineLink) -> None:
+    async def _finish_requests(self, drain: Drain, link: Engines) -> None:
         drain.begin()
         link.expect_no_restart()
         timeout = self._settings.drain_timeout
@@ -312,6 +317,16 @@ class Worker:
         if self._stop.is_set():
             self._hurry.set()
         self._stop.set()
+
+    def _inject_faults(self, services: Services) -> FaultPage | None:
+        """Return those that the admin API may inject; None: this server was started for none."""
+        if self._options.faults is None:
+            return None
+        from service.injection.worker import inject_into_worker
+
+        page = FaultPage(Path(self._options.faults))
+        inject_into_worker(page, services.link, self._telemetry.tracer)
+        return page
 
     def _admin(self, app: AdminApp | None, public_port: int) -> AdminServer | None:
         settings, descriptor = self._settings, self._options.admin_fd
@@ -333,17 +348,8 @@ class Worker:
 
 def _peers(settings: ServiceSettings, options: WorkerOptions, supervision: Supervision) -> Peers:
     directory = None if options.peer_dir is None else Path(options.peer_dir)
-    running = None if options.supervisor_page is None else supervision.running_workers
-    return Peers(Ids(options.worker_index, settings.api_workers), directory, running)
-
-
-def _peer_server(app: App, admin: AdminApp | None, services: Services) -> PeerServer | None:
-    peers = services.peers
-    if not peers:
-        return None
-    path = peers.socket_of(peers.ids.worker)
-    more = None if admin is None else admin.desk.whole.own.calls()
-    return PeerServer(PeerApp(app, admin, PeerCalls(services, more)), path)
+    ids = Ids(options.worker_index, settings.api_workers)
+    return Peers(ids, directory, supervision.running_workers if options.supervisor_page else None)
 
 
 def _inherited(descriptor: int) -> socket.socket:

@@ -68,6 +68,7 @@ def test_no_cell_of_a_reference_is_empty(page: Path) -> None:
 
 
 FIELD_ISSUES = (ROOT / "docs" / "field-issues.md").read_text()
+SECURITY = (ROOT / "docs" / "security.md").read_text()
 
 
 @cache
@@ -76,8 +77,8 @@ def functions_in(path: str) -> set[str]:
     return {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 
-@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(tests/.+?)`", FIELD_ISSUES))))
-def test_every_test_named_against_a_field_issue_exists(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(tests/.+?)`", FIELD_ISSUES + SECURITY))))
+def test_every_test_named_against_an_issue_or_a_threat_exists(name: str) -> None:
     path, _, test = name.partition("::")
     assert test.startswith("test_")
     assert test in functions_in(path)
@@ -88,3 +89,10 @@ def test_every_field_issue_names_a_test() -> None:
     rows = [line for line in FIELD_ISSUES.splitlines() if line.startswith("| ")]
     without = [row for row in rows if "::test_" not in row and row not in headers]
     assert without == []
+
+
+def test_every_threat_names_a_test() -> None:
+    table = SECURITY.partition("| threat | promise | held by |")[2].partition("\n\n")[0]
+    rows = table.splitlines()[2:]
+    assert len(rows) > 10
+    assert [row for row in rows if "::test_" not in row] == []

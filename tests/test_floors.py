@@ -24,13 +24,17 @@ MAY_IMPORT = {
 PUBLIC = {
     ("service", "engine"): {
         "engine.beats",
+        "engine.block_names",
         "engine.inspected",
         "engine.messages",
         "engine.queueing",
         "engine.trial_messages",
         "engine.config",
+        "engine.faults.page",
+        "engine.faults.table",
         "engine.options",
         "engine.lifetime",
+        "engine.prefix_table",
         "engine.python_command",
         "engine.cpu.library",
         "engine.simulation.spec",

@@ -18,21 +18,29 @@ ROOT = Path(__file__).resolve().parents[1]
 ORDER = {
     "engine": (
         *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
-        *("messages", "trial_messages", "beats"),
-        *("frames", "architecture", "device", "sharding", "weights", "step", "attention"),
+        *("messages", "trial_messages", "beats", "block_names", "prefix_table"),
+        *("frames", "faults", "architecture", "device", "sharding", "weights", "step", "attention"),
         *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
-        *("simulation", "loop", "__main__"),
+        *("simulation", "injection", "loop", "__main__"),
     ),
     "service": (
-        *("version", "errors", "ids", "admin_keys", "tracing_settings", "admin_settings"),
+        *(
+            "version",
+            "errors",
+            "ids",
+            "admin_keys",
+            "fault_settings",
+            "tracing_settings",
+            "admin_settings",
+        ),
         *("archive_settings", "api_keys", "key_settings", "turns"),
         *("settings", "conversation", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),
         *("serving", "admin"),
-        *("grpc", "http", "doctor", "app", "admin_app", "worker"),
-        *("settings_page", "routes_page", "key_commands", "cli"),
+        *("grpc", "http", "injection", "doctor", "app", "admin_app", "worker"),
+        *("settings_page", "routes_page", "drill_page", "key_commands", "cli"),
     ),
 }
 # Libraries, and the only room that may import each. Generated code is left out.

@@ -46,6 +46,7 @@ SHARED = {
     "Tokens": "a vocabulary as grammars see it; a simulation's tokenizer",
     "TopLogprob": "the engine's, in token ids; on the wire, in text",
     "Verdict": "on a sampled token; on a grammar that was tried",
+    "Watch": "what a worker wants to hear of an engine; over the ranks of a model",
     "Vocabulary": "a rank's part of the logits; the tokenizer's texts",
 }
 

@@ -217,6 +217,11 @@ SMALL: Final[Rows] = (
     ("steps qwen3-0.6b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 3),
     ("steps qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 4),
     ("nano-vllm qwen3-0.6b", nano, 30),
+    (
+        "mixed qwen3-0.6b 32 ctx 1024 and 128 new",
+        partial(mixed, batch=32, context=1024, chunk=Chunk(128)),
+        5,
+    ),
     ("special qwen3-0.6b logprobs", partial(special, batch=64, context=1024, kind="logprobs"), 5),
     ("special qwen3-0.6b grammar", partial(special, batch=64, context=1024, kind="grammar"), 5),
     ("special qwen3-0.6b penalties", partial(special, batch=64, context=1024, kind="penalties"), 5),
@@ -267,6 +272,14 @@ CUDNN: Final[Rows] = (
 DETERMINISTIC: Final[Rows] = (
     ("deterministic llama-8b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 5),
 )
+# Launched kernel by kernel.
+NO_GRAPHS: Final[Rows] = (
+    (
+        "no-graphs qwen3-0.6b 32 ctx 1024 and 128 new",
+        partial(mixed, batch=32, context=1024, chunk=Chunk(128)),
+        5,
+    ),
+)
 FP8_CACHE: Final[Rows] = (
     ("fp8-cache qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 5),
 )
@@ -291,6 +304,7 @@ MAIN: Final = (Loaded("qwen3-0.6b", SMALL, 20), Loaded("llama-8b", LARGE, 40))
 WITH_CUDNN: Final = Loaded("llama-8b", CUDNN, 40, " cudnn", (("attention", "cudnn"),))
 VARIANTS: Final = (
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
+    Loaded("qwen3-0.6b", NO_GRAPHS, 20, " no-graphs", (("cuda_graphs", False),)),
     Loaded("qwen3-0.6b", FP8_CACHE, 20, " fp8-cache", (("kv_cache_dtype", "fp8"),)),
     Loaded("qwen3-0.6b", BLOCKS_OF_64, 20, " block-64", (("block_size", 64),)),
 )

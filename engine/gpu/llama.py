@@ -2,7 +2,8 @@
 
 Each layer takes nine launches: four products, QK norm with rotary embedding and storing in the
 cache, attention, the gate, and two residual additions with the norm that follows. For few rows it
-takes six: norms, the gate and the additions are part of the products.
+takes six: norms, the gate and the additions are part of the products. With several ranks, two sums
+over them are added.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.skinny import FEW_ROWS, Norm, skinny_product
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
+from engine.sharding.collectives import ALONE, Collectives
+from engine.sharding.layers import vocabulary_embedding
 from engine.weights.weights import WeightSource
 
 
@@ -87,23 +90,27 @@ class KernelLlama:
         device: torch.device,
         deterministic: bool = False,
         attention: AttentionKernels = TRITON,
+        collectives: Collectives = ALONE,
     ) -> None:
         """``deterministic``: a token's result is the same to the bit in any batch, however its
-        prompt is divided; ``attention`` is not used then."""
+        prompt is divided; ``attention`` is not used then. ``collectives``: as for
+        ``engine.model.llama.LlamaModel``."""
         if config.rope is None:
             raise ValueError("a Llama-like model needs rotary embeddings")
         self._config = config
         self._attention = DETERMINISTIC if deterministic else attention
         self._deterministic = deterministic
+        self._collectives = collectives
         merge_counters(device, 0)
-        self._embedding = source.tensor(EMBEDDING)
+        embedding = source.tensor(EMBEDDING)
+        self._embed = vocabulary_embedding(embedding, config.vocab_size, collectives)
         self._layers = [
             _layer(config, source, number, deterministic=deterministic)
             for number in range(config.num_layers)
         ]
         self._windows = {layer.window for layer in self._layers}
         self._norm = source.tensor(NORM)
-        self._head = self._embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        self._head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
         rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
         self._rotations = rotary.cosines_and_sines()
 
@@ -111,6 +118,21 @@ class KernelLlama:
     def dtype(self) -> torch.dtype:
         """That of the states and of ``narrow_logits``."""
         return self._head.dtype
+
+    @property
+    def num_logits(self) -> int:
+        """Columns of ``narrow_logits``: those of this rank's part of the vocabulary."""
+        return self._head.shape[0]
+
+    @property
+    def hidden_size(self) -> int:
+        return self._config.hidden_size
+
+    @property
+    def shortest_fresh(self) -> int | None:
+        """Rows of the shortest prompts that are attended from the batch itself; None: none are."""
+        fresh = self._attention.fresh
+        return None if fresh is None else fresh.fewest
 
     def hidden_states(
         self,
@@ -128,7 +150,8 @@ class KernelLlama:
             for window in self._windows
         }
         config, eps = self._config, self._config.norm_eps
-        residual = self._embedding.index_select(0, token_ids)
+        summed = self._collectives.all_reduce  # of a product whose inputs ranks share
+        residual = self._embed(token_ids)
         if residual.shape[0] <= FEW_ROWS and not self._deterministic:
             return self._states_of_few(residual, positions, cache, plans, rows)
         x = rms_norm(residual, self._layers[0].input_norm, eps)
@@ -137,8 +160,8 @@ class KernelLlama:
             is_last = number + 1 == len(self._layers)
             if is_last and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
-            x = add_rms_norm(layer.output(mixed), residual, layer.post_norm, eps)
-            x = layer.down(gated(layer.gate_up(x), config.activation))
+            x = add_rms_norm(summed(layer.output(mixed)), residual, layer.post_norm, eps)
+            x = summed(layer.down(gated(layer.gate_up(x), config.activation)))
             following = self._norm if is_last else self._layers[number + 1].input_norm
             x = add_rms_norm(x, residual, following, eps)
         return x
@@ -157,12 +180,19 @@ class KernelLlama:
             mixed = self._attend(number, qkv, positions, cache, plans)
             if number + 1 == len(self._layers) and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
-            layer.output.of_few(mixed, residual=residual)
+            residual = self._added(layer.output, mixed, residual)
             x = layer.gate_up.of_few(
                 residual, norm=Norm(layer.post_norm, eps), activation=config.activation
             )
-            layer.down.of_few(x, residual=residual)
+            residual = self._added(layer.down, x, residual)
         return rms_norm(residual, self._norm, eps)
+
+    def _added(self, projection: Projection, x: Tensor, residual: Tensor) -> Tensor:
+        """Return ``residual``, which is overwritten, plus the product of few rows. Of several ranks
+        the first adds it to its part of the sum; the others' copies are not read."""
+        leads = self._collectives.shard.rank == 0
+        part = projection.of_few(x, residual=residual if leads else None)
+        return self._collectives.all_reduce(part)
 
     def _attend(
         self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, plans: _Plans
@@ -210,7 +240,7 @@ class KernelLlama:
         return self.narrow_logits(hidden).float()
 
     def narrow_logits(self, hidden: Tensor, out: Tensor | None = None) -> Tensor:
-        """Return the logits before conversion to float32, [rows, vocabulary] in the model's
+        """Return the logits before conversion to float32, [rows, num_logits] in the model's
         dtype, in ``out`` if given."""
         if self._deterministic:
             return product(hidden, self._head, out=out)

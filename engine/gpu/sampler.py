@@ -1,8 +1,8 @@
 """Samples with the sampling kernel, also in steps in which some rows need more than it does.
 
-Such rows (penalties, grammars, biases, banned words, logprobs) are copied, edited by the sampler in
-torch and sampled again by the same kernel, so that they cost the other rows nothing. The host waits
-for no result.
+Such rows (penalties, grammars, biases, banned words, logprobs) are copied, edited by kernels and
+sampled again by the same one, so that they cost the other rows nothing. The host waits for no
+result.
 """
 
 from __future__ import annotations
@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping, Set
 from collections.abc import Sequence as Items
 from typing import NamedTuple
 
-import numpy as np
 from torch import Tensor
 
-from engine.device.sending import sent
+from engine.gpu.edits import RowEditor
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.sampling import sample
 from engine.sampling.device import Draws, samples_on_device
@@ -37,8 +36,28 @@ class KernelSampler:
     in any float dtype."""
 
     def __init__(self, sampler: Sampler, logits: Callable[[Tensor], Tensor]) -> None:
-        self._sampler = sampler
+        self._editor = RowEditor(sampler)
         self.logits = logits
+
+    def forget(self, uid: int) -> None:
+        """Drop the state of a sequence that has left."""
+        self._editor.forget(uid)
+
+    @property
+    def leads(self) -> bool:
+        """True on the rank that samples."""
+        return True
+
+    def is_plain(self, sequence: Sequence) -> bool:
+        """True if the sequence's token needs no revision now. The same on every rank."""
+        return samples_on_device(sequence)
+
+    def gathered(self, logits: Tensor) -> Tensor | None:
+        """Return what ranks have computed of ``logits`` as one, on the rank that samples."""
+        return logits
+
+    def tell(self, tokens: Tensor) -> None:
+        """Overwrite ``tokens`` with those of the rank that samples."""
 
     def choose(
         self,
@@ -73,28 +92,21 @@ class KernelSampler:
         if not special:
             return Revision()
         reported = [row for row in special if sequences[row].params.logprobs is not None]
-        rows, reported_rows = sent([np.array(special), np.array(reported, int)], logits.device)
-        edited = logits.index_select(0, rows).float()
-        batch = self._sampler.edit(
-            edited,
-            [sequences[row] for row in special],
-            {place: masks[row] for place, row in enumerate(special) if row in masks},
+        edited = self._editor.edit(logits, special, sequences, masks, reported)
+        sample(
+            edited.logits,
+            draws.params,
+            draws.positions,
+            rows=edited.rows,
+            tokens=tokens,
+            bests=bests,
         )
-        chosen = draws.select(rows)
-        own, own_bests = sample(edited, chosen.params, chosen.positions)
-        tokens.index_copy_(0, rows, own)
-        bests.index_copy_(0, rows, own_bests)
         logprobs = None
         if reported:
             tops = [sequences[row].params.logprobs or 0 for row in reported]
-            raw = logits.index_select(0, reported_rows).float()
-            logprobs = kernel_logprobs(raw, tokens.index_select(0, reported_rows), tops)
-        places = {row: place for place, row in enumerate(special)}
-        return Revision(
-            reported,
-            logprobs,
-            lambda row: row in masks or (row in places and batch.restricts(places[row])),
-        )
+            raw = logits.index_select(0, edited.reported).float()
+            logprobs = kernel_logprobs(raw, tokens.index_select(0, edited.reported), tops)
+        return Revision(reported, logprobs, edited.restricted.__contains__)
 
 
 def kernel_logprobs(logits: Tensor, tokens: Tensor, top: Items[int]) -> LogprobRows:

@@ -79,6 +79,7 @@ class EngineCore:
         max_decode_slowdown: float | None = None,
         clock: Callable[[], float] = time.monotonic,
         constraints: Constraints | None = None,
+        reports_load: bool = False,
         on_admitted: Callable[[Connection, StepOutputs], None] | None = None,
         on_planned: Callable[[int], None] | None = None,
     ) -> None:
@@ -102,7 +103,7 @@ class EngineCore:
             enable_prefix_caching=enable_prefix_caching,
             pacer=pacer,
         )
-        self._ledger = Ledger(clock)
+        self._ledger = Ledger(clock, reports_load=reports_load)
         self.flights = Flights(
             runner,
             self.scheduler,
@@ -205,7 +206,7 @@ class EngineCore:
 
         Connections without outputs share one message. Raises EngineDeadError.
         """
-        begin = self._clock()
+        begin = self._ledger.taken_until = self._clock()
         before, self._flight = self._flight, None
         plan = self.scheduler.schedule(begin, self._sitting_out(before))
         self._announce(plan, begin)
@@ -357,6 +358,7 @@ class EngineCore:
             kv_blocks_free=blocks.free,
             kv_blocks_cached=blocks.cached,
             kv_blocks_active=blocks.active,
+            load=self._ledger.load(self.scheduler.running),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 from engine.loop.errors import ProtocolError
@@ -14,13 +14,12 @@ from engine.messages import (
     EngineStats,
     Finished,
     FinishReason,
-    Moved,
-    Prefilled,
     PromptLogprobs,
     StepOutputs,
     Submit,
     TokenLogprobs,
 )
+from engine.queueing import EngineLoad, Moved, Prefilled
 from engine.step.sequence import Sequence
 from engine.step.step import PooledVector, SampledToken, StepPlan
 
@@ -43,13 +42,16 @@ class Ledger:
     """Sequences belong to connections, which the caller numbers, and are identified by handles
     within them. A connection's outputs accumulate until ``collect``."""
 
-    def __init__(self, clock: Callable[[], float]) -> None:
+    def __init__(self, clock: Callable[[], float], *, reports_load: bool = False) -> None:
         self._clock = clock
+        self._reports_load = reports_load
+        self.taken_until = clock()  # what arrived until then has entered
         self._entries: dict[int, Entry] = {}  # by uid
         self._connections: dict[Connection, dict[int, Entry]] = {}  # the same, by handle
         self._outboxes: dict[Connection, Outbox] = {}
         self._quiet: dict[Connection, float] = {}  # when each is due for a message
         self.num_ended = 0  # sequences whose end was reported
+        self._prompt_tokens = 0  # of live sequences
 
     # --- sequences --------------------------------------------------------------------------------
 
@@ -80,16 +82,27 @@ class Ledger:
     def enter(self, entry: Entry) -> None:
         self._entries[entry.sequence.uid] = entry
         self._connections[entry.connection][entry.handle] = entry
+        self._prompt_tokens += entry.sequence.num_prompt_tokens
 
     def leave(self, entry: Entry) -> None:
         del self._entries[entry.sequence.uid]
         del self._connections[entry.connection][entry.handle]
+        self._prompt_tokens -= entry.sequence.num_prompt_tokens
 
     def __contains__(self, uid: object) -> bool:
         return uid in self._entries
 
     def __getitem__(self, uid: int) -> Entry:
         return self._entries[uid]
+
+    def load(self, running: Collection[Sequence]) -> EngineLoad | None:
+        """Return how much there is to do, for those that choose among several engines; None if
+        there is only one engine. ``running``: those of the live sequences that run."""
+        if not self._reports_load:
+            return None
+        generated = sum([one.num_output_tokens for one in running])
+        until = self.taken_until if self._entries else self._clock()
+        return EngineLoad(self._prompt_tokens + generated, until)
 
     def entries(self) -> list[Entry]:
         return list(self._entries.values())

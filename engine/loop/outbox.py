@@ -11,13 +11,12 @@ from engine.messages import (
     Embedded,
     EngineStats,
     Finished,
-    Moved,
-    Prefilled,
     PromptLogprobs,
     StepOutputs,
     StepPhase,
     TokenLogprobs,
 )
+from engine.queueing import Moved, Prefilled
 from engine.step.step import StepPlan
 
 

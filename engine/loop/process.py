@@ -26,7 +26,7 @@ from engine.beats import EngineBeats, Page
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
-from engine.inspected import Inspect
+from engine.inspected import Inspect, WatchSteps
 from engine.lifetime import watch_parent
 from engine.loop.connections import (
     Closed,
@@ -49,10 +49,11 @@ from engine.messages import (
     Ready,
     StepOutputs,
     Submit,
-    Watch,
     Working,
     encode_frame,
 )
+from engine.prefix_table import PrefixTableWriter, prefix_table_path
+from engine.schedule.scheduler import Scheduler
 from engine.step.grammar_state import GrammarError
 from engine.step.runner import Runner
 from observability.stacks import write_stacks_and_exit_in
@@ -108,6 +109,8 @@ class EngineProcess:
         beats: Page | None = None,
     ) -> None:
         self._config = config
+        self._socket_path = socket_path
+        self._has_siblings = config.data_parallel_size > 1
         self._beats = EngineBeats(beats or Page())
         self._load_model = load_model
         # SimpleQueue.put is reentrant, so a signal handler may call it.
@@ -166,6 +169,19 @@ class EngineProcess:
 
     # --- loading -------------------------------------------------------------------------------
 
+    def _publish_prefixes(self, core: EngineCore) -> None:
+        """Show API workers that choose among several engines what the prefix cache has."""
+        scheduler, path = core.scheduler, prefix_table_path(self._socket_path)
+        path.unlink(missing_ok=True)
+        if not isinstance(scheduler, Scheduler) or not scheduler.prefix.enabled:
+            return
+        try:
+            table = PrefixTableWriter(path, scheduler.pool.num_blocks, scheduler.block_size)
+        except OSError as error:
+            logger.error("requests are distributed without regard to prefixes: %s", error)
+        else:
+            scheduler.prefix.publish(table)
+
     def _load(self) -> EngineCore:
         begin = time.monotonic()
         runner = self._load_model(self._config, self._on_progress)
@@ -176,11 +192,14 @@ class EngineProcess:
             enable_prefix_caching=self._config.enable_prefix_caching,
             max_decode_slowdown=self._config.max_decode_slowdown,
             constraints=self._load_constraints(runner),
+            reports_load=self._has_siblings,
             on_admitted=lambda connection, outputs: self._server.send(
                 connection, encode_frame(outputs)
             ),
             on_planned=self._beats.planned,
         )
+        if self._has_siblings:
+            self._publish_prefixes(core)
         if runner.info.device.startswith("cuda"):  # elsewhere it takes long and says little
             core.flights.calibrate(self._config.max_num_batched_tokens)
         leave_garbage_to_idle_moments()
@@ -307,7 +326,7 @@ class EngineProcess:
             match event:
                 case Received(connection, Abort(handles)):
                     core.abort(connection, handles)
-                case Received(connection, Watch(every_step)):
+                case Received(connection, WatchSteps(every_step)):
                     core.watch(connection, every_step=every_step)
                 case Received(connection, Submit() as submit):
                     core.add(connection, submit)

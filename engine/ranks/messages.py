@@ -23,13 +23,15 @@ class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
 
 class NewSequence(msgspec.Struct, frozen=True, array_like=True):
     """The facts that determine what is computed of a sequence, except for its tokens and blocks.
-    ``greedy``: only its most likely token is needed (``is_plain_greedy``)."""
+    ``greedy``: only its most likely token is needed (``is_plain_greedy``); ``plain``: at no time
+    does it need more than the sampling kernel does (``is_always_plain``)."""
 
     uid: int
     num_prompt_tokens: int
     greedy: bool
     reports_prompt: bool
     embeds: bool
+    plain: bool
 
 
 class Planned(msgspec.Struct, frozen=True, array_like=True):

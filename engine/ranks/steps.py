@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from engine.messages import Embed, SamplingParams
 from engine.ranks.messages import NewSequence, Planned, RankStep
+from engine.sampling.device import is_always_plain
 from engine.sampling.params import is_plain_greedy
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, ScheduledSequence, StepPlan
@@ -85,12 +86,13 @@ def _described(sequence: Sequence) -> NewSequence:
         is_plain_greedy(sequence),
         sequence.params.prompt_logprobs is not None,
         sequence.embed is not None,
+        is_always_plain(sequence),
     )
 
 
 class StepReader:
     """The other ranks' side. Its sequences have what the runner needs to compute the same as rank
-    0; of the sampling parameters they only know whether sampling is greedy."""
+    0; of the sampling parameters they only know whether sampling is greedy, and whether plain."""
 
     def __init__(self) -> None:
         self._sequences: dict[int, Sequence] = {}
@@ -121,6 +123,7 @@ def _copy(new: NewSequence) -> Sequence:
         params=SamplingParams(
             max_tokens=1,
             temperature=0.0 if new.greedy else 1.0,
+            logprobs=None if new.plain else 0,
             prompt_logprobs=0 if new.reports_prompt else None,
         ),
         embed=_EMBED if new.embeds else None,

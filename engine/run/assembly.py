@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
@@ -34,6 +34,7 @@ from engine.step.step import ModelInfo, ScheduledSequence, StepPlan
 
 if TYPE_CHECKING:
     from engine.gpu.sampler import KernelSampler
+    from engine.run.mixed import MixedSteps
     from engine.run.steady import SteadyDecode
 
 # Memory for ``ContextMirror`` as a share of the KV cache's.
@@ -48,6 +49,16 @@ _FEWER_TOKENS = "lower --max-num-batched-tokens"
 
 # Size of the cache used to record trial graphs, whose steps access none of it.
 _TRIAL_BLOCKS = 2
+
+
+class Recorded(NamedTuple):
+    """Steps of fixed shape; none without kernels, or with ``--no-cuda-graphs``."""
+
+    steady: SteadyDecode | None = None
+    mixed: MixedSteps | None = None
+
+
+NOTHING_RECORDED = Recorded()
 
 
 class KVCacheTooSmallError(ModelError):
@@ -68,12 +79,12 @@ def load_model_runner(
         assembly = Assembly(setup, loaded, with_kernels=with_kernels)
         on_progress("kv_cache", 0, 1)
         batches, cache = assembly.allocate()
-        steady = assembly.record(cache)
+        recorded = assembly.record(cache)
         on_progress("kv_cache", 1, 1)
         on_progress("warmup", 0, 1)
-        assembly.warm_up(batches, cache, steady)
+        assembly.warm_up(batches, cache, recorded)
         on_progress("warmup", 1, 1)
-        return assembly.runner(batches, cache, steady)
+        return assembly.runner(batches, cache, recorded)
 
 
 def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) -> LoadedDecoder:
@@ -107,14 +118,15 @@ class Assembly:
         self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
 
     def runner(
-        self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None = None
+        self, batches: BatchBuilder, cache: PagedKVCache, recorded: Recorded = NOTHING_RECORDED
     ) -> ModelRunner:
         return ModelRunner(
             self._info(cache),
             self._parts,
             batches,
             cache,
-            steady=steady,
+            steady=recorded.steady,
+            mixed=recorded.mixed,
             runs_ahead=self._setup.runs_ahead,
         )
 
@@ -141,14 +153,12 @@ class Assembly:
             mirror = self._new_mirror(blocks)
             return self._new_batches(mirror), self._new_cache(blocks, mirror)
 
-    def record(self, cache: PagedKVCache) -> SteadyDecode | None:
-        """Record decode steps of fixed shape, if the decoder consists of kernels."""
+    def record(self, cache: PagedKVCache) -> Recorded:
+        """Record steps of fixed shape, if the decoder consists of kernels."""
         with self._graphs_explained(f"lower --max-num-seqs or {self._setup.memory_setting}"):
-            return self._new_steady(cache)
+            return self._new_recorded(cache)
 
-    def warm_up(
-        self, batches: BatchBuilder, cache: PagedKVCache, steady: SteadyDecode | None
-    ) -> None:
+    def warm_up(self, batches: BatchBuilder, cache: PagedKVCache, recorded: Recorded) -> None:
         """Run one prefill and one decode step, so that everything is set up before the first
         request. Their runner, and any NaN or infinity it noted, is discarded."""
         with explaining(self._device, "the first steps", f"lower {self._setup.memory_setting}"):
@@ -157,7 +167,7 @@ class Assembly:
 
                 assert isinstance(self._decoder, KernelLlama)
                 self._decoder.prepare(self._config.max_num_batched_tokens)
-            self._run_first_steps(self.runner(batches, cache, steady))
+            self._run_first_steps(self.runner(batches, cache, recorded))
             cache.clear(torch.zeros(1, dtype=torch.int64, device=self._device))
 
     def _run_first_steps(self, runner: ModelRunner) -> None:
@@ -212,14 +222,14 @@ class Assembly:
             with explaining(self._device, "a trial's KV cache next to the weights", _FEWER_TOKENS):
                 return self._largest_steps()
 
-        def record() -> SteadyDecode | None:
+        def record() -> Recorded:
             with self._graphs_explained("lower --max-num-seqs"):
-                return self._new_steady(self._new_cache(_TRIAL_BLOCKS))
+                return self._new_recorded(self._new_cache(_TRIAL_BLOCKS))
 
-        return profiled(self._device, prepare, record if self._has_steady else None)
+        return profiled(self._device, prepare, record if self._records else None)
 
     def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
-        purpose = f"CUDA graphs of decode steps of up to {self._config.max_num_seqs} sequences"
+        purpose = f"CUDA graphs of steps of up to {self._config.max_num_seqs} sequences"
         return explaining(
             self._device, purpose, f"{advice}, or turn them off with --no-cuda-graphs"
         )
@@ -263,27 +273,45 @@ class Assembly:
     # --- parts ---------------------------------------------------------------------------------
 
     @property
-    def _has_steady(self) -> bool:
+    def _records(self) -> bool:
         return self._decoder.layout_type is Ragged and self._config.cuda_graphs
 
-    def _new_steady(self, cache: PagedKVCache) -> SteadyDecode | None:
-        if not self._has_steady:
-            return None
+    def _new_recorded(self, cache: PagedKVCache) -> Recorded:
+        if not self._records:
+            return NOTHING_RECORDED
+        from engine.gpu.graphs import new_pool
         from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
+        from engine.run.mixed import MixedSteps
         from engine.run.steady import SteadyDecode
 
+        config, device, positions = self._config, self._device, self._setup.max_positions
         sampler = self._parts.kernel_sampler
         assert isinstance(self._decoder, KernelLlama)
         assert sampler is not None
-        return SteadyDecode(
+        pool = new_pool(device)
+        # First what needs most memory, of which the others then take parts.
+        mixed = MixedSteps(
+            self._decoder,
+            cache,
+            max_rows=config.max_num_seqs,
+            max_tokens=config.max_num_batched_tokens,
+            max_positions=positions,
+            device=device,
+            pool=pool,
+            collectives=self._setup.collectives,
+        )
+        steady = SteadyDecode(
             self._decoder,
             cache,
             sampler,
-            max_rows=self._config.max_num_seqs,
-            max_positions=self._setup.max_positions,
+            max_rows=config.max_num_seqs,
+            max_positions=positions,
             vocab_size=self._setup.model.vocab_size,
-            device=self._device,
+            device=device,
+            pool=pool,
+            collectives=self._setup.collectives,
         )
+        return Recorded(steady, mixed)
 
     def _new_batches(self, mirror: ContextMirror | None) -> BatchBuilder:
         by_kernel = self._parts.kernel_sampler is not None
@@ -350,7 +378,7 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool
         sampler
         if setup.ranks == 1
         else VocabularyParallelSampler(sampler, vocabulary, tells_tokens=setup.runs_ahead),
-        _kernel_sampler(sampler, loaded.decoder) if with_kernels else None,
+        _kernel_sampler(sampler, loaded.decoder, vocabulary) if with_kernels else None,
         vocabulary,
         Pooler(setup.pooling.pooling),
         setup.pooling,
@@ -358,11 +386,14 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool
     )
 
 
-def _kernel_sampler(sampler: Sampler, decoder: Decoder) -> KernelSampler:
+def _kernel_sampler(sampler: Sampler, decoder: Decoder, vocabulary: Vocabulary) -> KernelSampler:
     from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
     from engine.gpu.sampler import KernelSampler
+    from engine.gpu.shared_sampler import SharedKernelSampler
 
     logits = decoder.narrow_logits if isinstance(decoder, KernelLlama) else decoder.logits
+    if vocabulary.is_divided:
+        return SharedKernelSampler(sampler, logits, vocabulary)
     return KernelSampler(sampler, logits)
 
 

@@ -48,10 +48,10 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True)
 class DecoderOptions:
-    """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels (for a
-    single rank), if they support the model; all but the compiled one convert int8 weights back to
-    floats. ``max_positions``: tokens of the longest sequence. ``deterministic``: one of those two
-    is required. ``cudnn``: kernels leave the beginnings of long prompts to cuDNN's attention."""
+    """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels, if
+    they support the model; all but the compiled one convert int8 weights back to floats.
+    ``max_positions``: tokens of the longest sequence. ``deterministic``: one of those two is
+    required. ``cudnn``: kernels leave the beginnings of long prompts to cuDNN's attention."""
 
     max_positions: int
     library: Library | None = None
@@ -167,7 +167,12 @@ def _build(
     device, library, max_positions = settings.device, options.library, options.max_positions
     if config.family == "gpt2" and not options.deterministic:
         return gpt2.GPT2Model(config, source, options.collectives)
-    if options.kernels and availability.kernels_fit(config):
+    is_alone = options.collectives.shard.size == 1
+    if (
+        options.kernels
+        and availability.kernels_fit(config)
+        and (is_alone or not options.deterministic)  # the ranks' sums depend on the batch's size
+    ):
         from engine.gpu.attention import CUDNN, TRITON  # import triton, which may be absent
         from engine.gpu.llama import KernelLlama
 
@@ -178,6 +183,7 @@ def _build(
             device=device,
             deterministic=options.deterministic,
             attention=CUDNN if options.cudnn else TRITON,
+            collectives=options.collectives,
         )
     quantised = options.quantization == "int8"
     if library is not None and compiled_pass_fits(config, library.lanes):

@@ -15,6 +15,7 @@ from engine.run.launched import LaunchedStep, NewestTokens, StepParts, on_device
 from engine.step.step import ModelInfo, ScheduledSequence, StepPlan, StepResult, StepUnderWay
 
 if TYPE_CHECKING:
+    from engine.run.mixed import MixedSteps
     from engine.run.steady import SteadyDecode, SteadyStep
 
 
@@ -33,11 +34,12 @@ class ModelRunner:
         cache: PagedKVCache,
         *,
         steady: SteadyDecode | None = None,
+        mixed: MixedSteps | None = None,
         runs_ahead: bool = False,
     ) -> None:
-        """``batches`` lays rows out for the decoder in ``parts``; ``steady``: decode steps of fixed
-        shape over the same ``cache``. ``runs_ahead``: a step may be launched before the previous
-        one's result is read."""
+        """``batches`` lays rows out for the decoder in ``parts``; ``steady`` and ``mixed``: decode
+        steps and steps with prompts, of fixed shapes, over the same ``cache``. ``runs_ahead``: a
+        step may be launched before the previous one's result is read."""
         self.info = info
         self.launch = self._launch if runs_ahead else None
         self._parts = parts
@@ -46,6 +48,7 @@ class ModelRunner:
         self._batches = batches
         self._cache = cache
         self._steady = steady
+        self._mixed = mixed
         self._last_launched: LaunchedStep | SteadyStep | None = None
         self._has_bad_blocks = False
 
@@ -67,6 +70,8 @@ class ModelRunner:
     def forget(self, uid: int) -> None:
         """Drop the state of a finished sequence."""
         self._parts.sampler.forget(uid)
+        if self._parts.kernel_sampler is not None:
+            self._parts.kernel_sampler.forget(uid)
         self._parts.pooler.forget(uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:
@@ -98,9 +103,12 @@ class ModelRunner:
             self._cache.clear(sent_one(batch.fresh_blocks, self._device))
         if newest is not None:
             newest.fill(batch)
-        hidden = self._decoder.hidden_states(
-            batch.token_ids, batch.positions, self._cache, batch.layout, batch.kept
-        )
+        if self._mixed is not None and self._mixed.fits(batch):
+            hidden = self._mixed.hidden_states(batch)
+        else:
+            hidden = self._decoder.hidden_states(
+                batch.token_ids, batch.positions, self._cache, batch.layout, batch.kept
+            )
         return LaunchedStep(self._parts, batch, hidden, self._on_bad_numbers)
 
     def _needs_every_row(self, item: ScheduledSequence) -> bool:

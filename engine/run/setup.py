@@ -96,21 +96,21 @@ def compiled_library(setup: RunnerSetup) -> Library | None:
 
 
 def has_kernels(setup: RunnerSetup) -> bool:
-    """True if our GPU kernels are to be used. Raises ModelError when they are required but cannot
-    run."""
+    """True if our GPU kernels are to be used: by all ranks or none. Raises ModelError when they are
+    required but cannot run."""
     path = setup.config.gpu_path
     if path == "torch" or (path == "auto" and setup.device.type != "cuda"):
         return False
-    if setup.ranks > 1:
-        if path == "triton":
-            raise ModelError("--gpu-path triton: not yet with --tensor-parallel-size above 1")
-        return False
+    why_not = ""
     try:
         availability.require_kernels(setup.device, is_cache_fp8=setup.is_cache_quantised)
     except availability.KernelsUnavailableError as error:
+        why_not = str(error)
+    if not setup.collectives.minimum(int(not why_not)):
+        why_not = why_not or "another rank cannot run kernels, and says why"
         if path == "triton":
-            raise ModelError(f"--gpu-path triton: {error}") from error
-        logger.warning("computing by torch alone, which is slower: %s", error)
+            raise ModelError(f"--gpu-path triton: {why_not}")
+        logger.warning("computing by torch alone, which is slower: %s", why_not)
         return False
     return True
 

@@ -7,8 +7,9 @@ logits; the other samples. Only newly added blocks are sent. A step can be launc
 one's tokens have reached the host. When rows are added, removed or moved, one copy and one kernel
 update the state.
 
-Rows that need more than the sampling kernel does (see ``samples_on_device``) are sampled again, by
-themselves, once the host knows their last tokens; the others' tokens are not touched.
+Rows that need more than the sampling kernel does (see ``KernelSampler.is_plain``) are sampled
+again, by themselves, once the host knows their last tokens; the others' tokens are not touched. Of
+several ranks, the first samples and sends the others the tokens.
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ from engine.gpu.kernels import advance as state
 from engine.gpu.kernels.sampling import sample
 from engine.gpu.sampler import KernelSampler, Revision
 from engine.run.launched import NewestTokens, on_device
-from engine.sampling.device import Draws, SamplingTensors, samples_on_device, sampling_columns
+from engine.sampling.device import Draws, SamplingTensors, sampling_columns
 from engine.sampling.sampler import Choice
+from engine.sharding.collectives import ALONE, Collectives
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, Sampled, ScheduledSequence, StepResult
 
 if TYPE_CHECKING:
+    from engine.gpu.graphs import GraphPool
     from engine.gpu.llama import KernelLlama
 
 # A counter that marks a row as padding.
@@ -112,6 +115,8 @@ class SteadyDecode:
         max_positions: int,
         vocab_size: int,
         device: torch.device,
+        pool: GraphPool | None = None,
+        collectives: Collectives = ALONE,
     ) -> None:
         """``max_positions``: tokens of the longest sequence."""
         self._decoder = decoder
@@ -138,11 +143,21 @@ class SteadyDecode:
             top_p=ints(2 * largest).view(torch.float64),
             seeds=ints(2 * largest).view(torch.int64),
         )
-        self._logits = torch.zeros(largest, vocab_size, dtype=decoder.dtype, device=device)
+        self._logits = torch.zeros(
+            largest if sampler.leads else 0, vocab_size, dtype=decoder.dtype, device=device
+        )
+        # What this rank computes of them: all, if it is alone.
+        self._own_logits = self._logits
+        if decoder.num_logits != vocab_size:
+            self._own_logits = self._logits.new_zeros(largest, decoder.num_logits)
         self._rows: list[_Row] = []  # empty: the state on the device is invalid
         with torch.inference_mode():
             self._compute, self._draw = graph_replays(
-                [self._compute_logits, self._sample_rows], self._sizes, device
+                [self._compute_logits, self._sample_rows],
+                self._sizes,
+                device,
+                pool=pool,
+                collectives=collectives,
             )
 
     def accepts(self, items: Items[ScheduledSequence]) -> bool:
@@ -167,7 +182,7 @@ class SteadyDecode:
             else:
                 self._arrange(items, newest)
             sequences = [item.sequence for item in items]
-            is_plain = all(map(samples_on_device, sequences))
+            is_plain = all(map(self._sampler.is_plain, sequences))
             size = self._sizes[bisect_left(self._sizes, len(items))]
             try:
                 self._compute(size)
@@ -205,18 +220,24 @@ class SteadyDecode:
         nothing = lengths[:0]
         ragged = Ragged(slots, lengths, tables, nothing, nothing, nothing, longest=0)
         hidden = self._decoder.hidden_states(self._tokens[:size], positions, self._cache, ragged)
-        self._decoder.narrow_logits(hidden, self._logits[:size])
+        own = self._decoder.narrow_logits(hidden, self._own_logits[:size])
+        logits = self._sampler.gathered(own)
+        if logits is not None and logits is not own:
+            self._logits[:size].copy_(logits)
 
     def _sample_rows(self, size: int) -> None:
         """Sample for them; this is recorded, too."""
-        draws = self._draws(size)
-        sample(
-            self._logits[:size],
-            draws.params,
-            draws.positions,
-            tokens=self._tokens[:size],
-            bests=self._bests[:size],
-        )
+        tokens = self._tokens[:size]
+        if self._sampler.leads:
+            draws = self._draws(size)
+            sample(
+                self._logits[:size],
+                draws.params,
+                draws.positions,
+                tokens=tokens,
+                bests=self._bests[:size],
+            )
+        self._sampler.tell(tokens)
 
     def _draws(self, rows: int) -> Draws:
         # A token's position equals the context length of its predecessor.
@@ -224,18 +245,24 @@ class SteadyDecode:
 
     def _choose(self, sequences: Items[Sequence], skipped: Set[int]) -> tuple[Choice, RowMasks]:
         """Sample the last step's special rows again. No other step has been launched since."""
-        rows = len(sequences)
+        rows, tokens = len(sequences), self._tokens[: len(sequences)]
         masks = wait_for_masks(sequences)
+        revision = Revision()
         try:
-            revision = self._sampler.revise(
-                self._logits[:rows],
-                sequences,
-                masks.ready,
-                self._draws(rows),
-                self._tokens[:rows],
-                self._bests[:rows],
-                skipped=skipped,
-            )
+            try:
+                if self._sampler.leads:
+                    revision = self._sampler.revise(
+                        self._logits[:rows],
+                        sequences,
+                        masks.ready,
+                        self._draws(rows),
+                        tokens,
+                        self._bests[:rows],
+                        skipped=skipped,
+                    )
+            finally:
+                # Even if that raised: the other ranks are waiting.
+                self._sampler.tell(tokens)
             return self._choice(rows, revision), masks
         except BaseException:
             self.forget()

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from engine.device.sending import sent_one
 
@@ -26,11 +25,10 @@ class BadWords:
     tokens as the longest matching prefix has, however many words there are. ``alone``: words of one
     token, which are always forbidden, int64 [words]."""
 
-    __slots__ = ("_device", "_root", "alone")
+    __slots__ = ("_root", "alone")
 
     def __init__(self, words: Items[Items[int]], vocab_size: int, device: torch.device) -> None:
         """Words whose last token is outside the vocabulary are dropped: they cannot occur."""
-        self._device = device
         self._root = _Node()
         for *start, last in words:
             if last >= vocab_size:
@@ -42,9 +40,9 @@ class BadWords:
         alone = sorted(set(self._root.banned))
         self.alone = sent_one(np.array(alone, np.int64), device)
 
-    def ending(self, token_ids: Items[int]) -> Tensor | None:
-        """Return, as int64, the last tokens of longer words whose other tokens end
-        ``token_ids``."""
+    def ending(self, token_ids: Items[int]) -> list[int]:
+        """Return the last tokens of longer words whose other tokens end ``token_ids``; a token may
+        come twice."""
         node, banned = self._root, []
         for place in range(len(token_ids) - 1, -1, -1):
             following = node.following.get(token_ids[place])
@@ -52,6 +50,4 @@ class BadWords:
                 break
             node = following
             banned += node.banned
-        if not banned:
-            return None
-        return sent_one(np.array(banned, np.int64), self._device)
+        return banned

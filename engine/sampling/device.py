@@ -47,13 +47,6 @@ class Draws:
     params: SamplingTensors
     positions: Tensor
 
-    def select(self, rows: Tensor) -> Draws:
-        """Return a copy of these ``rows`` (int64)."""
-        params = self.params
-        columns = (params.temperature, params.log_min_p, params.top_k, params.top_p, params.seeds)
-        chosen = (column.index_select(0, rows) for column in columns)
-        return Draws(SamplingTensors(*chosen), self.positions.index_select(0, rows))
-
 
 Columns = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
 
@@ -81,6 +74,17 @@ def sampling_tensors(
 def samples_on_device(sequence: Sequence) -> bool:
     """True if the sequence now only uses temperature, top-k, top-p and min-p, so that its tokens
     need not be known to the host."""
+    return sequence.num_output_tokens >= sequence.params.min_tokens and _has_no_other_rules(
+        sequence
+    )
+
+
+def is_always_plain(sequence: Sequence) -> bool:
+    """True if ``samples_on_device`` is true at any time. All ranks know it."""
+    return not sequence.params.min_tokens and _has_no_other_rules(sequence)
+
+
+def _has_no_other_rules(sequence: Sequence) -> bool:
     params = sequence.params
     return (
         sequence.embed is None
@@ -89,6 +93,5 @@ def samples_on_device(sequence: Sequence) -> bool:
         and params.allowed_tokens is None
         and not params.logit_bias
         and not params.bad_words_token_ids
-        and sequence.num_output_tokens >= params.min_tokens
         and not is_penalised(params)
     )

@@ -30,6 +30,11 @@ class SequenceTables:
     stops: Tensor | None  # int64: ids not allowed before ``min_tokens``
     bias: tuple[Tensor, Tensor] | None  # int64 ids, float32 values
 
+    @property
+    def restricts(self) -> bool:
+        """True if they may exclude tokens."""
+        return not (self.hidden is None and self.bad_words is None and self.stops is None)
+
 
 @dataclass(frozen=True, slots=True)
 class SparseBias:
@@ -65,7 +70,7 @@ class SamplingBatch:
     allowed: tuple[tuple[int, Tensor], ...]  # row, bool [vocabulary]: what is hidden
     bad_words: tuple[tuple[int, BadWords], ...]
     min_tokens: tuple[tuple[int, Tensor], ...]  # row, int64 ids not allowed yet
-    random: RandomRows | None  # None: all rows are greedy, or the caller draws
+    random: RandomRows | None  # None: all rows are greedy
     logprobs: tuple[int, ...]
 
     @property
@@ -146,10 +151,8 @@ def build_batch(
     *,
     vocab_size: int,
     device: torch.device,
-    draws: bool = True,
 ) -> SamplingBatch:
-    """``sequences``: in batch order, each with its tables if ``has_tables``. ``draws`` False: the
-    caller draws tokens itself, so that ``random`` is not needed."""
+    """``sequences``: in batch order, each with its tables if ``has_tables``."""
     params = [sequence.params for sequence in sequences]
     rows = range(len(params))
     listed = [(row, table) for row, table in enumerate(tables) if table is not None]
@@ -162,7 +165,7 @@ def build_batch(
             (row, table.bad_words) for row, table in listed if table.bad_words is not None
         ),
         min_tokens=tuple((row, table.stops) for row, table in listed if table.stops is not None),
-        random=_random_rows(params, vocab_size, device) if draws else None,
+        random=_random_rows(params, vocab_size, device),
         logprobs=tuple(row for row in rows if params[row].logprobs is not None),
     )
 

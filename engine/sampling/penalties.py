@@ -26,12 +26,12 @@ class TokenCounts:
         self._counts = np.zeros(capacity, dtype=np.float32)
         self._counted = 0  # output tokens
 
-    def update(self, sequence: Sequence) -> None:
-        """Count the output tokens added since the last call."""
+    def update(self, sequence: Sequence) -> list[int]:
+        """Count the output tokens added since the last call. Return their places."""
         start = sequence.num_prompt_tokens + self._counted
-        for token in sequence.token_ids[start:]:
-            self._count(token)
+        places = [self._count(token) for token in sequence.token_ids[start:]]
         self._counted = sequence.num_output_tokens
+        return places
 
     @property
     def tokens(self) -> NDArray[np.int64]:
@@ -41,13 +41,14 @@ class TokenCounts:
     def counts(self) -> NDArray[np.float32]:
         return self._counts[: len(self._place)]
 
-    def _count(self, token: int) -> None:
+    def _count(self, token: int) -> int:
         place = self._place.setdefault(token, len(self._place))
         if place == len(self._tokens):
             self._tokens = np.concatenate((self._tokens, np.zeros_like(self._tokens)))
             self._counts = np.concatenate((self._counts, np.zeros_like(self._counts)))
         self._tokens[place] = token
         self._counts[place] += 1
+        return place
 
 
 def apply_penalties(

@@ -132,7 +132,7 @@ class Sampler:
         masks: Mapping[int, TokenMask] = _NO_MASKS,
     ) -> Choice:
         """Like ``sample``, without waiting for the device: ``read`` the choice later."""
-        batch = self._batch_of(sequences, draws=True)
+        batch = self._batch_of(sequences)
         if batch.plain_greedy and not masks:
             best, tokens = most_likely(logits)
             return Choice(tokens, best)
@@ -158,14 +158,19 @@ class Sampler:
             lambda row: row in masks or batch.restricts(row),
         )
 
-    def edit(
-        self, logits: Tensor, sequences: Items[Sequence], masks: Mapping[int, TokenMask]
-    ) -> SamplingBatch:
-        """Apply, in place, everything to float32 ``logits`` [rows, vocabulary] that comes before
-        the temperature, for a caller that draws the tokens itself. Return what was applied."""
-        batch = self._batch_of(sequences, draws=False)
-        self._edit(logits, sequences, masks, batch)
-        return batch
+    def tables_of(self, sequence: Sequence) -> SequenceTables | None:
+        """Return the token lists in its parameters; None if there are none."""
+        if not has_tables(sequence.params):
+            return None
+        tables = self._tables.get(sequence.uid)
+        if tables is None:
+            tables = self._tables[sequence.uid] = sequence_tables(
+                sequence.params,
+                vocab_size=self._vocab_size,
+                eos_token_ids=self._eos_token_ids,
+                device=self._device,
+            )
+        return tables
 
     def _edit(
         self,
@@ -184,30 +189,16 @@ class Sampler:
             return None
         return sent_one(np.array(batch.logprobs, np.int64), self._device)
 
-    def _batch_of(self, sequences: Items[Sequence], *, draws: bool) -> SamplingBatch:
+    def _batch_of(self, sequences: Items[Sequence]) -> SamplingBatch:
         uids = tuple(sequence.uid for sequence in sequences)
         if self._batch is None or self._batch.uids != uids:
             self._batch = build_batch(
                 sequences,
-                [self._tables_of(sequence) for sequence in sequences],
+                [self.tables_of(sequence) for sequence in sequences],
                 vocab_size=self._vocab_size,
                 device=self._device,
-                draws=draws,
             )
         return self._batch
-
-    def _tables_of(self, sequence: Sequence) -> SequenceTables | None:
-        if not has_tables(sequence.params):
-            return None
-        tables = self._tables.get(sequence.uid)
-        if tables is None:
-            tables = self._tables[sequence.uid] = sequence_tables(
-                sequence.params,
-                vocab_size=self._vocab_size,
-                eos_token_ids=self._eos_token_ids,
-                device=self._device,
-            )
-        return tables
 
     def _process(self, logits: Tensor, sequences: Items[Sequence], batch: SamplingBatch) -> None:
         """Apply everything that may change which token is the most likely, in place."""
@@ -216,8 +207,9 @@ class Sampler:
         for row, words in batch.bad_words:
             logits[row].index_fill_(0, words.alone, _HIDDEN)
             banned = words.ending(sequences[row].token_ids)
-            if banned is not None:
-                logits[row].index_fill_(0, banned, _HIDDEN)
+            if banned:
+                there = sent_one(np.array(banned, np.int64), self._device)
+                logits[row].index_fill_(0, there, _HIDDEN)
         for row, stops in batch.min_tokens:
             if sequences[row].num_output_tokens < sequences[row].params.min_tokens:
                 logits[row].index_fill_(0, stops, _HIDDEN)

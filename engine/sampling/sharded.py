@@ -18,8 +18,8 @@ from engine.step.sequence import Sequence
 
 
 class Vocabulary:
-    """Combines the ranks' parts. A part is float32 [rows, tokens of this rank]; every rank has one
-    for the same rows."""
+    """Combines the ranks' parts. A part is [rows, tokens of this rank], of any float type; every
+    rank has one for the same rows."""
 
     def __init__(self, vocab_size: int, collectives: Collectives) -> None:
         self._vocab_size = vocab_size
@@ -27,6 +27,15 @@ class Vocabulary:
         self._is_divided = collectives.shard.size > 1
         self._first, _ = collectives.shard.vocabulary(vocab_size)
         self._width = vocabulary_width(vocab_size, collectives.shard.size)
+
+    @property
+    def leads(self) -> bool:
+        """True on the rank that samples."""
+        return self._collectives.shard.rank == 0
+
+    @property
+    def is_divided(self) -> bool:
+        return self._is_divided
 
     def best(self, part: Tensor) -> tuple[Tensor, Tensor]:
         """Return each row's highest logit, float64 [rows], and the lowest token id that has it,
@@ -39,18 +48,20 @@ class Vocabulary:
         return values, ids.gather(0, ranks.unsqueeze(0)).squeeze(0).long()
 
     def whole(self, part: Tensor) -> Tensor:
-        """Return float32 [rows, vocabulary] on every rank; ``part`` itself for a single one."""
+        """Return [rows, vocabulary] on every rank; ``part`` itself for a single one."""
         if not self._is_divided:
             return part
         return self._joined(self._collectives.all_gather(self._padded(part)))
 
     def gather(self, part: Tensor) -> Tensor | None:
         """Like ``whole`` on rank 0; None on the others."""
+        if not self._is_divided:
+            return part
         parts = self._collectives.gather(self._padded(part))
         return None if parts is None else self._joined(parts)
 
     def tell(self, tokens: Tensor) -> Tensor:
-        """Return rank 0's int64 [rows] on every rank."""
+        """Return rank 0's integers [rows] on every rank; the others' may be overwritten."""
         return self._collectives.broadcast(tokens)
 
     def _padded(self, part: Tensor) -> Tensor:

@@ -37,7 +37,7 @@ class BlockPool:
         if num_blocks < 1:
             raise ValueError(f"a pool of {num_blocks} blocks")
         self.num_blocks = num_blocks
-        self._on_evicted = on_evicted
+        self.on_evicted = on_evicted
         # Popped from the end, so that low numbers are used first and memory is touched in order.
         self._free = list(range(num_blocks - 1, -1, -1))
         self._cached: OrderedDict[int, None] = OrderedDict()  # least recently released first
@@ -83,7 +83,7 @@ class BlockPool:
             del self._by_key[key]
             self._keys[block] = None
             self.evictions += 1
-            self._on_evicted(block, key)
+            self.on_evicted(block, key)
         else:
             raise OutOfBlocksError(f"all {self.num_blocks} KV-cache blocks are held")
         self._ref_counts[block] = 1

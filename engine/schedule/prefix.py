@@ -1,40 +1,21 @@
 """The prefix cache: sequences with a common prefix share KV cache blocks.
 
-A full block is named by a hash of the previous block's name and its own token ids, so a name
-represents the whole prefix up to the block's end. The chain begins with a hash of the salt:
-sequences with different salts never share blocks. The hash is blake2b cut to 128 bits; a chance
-collision takes some 2**64 blocks.
+Blocks are found by their names, see ``engine.block_names``.
 """
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 
 from msgspec import structs
 
+from engine.block_names import block_hash, chained, root_hash
 from engine.messages import PrefixMiss, PrefixMissReason
+from engine.prefix_table import PrefixTableWriter
 from engine.schedule.blocks import BlockPool
 from engine.schedule.prefix_misses import PrefixMisses, first_block_group
 from engine.schedule.prefix_uses import PrefixUses
 from engine.step.sequence import Sequence
-
-_DIGEST_BYTES = 16
-
-
-def root_hash(salt: str) -> bytes:
-    """Return the parent of a chain's first block."""
-    return hashlib.blake2b(salt.encode(), digest_size=_DIGEST_BYTES, person=b"kv-root").digest()
-
-
-def block_hash(parent: bytes, token_ids: list[int]) -> bytes:
-    """Return the name of a block with ``token_ids`` that follows the prefix named ``parent``."""
-    return _chained(parent, array("i", token_ids).tobytes())
-
-
-def _chained(parent: bytes, packed: bytes) -> bytes:
-    return hashlib.blake2b(parent + packed, digest_size=_DIGEST_BYTES).digest()
-
 
 _NO_SALT = root_hash("")
 
@@ -50,6 +31,7 @@ class PrefixCache:
         self.uses = PrefixUses(num_blocks)
         self.misses = PrefixMisses(num_blocks, self.uses.hits, self._used_evicted)
         self.pool = BlockPool(num_blocks, self.misses.evicted)
+        self._name = self.pool.name
         self.block_size = block_size
         self.enabled = enabled
 
@@ -76,7 +58,7 @@ class PrefixCache:
             return
         names = self._names(sequence, after // self.block_size)
         table, request_id = sequence.block_table, sequence.request_id
-        name, named = self.pool.name, self.misses.named
+        name, named = self._name, self.misses.named
         for index in range(before // self.block_size, after // self.block_size):
             if not name(table[index], names[index]):
                 continue
@@ -118,6 +100,23 @@ class PrefixCache:
         for block in reversed(blocks):
             self.pool.release(block)
 
+    def publish(self, table: PrefixTableWriter) -> None:
+        """Show in this table which blocks it has from now on."""
+        name, evicted = self.pool.name, self.misses.evicted
+
+        def name_and_show(block: int, key: bytes) -> bool:
+            is_new = name(block, key)
+            if is_new:
+                table.add(key)
+            return is_new
+
+        def evict_and_hide(block: int, key: bytes) -> None:
+            table.remove(key)
+            evicted(block, key)
+
+        self._name = name_and_show
+        self.pool.on_evicted = evict_and_hide
+
     def _used_evicted(self, block: int) -> None:
         self.uses.pass_on(block, self.before(block))
 
@@ -137,11 +136,11 @@ class PrefixCache:
             parent = names[-1] if names else root_hash(sequence.cache_salt)
             packed = array("i", sequence.token_ids[known * size : count * size]).tobytes()
             if count - known == 1:  # a decode's
-                names.append(_chained(parent, packed))
+                names.append(chained(parent, packed))
             else:
                 width = len(packed) // (count - known)
                 for start in range(0, len(packed), width):
-                    parent = _chained(parent, packed[start : start + width])
+                    parent = chained(parent, packed[start : start + width])
                     names.append(parent)
             if len(of_prompt) * size + size <= sequence.num_prompt_tokens:
                 of_prompt.extend(names[len(of_prompt) : sequence.num_prompt_tokens // size])

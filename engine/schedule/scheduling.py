@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Set
 from typing import Protocol
 
 from engine.messages import EngineCounters, WaitingReason
@@ -26,6 +26,9 @@ class Scheduling(Protocol):
     def max_sequence_len(self) -> int:
         """The longest sequence that can run, in tokens."""
         ...
+
+    @property
+    def running(self) -> Collection[Sequence]: ...
 
     @property
     def num_running(self) -> int: ...

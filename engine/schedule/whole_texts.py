@@ -6,7 +6,7 @@ no sequences to preempt.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Set
 
 from engine.messages import EngineCounters, WaitingReason
 from engine.schedule.blocks import BlockCounts
@@ -38,6 +38,10 @@ class WholeTextScheduler:
         self.waiting_reason: WaitingReason | None = None
         self._waiting = WaitingQueue()
         self._running: dict[int, Sequence] = {}
+
+    @property
+    def running(self) -> Collection[Sequence]:
+        return self._running.values()
 
     @property
     def num_running(self) -> int:

@@ -62,6 +62,10 @@ class Collectives(Protocol):
         """Return the minimum of all ranks' values."""
         ...
 
+    def replayed(self, calls: int) -> None:
+        """Count calls that a CUDA graph repeats."""
+        ...
+
 
 class Alone:
     """A single rank: nothing is exchanged."""
@@ -83,6 +87,9 @@ class Alone:
 
     def minimum(self, value: int) -> int:
         return value
+
+    def replayed(self, calls: int) -> None:
+        pass
 
 
 ALONE = Alone()
@@ -151,6 +158,9 @@ class Group:
         with _as_collective_error():
             dist.all_reduce(least, op=dist.ReduceOp.MIN)
         return int(least.item())
+
+    def replayed(self, calls: int) -> None:
+        self.calls += calls
 
     def close(self) -> None:
         """Leave the group. NCCL's part is left to the end of the process: it would wait for ranks

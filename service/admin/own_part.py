@@ -150,8 +150,8 @@ class OwnPart:
         return KeysPart({one: records.key_of(one) for one in asked.ids if records.has(one)})
 
     async def kv_map(self) -> KvMap:
-        """Ask the engine. Raises NoInspectionError if it has never answered."""
-        return await self._services.overviews.kv_cache.map()
+        """Ask the first engine. Raises NoInspectionError if it has never answered."""
+        return await self._services.overviews.kv_caches.of(0).map()
 
     async def _kv_map(self, asked: Nothing) -> KvMapPart:
         try:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from service.admission.drain import Drain
-from service.engine.link import EngineLink, LinkPhase
+from service.engine.engines import Engines
+from service.engine.link import LinkPhase
 from service.engine.silence import EngineStatus, engine_status
 from service.errors import (
     EngineUnavailableError,
@@ -28,7 +29,7 @@ class Admission:
     def __init__(
         self,
         settings: ServiceSettings,
-        link: EngineLink,
+        link: Engines,
         drain: Drain,
         supervision: Supervision | None = None,
     ) -> None:

@@ -15,6 +15,7 @@ from observability.logging import get_logger
 from service.engine.open_sequences import OpenSequences
 from service.engine.sequence import EngineSequence, SequenceState
 from service.engine.suspects import Suspects, crashing_request
+from service.engine.trial_turn import TrialTurn
 from service.errors import EngineFailedError, EngineUnavailableError
 
 _MOST_SUSPECTS = 100  # named in the log
@@ -24,18 +25,26 @@ _log = get_logger()
 
 class Handover:
     """After their engine died, sequences wait ``restart_timeout`` seconds for an engine that
-    completes a step. They fail at once if that is 0, or less than the last engine took to load."""
+    completes a step. They fail at once if that is 0, or less than the last engine took to load.
+
+    If there is another engine, only suspects wait: ``release`` returns the others. ``suspects``:
+    shared by all engines of a worker; ``turn``: by the workers of one engine."""
 
     def __init__(
         self,
         sequences: OpenSequences,
         restart_timeout: float,
         clock: Callable[[], float] = time.monotonic,
+        *,
+        suspects: Suspects | None = None,
+        turn: TrialTurn | None = None,
     ) -> None:
         self.restart_timeout = restart_timeout
         self.load_seconds: float | None = None  # the last engine's load time
         self.on_trial = False  # suspects run one at a time: new sequences have to wait
-        self.suspects = Suspects(clock)
+        self.waits_for_turn = False  # for another worker's trial to end
+        self.suspects = Suspects(clock) if suspects is None else suspects
+        self._turn = turn or TrialTurn()
         self._sequences = sequences
         self._clock = clock
         self._lost_since: float | None = None  # None: an engine has completed a step since
@@ -53,18 +62,21 @@ class Handover:
     def engine_ran_a_step(self) -> None:
         self._lost_since = None
 
-    def engine_lost(self, what: str) -> float | None:
+    def engine_lost(self, what: str, *, has_other: bool = False) -> float | None:
         """Return how many seconds to wait for the next engine; None if there is no waiting and all
-        sequences have failed."""
+        sequences have failed, or with ``has_other``, all suspects: there is another engine."""
         running = self._sequences.in_state(SequenceState.RUNNING)
         _log_running(running)
-        self._blame(running)
         self._end_trial()
+        self._blame(running)
         self._were_running = running
         if self.is_hopeless:
-            self._sequences.fail(self._sequences, EngineFailedError(what))
-            return None
+            lost = [one for one in self._sequences if one.trial_tokens or not has_other]
+            self._sequences.fail(lost, EngineFailedError(what))
         self._sequences.take_back()
+        self._announce_accused()
+        if self.is_hopeless:
+            return None
         now = self._clock()
         if self._lost_since is None:
             self._lost_since = now
@@ -80,7 +92,7 @@ class Handover:
     def _blame(self, running: list[EngineSequence]) -> None:
         """Mark sequences that may have killed the engine as suspects; fail the one proved
         guilty."""
-        tried = self._tried
+        tried, self._tried = self._tried, None
         convicted = self.suspects.engine_died(
             running,
             self._sequences.in_state(SequenceState.QUEUED),
@@ -93,7 +105,24 @@ class Handover:
             _log.error("refused a request that kills engines", request_ids=" ".join(ids))
             self._sequences.fail(same, crashing_request())
 
+    def _announce_accused(self) -> None:
+        if any(self.suspects.is_accused(one) for one in self._sequences if one.trial_tokens):
+            self._turn.announce()
+
+    def release(self) -> list[EngineSequence]:
+        """Remove and return the sequences that another engine may have at once: those that wait,
+        but for suspects."""
+        free = [one for one in self._unsent() if not one.trial_tokens]
+        for sequence in free:
+            self._sequences.give_away(sequence)
+        return free
+
     # --- the order of the hand-over ---------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Tell by ``on_trial`` whether an engine that is now ready has to hold trials first."""
+        suspects = any(sequence.trial_tokens for sequence in self._unsent())
+        self.on_trial = suspects or self._turn.is_announced()
 
     def order(self) -> Iterator[EngineSequence | None]:
         """Yield the sequences to send in order of arrival, except for suspects; None when the next
@@ -101,6 +130,8 @@ class Handover:
         if any(sequence.trial_tokens for sequence in self._unsent()):
             self.on_trial = True
             yield from self._trials()
+        else:
+            yield from self._others_trials()
         while unsent := self._unsent():  # more may arrive meanwhile
             for sequence in unsent:
                 if sequence.state is SequenceState.UNSENT:
@@ -115,12 +146,17 @@ class Handover:
         accused = [sequence for sequence in suspects if self.suspects.is_accused(sequence)]
         if accused:
             yield None  # an engine that dies on its own does so before its first message
+            yield from self._take_turn()
         for sequence in accused:
             yield from self._trial(sequence, alone=True)
+        self._end_turn()
+        yield from self._others_trials()
         trusted = [
             sequence
             for sequence in self._were_running
-            if sequence.state is SequenceState.UNSENT and not sequence.trial_tokens
+            if sequence in self._sequences
+            and sequence.state is SequenceState.UNSENT
+            and not sequence.trial_tokens
         ]
         for sequence in trusted:
             if sequence.state is SequenceState.UNSENT:  # its client may have left meanwhile
@@ -128,9 +164,30 @@ class Handover:
         for sequence in trusted:
             while sequence.is_open and sequence.life_tokens == 0:
                 yield None
+        if any(sequence.is_open and sequence.trial_tokens for sequence in suspects):
+            yield from self._take_turn()
         for sequence in suspects:
             if sequence.trial_tokens:
                 yield from self._trial(sequence, alone=False)
+        self._end_turn()
+
+    def _take_turn(self) -> Iterator[None]:
+        self.waits_for_turn = True
+        while not self._turn.take():
+            yield None
+        self.waits_for_turn = False
+
+    def _others_trials(self) -> Iterator[None]:
+        """Leave the engine to the accused sequences of other workers."""
+        self.waits_for_turn = True
+        while self._turn.is_announced():
+            self.on_trial = True
+            yield None
+        self.waits_for_turn = False
+
+    def _end_turn(self) -> None:
+        self._turn.leave()
+        self._turn.withdraw()
 
     def _trial(self, sequence: EngineSequence, *, alone: bool) -> Iterator[EngineSequence | None]:
         """Run a suspect until it has enough tokens to be trusted again."""
@@ -147,8 +204,8 @@ class Handover:
         return self._sequences.in_state(SequenceState.UNSENT)
 
     def _end_trial(self) -> None:
-        self.on_trial = False
-        self._tried = None
+        self.on_trial = self.waits_for_turn = False
+        self._end_turn()
 
 
 def _log_running(running: list[EngineSequence]) -> None:

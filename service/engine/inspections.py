@@ -1,4 +1,4 @@
-"""Looks into the engine's KV cache through the link."""
+"""Looks into the engine through the link: its KV cache on request, and its steps."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 
-from engine.inspected import Inspect, Inspected
+from engine.inspected import Inspect, Inspected, WatchSteps
 
 MOST_INSPECTIONS = 16
 
@@ -18,8 +18,9 @@ class NoInspectionError(Exception):
 class Inspections:
     """``send`` returns False if there is no engine."""
 
-    def __init__(self, send: Callable[[Inspect], bool]) -> None:
+    def __init__(self, send: Callable[[Inspect | WatchSteps], bool]) -> None:
         self._send = send
+        self._sees_every_step = True
         self._numbers = itertools.count(1)
         self._open: dict[int, asyncio.Future[Inspected]] = {}
 
@@ -42,6 +43,17 @@ class Inspections:
             raise NoInspectionError(f"the engine did not respond within {timeout:g} s") from None
         finally:
             del self._open[number]
+
+    def watch(self, *, every_step: bool) -> None:
+        """Hear of each step, as at first, or while nothing is open only of some."""
+        if every_step is not self._sees_every_step:
+            self._sees_every_step = every_step
+            self._send(WatchSteps(every_step))
+
+    def connected(self) -> None:
+        """There is an engine, which does not know yet what to report."""
+        if not self._sees_every_step:
+            self._send(WatchSteps(every_step=False))
 
     def answered(self, message: Inspected) -> None:
         future = self._open.get(message.number)

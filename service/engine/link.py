@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.inspected import Inspect, Inspected
+from engine.inspected import Inspect, Inspected, WatchSteps
 from engine.messages import (
     FRAME_HEADER,
     MAX_FRAME_BYTES,
@@ -30,20 +30,23 @@ from engine.messages import (
     Loading,
     Ready,
     StepOutputs,
-    Watch,
     Working,
     decode_from_engine,
     encode_frame,
 )
 from observability.logging import get_logger
+from service.engine.handing_over import HandingOver, write
 from service.engine.handover import Handover
 from service.engine.inspections import Inspections
 from service.engine.open_sequences import OpenSequences
-from service.engine.sequence import EngineSequence, SequenceState, Waker
+from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission, together
+from service.engine.suspects import Suspects
+from service.engine.trial_turn import TrialTurn
 from service.errors import CutByShutdownError, EngineFailedError, QuireError
 
 RETRY_SECONDS = 0.1
+_UNREAD_BYTES = 65536
 
 _CUT_BY_SHUTDOWN = "The server shut down before the answer was complete; retry."
 
@@ -69,11 +72,37 @@ class EngineState:
     kept: frozenset[int] = frozenset()
 
 
+class Siblings:
+    """What the links of several engines share. The only link of a server has none."""
+
+    def __init__(self) -> None:
+        self.suspects = Suspects()
+        self.handles = itertools.count(1)
+
+    def have_engine(self, number: int) -> bool:
+        """True if another engine than this one can continue its sequences."""
+        return False
+
+    def lost(self, number: int) -> None:
+        """This engine is gone; its sequences wait."""
+
+    def free(self, number: int) -> None:
+        """This engine takes new sequences from now on."""
+
+    def objection(self, number: int, ready: Ready) -> str | None:
+        """Return why an engine that has loaded cannot be used along with the others."""
+        return None
+
+
+class _UnfitError(Exception):
+    """An engine cannot be used along with the others."""
+
+
 class EngineLink:
     """Open with ``start``, close with ``close``; call all methods on one event loop.
 
     ``on_step`` receives every step and heartbeat, ``on_state`` every change of ``state``. For
-    ``restart_timeout`` see ``Handover``.
+    ``restart_timeout`` see ``Handover``. ``number``: the engine's index among ``siblings``.
     """
 
     def __init__(
@@ -83,24 +112,34 @@ class EngineLink:
         on_step: Callable[[StepOutputs | Heartbeat], None],
         on_state: Callable[[EngineState], None],
         restart_timeout: float = 0.0,
+        number: int = 0,
+        siblings: Siblings | None = None,
     ) -> None:
+        siblings = siblings or Siblings()
+        self.number = number
+        self.links = (self,)  # as of a pool, see ``service.engine.pool``
         self.state = EngineState()
         self.stats: EngineStats | None = None
         self.last_message_time: float | None = None
         self.step_seconds: float | None = None  # of a long step under way, as last reported
-        self._path = socket_path
+        self.socket_path = socket_path
         self._on_step = on_step
         self._on_state = on_state
+        self._siblings = siblings
         self._sequences = OpenSequences()
-        self._handover = Handover(self._sequences, restart_timeout)
-        self._handing_over: asyncio.Task[None] | None = None
-        self._happened = asyncio.Event()  # something that a hand-over may be waiting for
-        self._giving_up: asyncio.TimerHandle | None = None  # set while sequences may be waiting
-        self._handles = itertools.count(1)
+        self._handover = Handover(
+            self._sequences,
+            restart_timeout,
+            suspects=siblings.suspects,
+            turn=TrialTurn(socket_path),
+        )
+        self._handing_over = HandingOver(
+            self._sequences, self._handover, lambda: siblings.free(self.number)
+        )
+        self._handles = siblings.handles
         self._writer: asyncio.StreamWriter | None = None
         self._task: asyncio.Task[None] | None = None
         self._last_logged = 0.0
-        self._watches = True
         self.inspections = Inspections(self._send)
         self.on_submit: Callable[[Submission], None] | None = None  # to be called with each
 
@@ -142,7 +181,7 @@ class EngineLink:
     def expects_engine(self) -> bool:
         """True if there is no engine but the next one is expected, so that new sequences wait for
         it."""
-        return self._giving_up is not None
+        return self._handing_over.is_waiting
 
     @property
     def waiting_sequences(self) -> int:
@@ -167,12 +206,10 @@ class EngineLink:
         """Those that have not ended, running or waiting, to be looked at only."""
         return self._sequences
 
-    def submit(self, submission: Submission, waker: Waker) -> list[EngineSequence]:
-        """Open a sequence for each choice; a single message carries them all.
-
-        Raises ConnectionError when there is no engine and none is expected, ValueError when the
-        message is too long to send, CrashingRequestError for a request that has killed engines.
-        """
+    def submit(
+        self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
+    ) -> list[EngineSequence]:
+        """See ``service.engine.engines.Engines``. A single message carries all choices."""
         if self.on_submit is not None:
             self.on_submit(submission)
         messages = submission.messages(self._handles)
@@ -188,6 +225,7 @@ class EngineLink:
                 waker,
                 message,
                 submission.caller.owner,
+                engine=self.number,
             )
             self._sequences.add(sequence)
             if sent:
@@ -202,26 +240,53 @@ class EngineLink:
             if not self.expects_engine:
                 raise ConnectionError(self.state.detail)
             return False
-        return not self._handover.on_trial and _write(self._writer, frame)
+        return not self._handover.on_trial and write(self._writer, frame)
+
+    @property
+    def accepts(self) -> bool:
+        """True if new sequences are sent to the engine at once: it is ready and holds no trial."""
+        if self._writer is None or self._writer.is_closing() or self._handover.on_trial:
+            return False
+        return self.state.phase is LinkPhase.READY
+
+    @property
+    def _can_continue(self) -> bool:
+        """True if another engine can continue what this one stopped."""
+        return not self._handover.is_hopeless or self._siblings.have_engine(self.number)
+
+    def release(self) -> list[EngineSequence]:
+        """Remove and return the sequences that wait here and that another engine may have."""
+        return self._handover.release()
+
+    def abandon(self) -> None:
+        """Fail the sequences that wait here if no engine is expected, as there is no other one."""
+        if self.state.phase is LinkPhase.LOST and not self.expects_engine:
+            self._sequences.fail(self._sequences, EngineFailedError("the engine is gone"))
+
+    def adopt(self, sequences: list[EngineSequence]) -> None:
+        """Take over sequences that waited for another engine."""
+        for sequence in sequences:
+            sequence.engine = self.number
+            self._sequences.adopt(sequence)
+        if sequences and self._writer is not None and self.state.phase is LinkPhase.READY:
+            self._handing_over.begin(self._writer)
 
     def abort(self, sequences: list[EngineSequence]) -> None:
         """Stop and remove these sequences; those that have ended are ignored."""
         handles = [one.handle for one in sequences if self._sequences.remove(one)]
-        self._happened.set()
+        self._handing_over.happened()
         if handles:
             self._send(Abort(handles))
 
     def watch(self, *, every_step: bool) -> None:
-        """Hear of each step, or while nothing is open only of some; all links do at first."""
-        if every_step is not self._watches:
-            self._watches = every_step
-            self._send(Watch(every_step))
+        """See ``Inspections.watch``."""
+        self.inspections.watch(every_step=every_step)
 
-    def _send(self, message: Abort | Inspect | Watch) -> bool:
+    def _send(self, message: Abort | Inspect | WatchSteps) -> bool:
         """Return False if there is no engine."""
         if self._writer is None or self.state.phase is not LinkPhase.READY:
             return False
-        return _write(self._writer, encode_frame(message))
+        return write(self._writer, encode_frame(message))
 
     # --- the socket ------------------------------------------------------------------------------
 
@@ -244,7 +309,7 @@ class EngineLink:
             await asyncio.sleep(RETRY_SECONDS)
 
     async def _serve_connection(self) -> None:
-        reader, self._writer = await asyncio.open_unix_connection(self._path)
+        reader, self._writer = await asyncio.open_unix_connection(self.socket_path)
         header = FRAME_HEADER
         while True:
             (size,) = header.unpack(await reader.readexactly(header.size))
@@ -253,36 +318,45 @@ class EngineLink:
             message = decode_from_engine(await reader.readexactly(size))
             self.last_message_time = time.monotonic()
             self.step_seconds = None
-            self._dispatch(message)
+            try:
+                self._dispatch(message)
+            except _UnfitError as error:
+                _log.error("an engine cannot be used", engine=self.number, error=str(error))
+                self._lose(str(error))
+                while await reader.read(_UNREAD_BYTES):
+                    pass
+                raise EOFError from None
 
     def _dispatch(self, message: FromEngine) -> None:
         match message:
             case Working():
                 self.step_seconds = message.step_seconds
             case StepOutputs():
-                self._sequences.apply(message, keep_aborted=not self._handover.is_hopeless)
+                self._sequences.apply(message, keep_aborted=self._can_continue)
                 self.stats = message.stats
                 self._on_step(message)
                 if message.phase is not None:
                     self._handover.engine_ran_a_step()
-                self._happened.set()
+                self._handing_over.happened()
             case Inspected():
                 self.inspections.answered(message)
             case Heartbeat():
                 self.stats = message.stats
                 self._on_step(message)
-                self._happened.set()
+                self._handing_over.happened()
             case Loading():
                 progress = f"{message.done}/{message.total}" if message.total else ""
                 detail = f"loading: {message.phase} {progress}".strip()
                 self._set_state(EngineState(LinkPhase.LOADING, detail, self.state.ready))
             case Ready():
+                if unfit := self._siblings.objection(self.number, message):
+                    raise _UnfitError(unfit)
                 self._handover.load_seconds = message.load_seconds
                 kept = self._sequences.handles()
                 self._set_state(EngineState(LinkPhase.READY, "ready", message, kept))
-                if not self._watches:
-                    self._send(Watch(every_step=False))
-                self._begin_handing_over()
+                self.inspections.connected()
+                if self._writer is not None:
+                    self._handing_over.begin(self._writer)
             case Fatal():
                 # Only logged, because the text may hold paths and more, and the state is public.
                 _log.error("the engine failed", error=message.error)
@@ -307,82 +381,12 @@ class EngineLink:
     def _lose(self, what: str) -> None:
         self.stats = None
         self.inspections.lost()
-        self._stop_handing_over()
-        seconds = self._handover.engine_lost(what)
-        if seconds is None:
-            self._stop_waiting()
-        elif self._giving_up is None:
-            # Even if nothing is open: a request that is between two of its sequences waits too.
-            loop = asyncio.get_running_loop()
-            timeout = self._handover.restart_timeout
-            self._giving_up = loop.call_later(seconds, self._give_up, timeout)
-            if self._sequences:
-                _log.info(
-                    "sequences wait for the next engine",
-                    count=len(self._sequences),
-                    timeout_seconds=round(seconds, 1),
-                )
+        self._handing_over.engine_lost(what, has_other=self._siblings.have_engine(self.number))
         detail = f"{what}; waiting for the next one"
         kept = self._sequences.handles()
         self._set_state(EngineState(LinkPhase.LOST, detail, self.state.ready, kept))
-
-    def _give_up(self, timeout: float) -> None:
-        self._stop_waiting()
-        self._handover.give_up(timeout)
-
-    def _stop_waiting(self) -> None:
-        if self._giving_up is not None:
-            self._giving_up.cancel()
-            self._giving_up = None
+        self._siblings.lost(self.number)
 
     def _fail_all(self, why: QuireError) -> None:
-        self._stop_handing_over()
-        self._stop_waiting()
+        self._handing_over.stop()
         self._sequences.fail(self._sequences, why)
-
-    def _begin_handing_over(self) -> None:
-        self._stop_waiting()
-        if self._writer is not None and self._sequences.in_state(SequenceState.UNSENT):
-            self._handing_over = asyncio.create_task(
-                self._hand_over(self._writer), name="hand-over"
-            )
-
-    async def _hand_over(self, writer: asyncio.StreamWriter) -> None:
-        try:
-            for sequence in self._handover.order():
-                if sequence is None:
-                    self._happened.clear()
-                    await self._happened.wait()
-                else:
-                    self._resume(sequence, writer)
-                    await writer.drain()  # no faster than the engine can read them
-        except ConnectionError:
-            return  # this engine is gone too; ``_run`` will notice
-        _log.info("sequences handed over")
-
-    def _resume(self, sequence: EngineSequence, writer: asyncio.StreamWriter) -> None:
-        """Send a sequence to the next engine. Raises ConnectionError."""
-        try:
-            frame = encode_frame(sequence.resumption())
-        except Exception:  # catch everything: nothing else would end this sequence
-            _log.exception("failed to hand over a sequence", handle=sequence.handle)
-            self._sequences.fail([sequence], EngineFailedError("it could not be handed over"))
-            return
-        moment = time.monotonic()
-        if not _write(writer, frame):
-            raise ConnectionError("the engine is gone")
-        self._sequences.mark_sent(sequence, moment)
-
-    def _stop_handing_over(self) -> None:
-        if self._handing_over is not None:
-            self._handing_over.cancel()
-            self._handing_over = None
-
-
-def _write(writer: asyncio.StreamWriter, frame: bytes) -> bool:
-    """Return False if the connection is broken but ``_run`` has not noticed yet; uvloop would
-    raise."""
-    if writer.is_closing():
-        return False
-    writer.write(frame)
-    return True

@@ -11,21 +11,23 @@ import operator
 import time
 from collections.abc import Iterable, Iterator
 
-from engine.messages import FinishReason, Prefilled, StepOutputs
+from engine.messages import FinishReason, StepOutputs
+from engine.queueing import Prefilled
 from observability.admin_api import EventKind, Prefill
 from service.engine.happenings import Happening, note
 from service.engine.sequence import EngineSequence, SequenceState
-from service.engine.step_history import StepHistory
+from service.engine.step_history import LONGEST_STEPS, StepHistory
 from service.errors import QuireError
 from service.tenants.waiting_places import WaitingPlaces
 
 ADMISSION_WINDOW_SECONDS = 30.0
 _MOST_PREFILLS = 8  # named of one step
+_handle = operator.attrgetter("handle")
 
 
 class OpenSequences:
-    """Open sequences by handle. Handles are assigned in increasing order, so iteration is in order
-    of arrival."""
+    """Open sequences of one engine by handle. Handles are assigned in increasing order, so that
+    iteration is in order of arrival but for sequences that another engine left."""
 
     def __init__(self) -> None:
         self._by_handle: dict[int, EngineSequence] = {}
@@ -44,11 +46,17 @@ class OpenSequences:
     def __iter__(self) -> Iterator[EngineSequence]:
         return iter(list(self._by_handle.values()))
 
+    def __contains__(self, sequence: EngineSequence) -> bool:
+        return self._by_handle.get(sequence.handle) is sequence
+
     def handles(self) -> frozenset[int]:
         return frozenset(self._by_handle)
 
     def in_state(self, state: SequenceState) -> list[EngineSequence]:
-        return [sequence for sequence in self._by_handle.values() if sequence.state is state]
+        """Return them in order of arrival."""
+        found = [sequence for sequence in self._by_handle.values() if sequence.state is state]
+        found.sort(key=_handle)
+        return found
 
     @property
     def waiting(self) -> WaitingPlaces:
@@ -127,13 +135,36 @@ class OpenSequences:
             self._sum_up(sequence)
         return True
 
+    def give_away(self, sequence: EngineSequence) -> None:
+        """Remove a sequence that waits, to be added to those of another engine with ``adopt``."""
+        del self._by_handle[sequence.handle]
+        self._waiting.remove(sequence.owner)
+        if sequence.first_scheduled_time is not None:
+            self._sum_up(sequence)
+
+    def adopt(self, sequence: EngineSequence) -> None:
+        """Add a sequence that waited for another engine. One that is running here may have a
+        greater handle, so the order of arrival is that of handles, not of this dictionary."""
+        sequence.adopted_at = time.monotonic()
+        self._by_handle[sequence.handle] = sequence
+        self._waiting.add(sequence.owner)
+        tokens = len(sequence.generated)
+        if tokens:
+            power = 1 << tokens.bit_length()
+            due = self._due.setdefault(self._token_steps + power - tokens, [])
+            due.append((sequence.handle, power))
+
     def _sum_up(self, sequence: EngineSequence) -> None:
-        """Note what the steps say about a sequence that has ended."""
+        """Note what this engine's steps say about a sequence that has ended or leaves for another
+        engine."""
         begin, first = sequence.first_scheduled_time, sequence.first_token_time
+        joined = sequence.adopted_at
         if begin is not None:
-            sequence.longest_steps = self._history.longest_steps(begin)
+            steps = self._history.longest_steps(max(begin, joined)) + sequence.longest_steps
+            steps.sort(key=lambda step: step.seconds, reverse=True)
+            sequence.longest_steps = steps[:LONGEST_STEPS]
         if first is not None:
-            longest = self._history.longest_gap(first)
+            longest = self._history.longest_gap(max(first, joined))
             sequence.longest_gap = max(sequence.longest_gap, longest)
 
     def fail(self, sequences: Iterable[EngineSequence], why: QuireError) -> None:

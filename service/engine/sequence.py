@@ -95,8 +95,9 @@ class SequenceState(enum.Enum):
 class EngineSequence:
     """``message``: the one that submits it; None if the engine does not know the sequence.
     ``owner``: the digest of its key. ``waiting_since``: when it last began to wait for an engine to
-    run it. ``tokens`` and ``logprobs`` hold what arrived since the reader
-    last took it, ``generated`` all tokens. Times are monotonic seconds."""
+    run it. ``engine``: the index of the one that has it, since ``adopted_at`` if another had it
+    before. ``tokens`` and ``logprobs`` hold what arrived since the reader last took it,
+    ``generated`` all tokens. Times are monotonic seconds."""
 
     handle: int
     prompt_tokens: int
@@ -131,6 +132,8 @@ class EngineSequence:
     late_deaths: int = 0  # of engines that had generated tokens for it
     waiting_deaths: int = 0  # of engines that had not started to run it
     handovers: int = 0  # to engines that replaced a dead one
+    engine: int = 0
+    adopted_at: float = 0.0
 
     def admit(self, admitted: Admitted) -> None:
         """Record that an engine has started to run it."""

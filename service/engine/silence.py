@@ -14,6 +14,7 @@ import time
 from dataclasses import dataclass
 
 from observability.logging import get_logger
+from service.engine.engines import Engines
 from service.engine.link import EngineLink, LinkPhase
 from service.supervision.page import Supervision
 
@@ -32,9 +33,23 @@ class EngineStatus(enum.StrEnum):
     SILENT = "silent"  # no message from it for too long
 
 
+# Of several engines, the first of these that one of them has is the status of all.
+_BEST_FIRST = (
+    *(EngineStatus.OK, EngineStatus.SILENT, EngineStatus.LOADING),
+    *(EngineStatus.LOST, EngineStatus.FAILING),
+)
+
+
 def engine_status(
-    link: EngineLink, supervision: Supervision, silence_timeout: float
+    engines: Engines, supervision: Supervision, silence_timeout: float
 ) -> EngineStatus:
+    """Return the status of all engines together: OK if one of them is."""
+    each = [link_status(link, supervision, silence_timeout) for link in engines.links]
+    return min(each, key=_BEST_FIRST.index)
+
+
+def link_status(link: EngineLink, supervision: Supervision, silence_timeout: float) -> EngineStatus:
+    """Return the status of one engine."""
     phase = link.state.phase
     if phase is not LinkPhase.READY and supervision.problem is not None:
         return EngineStatus.FAILING
@@ -59,7 +74,7 @@ class EngineFigures:
     predicted_wait: float | None
 
 
-def engine_figures(link: EngineLink, status: EngineStatus) -> EngineFigures:
+def engine_figures(link: Engines, status: EngineStatus) -> EngineFigures:
     """Takes time in proportion to the open sequences, 0.1 ms for a thousand."""
     now, sequences = time.monotonic(), link.open_sequences
     return EngineFigures(
@@ -72,14 +87,14 @@ def engine_figures(link: EngineLink, status: EngineStatus) -> EngineFigures:
 
 
 class SilenceLog:
-    """Logs when the engine falls silent, and when that is over."""
+    """Logs when an engine falls silent, and when that is over."""
 
-    def __init__(self, link: EngineLink, supervision: Supervision, silence_timeout: float) -> None:
-        self._link = link
-        self._supervision = supervision
-        self._timeout = silence_timeout
-        self._since: float | None = None  # when the message before the silence came
-        self._waited = 0  # sequences
+    def __init__(self, engines: Engines, supervision: Supervision, silence_timeout: float) -> None:
+        several = len(engines.links) > 1
+        self._watches = [
+            _Watch(link, supervision, silence_timeout, {"engine": link.number} if several else {})
+            for link in engines.links
+        ]
 
     async def run(self) -> None:
         """Look every ``LOOK_SECONDS``, until cancelled."""
@@ -91,8 +106,30 @@ class SilenceLog:
                 self.look()
 
     def look(self) -> None:
+        for watch in self._watches:
+            watch.look()
+
+
+class _Watch:
+    """Of one engine. ``fields``: of its log lines."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        supervision: Supervision,
+        silence_timeout: float,
+        fields: dict[str, int],
+    ) -> None:
+        self._link = link
+        self._supervision = supervision
+        self._timeout = silence_timeout
+        self._fields = fields
+        self._since: float | None = None  # when the message before the silence came
+        self._waited = 0  # sequences
+
+    def look(self) -> None:
         link = self._link
-        status = engine_status(link, self._supervision, self._timeout)
+        status = link_status(link, self._supervision, self._timeout)
         if status is EngineStatus.SILENT:
             self._waited = len(link.open_sequences)
             if self._since is None:
@@ -101,6 +138,7 @@ class SilenceLog:
                     "the engine is silent",
                     silent_seconds=round(link.silence, 1),
                     sequences=self._waited,
+                    **self._fields,
                 )
         elif self._since is not None:
             ended = link.last_message_time if status is EngineStatus.OK else None
@@ -111,4 +149,5 @@ class SilenceLog:
                 silent_seconds=round(seconds, 1),
                 sequences=self._waited,
                 status=status.value,
+                **self._fields,
             )

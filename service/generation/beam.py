@@ -14,7 +14,7 @@ import time
 from typing import NamedTuple
 
 from engine.messages import Finished, FinishReason, Generate, SamplingParams, TokenLogprobs
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
 from service.errors import EngineFailedError, InvalidRequestError
@@ -77,7 +77,7 @@ class BeamGeneration(Generation):
 
     def __init__(
         self,
-        link: EngineLink,
+        link: Engines,
         request: GenerationRequest,
         choices: list[Choice],
         *,
@@ -100,6 +100,7 @@ class BeamGeneration(Generation):
         self._ended: list[Beam] = []  # the best, at most one per choice
         self._filled = False
         self._at_work: list[EngineSequence] = []
+        self._latest: EngineSequence | None = None  # others go to the same engine
         self._first_step: EngineSequence | None = None
         self._handovers = 0
         self._submit()
@@ -151,7 +152,8 @@ class BeamGeneration(Generation):
                 priority=request.priority,
                 cache_salt=request.cache_salt,
             )
-            self._at_work += self._link.submit(submission, self.waker)
+            self._at_work += self._link.submit(submission, self.waker, beside=self._latest)
+            self._latest = self._at_work[0]
         if self._first_step is None:
             first = self._first_step = self._at_work[0]
             for choice in self.choices:

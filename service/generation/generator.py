@@ -7,7 +7,7 @@ import secrets
 
 from engine.messages import Generate
 from service.checkpoint.checkpoint import Checkpoint
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
 from service.errors import EngineUnavailableError, InvalidRequestError
@@ -28,7 +28,7 @@ _AT_ONCE = 16
 class Generator:
     """Starts generations for one model."""
 
-    def __init__(self, link: EngineLink, checkpoint: Checkpoint) -> None:
+    def __init__(self, link: Engines, checkpoint: Checkpoint) -> None:
         self._link = link
         self._checkpoint = checkpoint
         ids = {tag: checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags}

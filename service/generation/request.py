@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from engine.messages import Finished as SequenceRecord
 from engine.messages import PrefixMiss, SamplingParams
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence
 from service.errors import QuireError
 from service.formats import Opening
@@ -88,7 +88,7 @@ class Generation:
     """A submitted request. Call ``advance`` until ``done``, then always ``close``. While ``behind``
     is set, more output has arrived than was processed; let other tasks run first."""
 
-    def __init__(self, link: EngineLink, request: GenerationRequest, choices: list[Choice]) -> None:
+    def __init__(self, link: Engines, request: GenerationRequest, choices: list[Choice]) -> None:
         self.request = request
         self.choices = choices
         self.first_token_time: float | None = None

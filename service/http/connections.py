@@ -41,6 +41,7 @@ _BYTES_RECEIVED = 128
 _COUNT = struct.Struct("Q")
 
 PeerAddress = tuple[str, int]
+_FileId = tuple[int, int]
 
 
 def connection_limit() -> int:
@@ -80,7 +81,8 @@ class Connections:
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
         self._descriptors: dict[PeerAddress, int] = {}
-        self._others: set[int] = set()  # descriptors that were not a client's at the last full scan
+        # Descriptors that are not a client's, and which file each was when it was looked at.
+        self._others: dict[int, _FileId] = {}
         self._brief_looks = 0  # since then
 
     @property
@@ -160,25 +162,34 @@ class Connections:
     def _look(self, now: float, *, again: bool = False) -> None:
         """Find new connections and forget closed ones. If a descriptor was reused since the last
         scan, its new connection is found when it seems idle, or with ``again``, which also checks
-        known descriptors. Descriptors that were not a client's are checked again only when
-        connections are scarce and in one scan of ten, so that scanning costs a server without new
-        clients little."""
+        known descriptors. Descriptors that were not a client's are compared with what they were
+        only when connections are scarce and in one scan of ten, so that scanning costs a server
+        without new clients little. For the admin port, all clients of the public one are such."""
         present = set(map(int, os.listdir(_DESCRIPTORS)))
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
         possible = len(self._open) + len(self._others)  # the others' descriptors may be reused
         is_full = again or self._is_scarce(possible) or self._brief_looks >= _BRIEF_LOOKS
-        if is_full:
-            self._others.clear()
         self._brief_looks = 0 if is_full else self._brief_looks + 1
-        self._others &= present
-        for descriptor in present if again else present - self._open.keys() - self._others:
+        for descriptor in self._others.keys() - present:
+            del self._others[descriptor]
+        unknown = present - self._open.keys()
+        if is_full:
+            self._others = {
+                descriptor: file
+                for descriptor, file in self._others.items()
+                if _file_id(descriptor) == file
+            }
+        for descriptor in (present if again else unknown) - self._others.keys():
+            # Before its address: if it is reused in between, it is looked at again.
+            file = _file_id(descriptor)
             address = self._peer_address(descriptor)
             known = self._open.get(descriptor)
             if known is not None and known.address != address:
                 self._forget(descriptor)
             if address is None:
-                self._others.add(descriptor)
+                if file is not None:
+                    self._others[descriptor] = file
             elif descriptor not in self._open:
                 self._open[descriptor] = _Connection(address, now)
                 self._descriptors[address] = descriptor
@@ -257,6 +268,15 @@ def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
         yield connection
     finally:
         connection.close()
+
+
+def _file_id(descriptor: int) -> _FileId | None:
+    """Return an id that no other open file or socket has; None if it is closed."""
+    try:
+        found = os.fstat(descriptor)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _is_socket(descriptor: int) -> bool:

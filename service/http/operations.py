@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from litestar import Response
 
+from service.engine.engines import Engines
 from service.http.call import HttpCall
 from service.http.serves import serves
 from service.serving.services import Services
@@ -32,18 +33,19 @@ class EngineHealth(msgspec.Struct, frozen=True):
 
 class Health(msgspec.Struct, frozen=True):
     """``status``: ok, loading, draining, lost, failing or silent. ``problem``: why the engine is
-    failing or silent."""
+    failing or silent. ``engine``: all engines together, ready if one is; ``engines``: each one, if
+    there are several."""
 
     status: str
     model: str
     engine: EngineHealth
     problem: str | None = None
+    engines: tuple[EngineHealth, ...] | msgspec.UnsetType = msgspec.UNSET
 
 
-def _health(services: Services) -> Health:
-    link = services.link
+def _engine_health(services: Services, link: Engines) -> EngineHealth:
     state, stats = link.state, link.stats
-    engine = EngineHealth(
+    return EngineHealth(
         state.phase.value,
         state.detail,
         None if stats is None else stats.running,
@@ -55,9 +57,21 @@ def _health(services: Services) -> Health:
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )
+
+
+def _health(services: Services) -> Health:
+    link = services.link
+    engine = _engine_health(services, link)
+    each = tuple(_engine_health(services, one) for one in link.links)
     status = services.engine_status()
     shown = "draining" if services.drain.draining else status.value
-    return Health(shown, services.limits.names[0], engine, services.problem(status))
+    return Health(
+        shown,
+        services.limits.names[0],
+        engine,
+        services.problem(status),
+        each if len(each) > 1 else msgspec.UNSET,
+    )
 
 
 def _respond(health: Health, *, healthy: bool) -> Response[bytes]:

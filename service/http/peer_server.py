@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from observability.logging import get_logger
+from service.http.admin.application import AdminApp
 from service.http.forwarding import take_client
 from service.http.peer_calls import PeerCalls
 from service.http.scope import AsgiApp
 from service.http.server import HttpServer
+from service.serving.services import Services
 from service.supervision.listener import BACKLOG
 
 # Of all other workers together.
@@ -102,3 +104,13 @@ class PeerServer:
             return True
         await self._server.shut_down_app()
         return await self._server.stop(timeout_seconds)
+
+
+def peer_server(app: AsgiApp, admin: AdminApp | None, services: Services) -> PeerServer | None:
+    """Return the server of this worker's socket; None if there are no other workers."""
+    peers = services.peers
+    if not peers:
+        return None
+    more = None if admin is None else admin.desk.whole.own.calls()
+    path = peers.socket_of(peers.ids.worker)
+    return PeerServer(PeerApp(app, admin, PeerCalls(services, more)), path)

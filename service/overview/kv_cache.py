@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine.inspected import Inspected, KvState, PrefixState
 from observability.admin_api import BlockRun, KvMap, Owner, PrefixTree, SharedPrefix
@@ -20,6 +20,25 @@ _TIMEOUT_SECONDS = 2.0
 _FRESH_SECONDS = 0.5
 _RUN = struct.Struct("<3i")
 _RUNS_AT_ONCE = 2048
+
+
+class KvCaches:
+    """The KV cache of each engine. ``live``: the records of requests that have not ended, by id."""
+
+    def __init__(
+        self, inspections: Sequence[Inspections], live: Mapping[str, RequestRecord]
+    ) -> None:
+        self._each = [KvCache(one, live) for one in inspections]
+
+    def __len__(self) -> int:
+        return len(self._each)
+
+    def of(self, engine: int) -> KvCache:
+        """Return that of the engine with this index. Raises NoInspectionError."""
+        if not 0 <= engine < len(self._each):
+            last = len(self._each) - 1
+            raise NoInspectionError(f"there is no engine {engine}, only 0 to {last}")
+        return self._each[engine]
 
 
 class KvCache:

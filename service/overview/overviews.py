@@ -14,9 +14,9 @@ import msgspec
 from engine.messages import WaitingReason
 from observability.admin_api import Frame, KeptRequest, KvMap, Overview, Verdict, Window
 from observability.logging import get_logger
-from service.engine.silence import EngineStatus, engine_status
+from service.engine.silence import EngineStatus, engine_status, link_status
 from service.overview.history import LastHour
-from service.overview.kv_cache import KvCache
+from service.overview.kv_cache import KvCaches
 from service.overview.ring import Ring
 from service.overview.watch import ServerWatch, WatchedParts
 from service.version import VERSION
@@ -51,7 +51,7 @@ class Overviews:
         self._names = tuple(names)
         self._windows = windows
         self._health = health
-        self.kv_cache = KvCache(parts.link.inspections, parts.live)
+        self.kv_caches = KvCaches([one.inspections for one in parts.link.links], parts.live)
         self._watch = ServerWatch(parts, self.history, time.monotonic())
         self._server = f"{socket.gethostname()}:{parts.settings.port}"
         self._seen: dict[int, Window] = {}  # by seconds, at the last look
@@ -115,7 +115,7 @@ class Overviews:
             minute=self._seen.get(MINUTE) or self.window(MINUTE),
             five_minutes=self._seen.get(FIVE_MINUTES) or self.window(FIVE_MINUTES),
             slo=dict(self.slo),
-            parts={"engine": self._engine_health(status), **self._health()},
+            parts={"engine": self._engine_health(status), **self._each_engine(), **self._health()},
             engine_restarts=ring.engine_restarts,
             worker_restarts=ring.restarts,
             largest_holder=snapshot.largest_holder,
@@ -162,6 +162,20 @@ class Overviews:
     def _status(self) -> EngineStatus:
         parts = self._parts
         return engine_status(parts.link, parts.supervision, parts.settings.engine_silence_timeout)
+
+    def _each_engine(self) -> dict[str, str]:
+        """Return how each of several engines is."""
+        parts, timeout = self._parts, self._parts.settings.engine_silence_timeout
+        links = parts.link.links
+        if len(links) == 1:
+            return {}
+        each = [(one, link_status(one, parts.supervision, timeout)) for one in links]
+        return {
+            f"engine {one.number} of {len(links)}": (
+                status.value if status is EngineStatus.OK else f"{status.value}: {one.state.detail}"
+            )
+            for one, status in each
+        }
 
     def _engine_health(self, status: EngineStatus) -> str:
         if status is EngineStatus.OK:

@@ -13,7 +13,7 @@ from observability.admin_api import Condition, Verdict
 from observability.metrics import MetricRegistry
 from service.admission.drain import Drain
 from service.constraint.trial import GrammarTrial
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.silence import engine_status
 from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose, plural
 from service.overview.history import LastHour
@@ -38,7 +38,7 @@ class WatchedParts:
     """What is looked at. ``live``: the records of requests that have not ended, by id."""
 
     settings: ServiceSettings
-    link: EngineLink
+    link: Engines
     drain: Drain
     supervision: Supervision
     metrics: MetricRegistry

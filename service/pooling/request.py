@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.messages import Embed, Finished, FinishReason
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
 from service.errors import (
@@ -41,7 +41,7 @@ class PoolingRequest:
 class PooledTexts:
     """Await ``vectors``, then always call ``close``."""
 
-    def __init__(self, link: EngineLink, request: PoolingRequest, caller: Caller) -> None:
+    def __init__(self, link: Engines, request: PoolingRequest, caller: Caller) -> None:
         self.request = request
         self._caller = caller
         self._link = link

@@ -209,6 +209,8 @@ ADMIN: Final = RouteTable(
             body=BodyBound.NONE,
             live_id=LEAD,
         ),
+        _shown("/admin/v1/faults", "The faults that this server was started to inject"),
+        _order("POST", "/admin/v1/faults/{name}", "Inject one of them"),
         _shown("/admin/v1/audit", "What operators changed or tried to"),
         _shown(
             "/admin/v1/bundle",

@@ -9,7 +9,7 @@ from engine.messages import Ready
 from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint
-from service.engine.link import EngineLink
+from service.engine.engines import Engines
 from service.engine.silence import EngineFigures, EngineStatus, engine_figures, engine_status
 from service.errors import LoadingError
 from service.generation.generator import Generator
@@ -42,7 +42,7 @@ class Services:
     settings: ServiceSettings
     limits: Limits
     checkpoint: Checkpoint
-    link: EngineLink
+    link: Engines
     generator: Generator
     admission: Admission
     drain: Drain

@@ -11,7 +11,7 @@ import asyncio
 import re
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,7 +62,8 @@ class ArchiveSources(NamedTuple):
 
 class RequestArchive:
     """``open`` it after ``responses``, which prepares the database, and ``close`` it before.
-    ``place`` None: there is no database, and nothing is kept."""
+    ``place`` None: there is no database, and nothing is kept. ``leads``: this worker is the one of
+    its server that deletes."""
 
     def __init__(
         self,
@@ -70,6 +71,7 @@ class RequestArchive:
         limits: ArchiveLimits,
         responses: ResponseStore,
         sources: ArchiveSources,
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.limits = limits
         self._place = place
@@ -86,7 +88,7 @@ class RequestArchive:
         self._moving = asyncio.Lock()  # requests from the queue
         self._queries = asyncio.Semaphore(_MOST_QUERIES)
         self._usage_at = 0.0
-        self._sweep = Sweep(limits)
+        self._sweep = Sweep(limits, leads)
 
     @property
     def available(self) -> bool:

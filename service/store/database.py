@@ -123,11 +123,17 @@ class Database:
             )
 
     async def sweep(
-        self, *, responses: int, size: int, running: Collection[str], lease: int
+        self,
+        *,
+        responses: int,
+        size: int,
+        running: Collection[str],
+        lease: int,
+        deletes: bool = True,
     ) -> None:
-        """Delete expired responses and, beyond ``responses`` or ``size`` bytes, the oldest ones of
-        the largest owners; renew the lease of those in progress, ``running``, for ``lease``
-        seconds.
+        """Renew the lease of responses in progress, ``running``, for ``lease`` seconds. If this
+        process ``deletes``: delete expired ones and, beyond ``responses`` or ``size`` bytes, the
+        oldest ones of the largest owners.
 
         Each owner's responses are numbered from its newest on. The lowest numbers are kept,
         regardless of owner: so an owner only loses responses if it has more than its share, and the
@@ -154,8 +160,9 @@ class Database:
         )
         async with self._sessions() as session:
             await self._lease(session, running, lease)
-            await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
-            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
+            if deletes:
+                await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
+                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
             await session.commit()
 
 

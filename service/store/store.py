@@ -12,7 +12,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -55,10 +55,17 @@ class StoreLimits:
 
 class ResponseStore:
     """``open`` and ``close`` it on the event loop that uses it. ``place`` None: there is no store,
-    and nothing is kept."""
+    and nothing is kept. ``leads``: this worker is the one of its server that deletes what exceeds
+    the limits."""
 
-    def __init__(self, place: StorePlace | None, limits: StoreLimits) -> None:
+    def __init__(
+        self,
+        place: StorePlace | None,
+        limits: StoreLimits,
+        leads: Callable[[], bool] = lambda: True,
+    ) -> None:
         self._place = place
+        self._leads = leads
         self.limits = limits
         self._database: Database | None = None
         self._pending: dict[str, StoredResponse] = {}
@@ -317,6 +324,7 @@ class ResponseStore:
             size=self.limits.bytes,
             running=self._running,
             lease=LEASE_SECONDS,
+            deletes=self._leads() or self._overfull,
         )
         self._new_responses = self._new_bytes = 0
 

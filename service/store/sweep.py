@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -27,10 +28,12 @@ class ArchiveLimits:
 
 class Sweep:
     """Deletes what is older or more than ``limits`` every ``_SECONDS``. Requests go batch by batch,
-    so that deleting takes only a small part of the time."""
+    so that deleting takes only a small part of the time. ``leads``: this worker is the one of its
+    server that deletes."""
 
-    def __init__(self, limits: ArchiveLimits) -> None:
+    def __init__(self, limits: ArchiveLimits, leads: Callable[[], bool] = lambda: True) -> None:
         self._limits = limits
+        self._leads = leads
         self._at = 0.0
         self._merged_day = 0
         self._has_more = False
@@ -49,6 +52,8 @@ class Sweep:
 
     async def run(self, database: ArchiveDatabase) -> None:
         """Do what is due: at most one batch of requests."""
+        if not self._leads():
+            return
         is_due = time.monotonic() >= self._at
         if is_due or self._has_more:
             await self.delete_requests(database)

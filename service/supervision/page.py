@@ -86,12 +86,15 @@ class SupervisorPage:
 
 
 class Supervision:
-    """``page`` is the supervisor's; None: this worker has no supervisor. ``index``: of this
-    worker."""
+    """``page`` is the supervisor's; None: this worker has no supervisor. ``index``: of this worker.
+    ``signing_key``: with which all workers sign what clients return, if the settings have none."""
 
-    def __init__(self, page: SupervisorPage | None, index: int = 0) -> None:
+    def __init__(
+        self, page: SupervisorPage | None, index: int = 0, signing_key: str | None = None
+    ) -> None:
         self._page = page
         self.index = index
+        self.signing_key = signing_key
 
     @property
     def restarts_engines(self) -> bool:

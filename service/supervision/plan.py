@@ -18,10 +18,11 @@ from service.settings import ServiceSettings
 from service.supervision.child import Child
 from service.supervision.child_process import child_environment
 from service.supervision.engine_devices import engine_environments, visible_gpus
+from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
 from service.supervision.page import SupervisorPage
-from service.supervision.runtime_directory import engine_sockets
+from service.supervision.runtime_directory import engine_sockets, make_signing_key
 
 # Memory that all workers of a server share, besides each one's ledger.
 _SHARED = ("history", "limits", "engines")
@@ -83,19 +84,24 @@ def plan(
     page_path = directory / "supervisor.page"
     page = SupervisorPage(page_path, workers=workers, engines=engines, create=True)
     first_socket = directory / "engine.sock"
+    make_signing_key(directory)
     arguments, inherited, ledgers = _shared_by_workers(directory, model_dir, listeners, settings)
+    faults = fault_arguments(directory, settings.faults)
     if grpc_port is not None:
         settings = msgspec.structs.replace(settings, grpc_port=grpc_port)
     common = [
         f"--socket={first_socket}",
         f"--engines={engines}",
         f"--supervisor-page={page_path}",
+        *faults,
         *arguments,
         *to_argv(settings),
     ]
+    of_engines = [*faults, *to_argv(config)]
+    sockets = engine_sockets(first_socket, engines)
     return Plan(
         list(_workers(settings, common, inherited, ledgers, directory, tick)),
-        list(_engines(config, settings, engine_sockets(first_socket, engines), environments, tick)),
+        list(_engines(settings, of_engines, sockets, environments, tick)),
         page,
     )
 
@@ -125,13 +131,13 @@ def _workers(
 
 
 def _engines(
-    config: EngineConfig,
     settings: ServiceSettings,
+    arguments: list[str],
     sockets: list[Path],
     environments: list[dict[str, str]],
     tick: float,
 ) -> Iterator[Child]:
-    for index, name in enumerate(_names("engine", config.data_parallel_size)):
+    for index, name in enumerate(_names("engine", len(sockets))):
         yield _child(
             sockets[index].parent,
             name,
@@ -141,7 +147,7 @@ def _engines(
                 f"--socket={sockets[index]}",
                 f"--log-format={settings.log_format}",
                 f"--log-level={settings.log_level}",
-                *to_argv(config),
+                *arguments,
             ],
             child_environment(os.environ, environments[index]),
             lambda beats, silent, inactive: engine_hangs(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import secrets
 import shutil
 import stat
 import tempfile
@@ -16,6 +17,7 @@ from observability.logging import get_logger
 _PREFIX = "quire-"
 # Held while its owner lives: the kernel releases it when that process ends, for any reason.
 _LOCK = "supervisor.lock"
+_SIGNING_FILE = "signing.key"
 # A unix socket's path is limited to 107 bytes.
 _LONGEST = 80
 
@@ -49,6 +51,19 @@ def engine_sockets(first: Path, engines: int) -> list[Path]:
 def worker_socket(directory: Path, index: int) -> Path:
     """Return the socket on which a worker takes what other workers pass on to it."""
     return directory / f"api-{index}.sock"
+
+
+def make_signing_key(directory: Path) -> None:
+    """Write what the server's workers sign with, and only they can read. Raises OSError."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    descriptor = os.open(directory / _SIGNING_FILE, flags, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(32))
+
+
+def read_signing_key(directory: Path) -> str:
+    """Raises OSError."""
+    return (directory / _SIGNING_FILE).read_text()
 
 
 def _create() -> tuple[Path, int]:

@@ -19,8 +19,22 @@ _NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, None)
 _HANDLE_BYTES = 8
 
 
+class _View:
+    """One engine, as last seen. ``batch``: the handles of its last step with tokens, packed, and
+    ``batch_time`` when that was, while ``_last_token`` does not have it: a batch that stays the
+    same is one comparison."""
+
+    __slots__ = ("batch", "batch_time", "state")
+
+    def __init__(self) -> None:
+        self.state = _NO_STATE
+        self.batch = b""
+        self.batch_time = 0.0
+
+
 class EngineTelemetry:
-    """The engine's gauges, counters and step histograms, from its messages.
+    """The engines' gauges, counters and step histograms, from their messages. Figures of several
+    engines are summed up.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
     and ``publish`` sets gauges and counters from it. Of several workers the one that leads counts
@@ -57,19 +71,20 @@ class EngineTelemetry:
         self._step_sequences = metrics[catalogue.STEP_SEQUENCES].labels(model)
         self._gaps = metrics[catalogue.INTER_TOKEN_LATENCY].labels(model)
         self._totals = EngineTotals(metrics, leads=leads)
-        self._state = _NO_STATE
-        self._is_lost = False
+        self._views = [_View()]
         self._last_token: dict[int, float] = {}  # handle -> time of its latest token
-        # The handles of the last step with tokens, packed, and its time, which ``_last_token``
-        # does not have yet: a batch that stays the same is one comparison.
-        self._batch = b""
-        self._batch_time = 0.0
 
-    def on_ready(self, ready: Ready, kept: Set[int]) -> None:
+    def _view(self, engine: int) -> _View:
+        views = self._views
+        while len(views) <= engine:
+            views.append(_View())
+        return views[engine]
+
+    def on_ready(self, ready: Ready, kept: Set[int], engine: int = 0) -> None:
         """Record that the engine is ready. ``kept``: handles of sequences that it inherited from
         the last one."""
         self._keep_gaps(kept)
-        self._totals.engine_is(ready.identity)
+        self._totals.engine_is(ready.identity, engine)
         self._load_seconds.set(ready.load_seconds)
         self._metrics[catalogue.ENGINE_INFO].info(
             {
@@ -87,40 +102,44 @@ class EngineTelemetry:
         """Count what only one worker counts, from now on."""
         self._totals.lead()
 
-    def on_step(self, outputs: StepOutputs) -> None:
-        self._observe_gaps(outputs)
+    def on_step(self, outputs: StepOutputs, engine: int = 0) -> None:
+        self._observe_gaps(self._view(engine), outputs)
         if outputs.phase is not None and self._totals.leads:
             self._step_seconds[outputs.phase].observe(outputs.step_seconds)
             if outputs.step_seconds > self._observed.longest_step:
                 self._observed.longest_step = outputs.step_seconds
             self._step_tokens.observe(outputs.step_tokens)
             self._step_sequences.observe(outputs.step_sequences)
-        self.on_stats(outputs.stats)
+        self.on_stats(outputs.stats, engine)
 
-    def on_stats(self, stats: EngineStats) -> None:
-        self._totals.heard(stats)
-        self._state = stats
-        self._is_lost = False
+    def on_stats(self, stats: EngineStats, engine: int = 0) -> None:
+        self._totals.heard(stats, engine)
+        self._view(engine).state = stats
 
-    def lost(self, kept: Set[int]) -> None:
+    def lost(self, kept: Set[int], engine: int = 0) -> None:
         """Record that the link to the engine broke: its sequences are gone, except for those handed
         to the next engine (``kept``, by handle), whose streams see one long gap."""
         self._keep_gaps(kept)
-        self._is_lost = True
+        self._view(engine).state = _NO_STATE
 
     def publish(self) -> None:
         """Update gauges and counters for a scrape."""
-        stats = _NO_STATE if self._is_lost else self._state
-        self._running.set(stats.running)
-        # Queued since the last scheduling: so far they only wait for the next step's budget.
-        reason = stats.waiting_reason or WaitingReason.BUDGET
-        for each, gauge in self._waiting.items():
-            gauge.set(stats.waiting if each is reason else 0)
-        self._free.set(stats.kv_blocks_free)
-        self._cached.set(stats.kv_blocks_cached)
-        self._active.set(stats.kv_blocks_active)
-        blocks = stats.kv_blocks_free + stats.kv_blocks_cached + stats.kv_blocks_active
-        self._usage.set(stats.kv_blocks_active / blocks if blocks else 0.0)
+        each = [view.state for view in self._views]
+        self._running.set(sum(stats.running for stats in each))
+        waiting = Counter[WaitingReason]()
+        for stats in each:
+            # Queued since the last scheduling: so far they only wait for the next step's budget.
+            waiting[stats.waiting_reason or WaitingReason.BUDGET] += stats.waiting
+        for reason, gauge in self._waiting.items():
+            gauge.set(waiting[reason])
+        free = sum(stats.kv_blocks_free for stats in each)
+        cached = sum(stats.kv_blocks_cached for stats in each)
+        active = sum(stats.kv_blocks_active for stats in each)
+        self._free.set(free)
+        self._cached.set(cached)
+        self._active.set(active)
+        blocks = free + cached + active
+        self._usage.set(active / blocks if blocks else 0.0)
         self._publish_figures(self.read())
         self._totals.publish()
 
@@ -135,34 +154,35 @@ class EngineTelemetry:
 
     def _keep_gaps(self, kept: Set[int]) -> None:
         """Only keep measuring the gaps of these sequences."""
-        last_token = self._last_tokens()
+        for view in self._views:
+            self._add_batch(view)
+        last_token = self._last_token
         self._last_token = {handle: last_token[handle] for handle in kept if handle in last_token}
 
-    def _last_tokens(self) -> dict[int, float]:
-        """Return when each sequence had its latest token."""
-        if self._batch:
-            handles = array("q", self._batch)
-            self._last_token.update(dict.fromkeys(handles, self._batch_time))
-            self._batch = b""
-        return self._last_token
+    def _add_batch(self, view: _View) -> None:
+        if view.batch:
+            handles = array("q", view.batch)
+            self._last_token.update(dict.fromkeys(handles, view.batch_time))
+            view.batch = b""
 
-    def _observe_gaps(self, outputs: StepOutputs) -> None:
+    def _observe_gaps(self, view: _View, outputs: StepOutputs) -> None:
         now, packed = outputs.time, outputs.handles
-        if packed and packed == self._batch:
-            gap, times = now - self._batch_time, len(packed) // _HANDLE_BYTES
+        if packed and packed == view.batch:
+            gap, times = now - view.batch_time, len(packed) // _HANDLE_BYTES
             self._gaps.observe(gap, times)
             self._observed.gaps.append((gap, times))
-            self._batch_time = now
+            view.batch_time = now
         elif packed:
-            last_token = self._last_tokens()
+            self._add_batch(view)
+            last_token = self._last_token
             # Most sequences had their previous token in the same step: there are few distinct gaps,
             # and the work per token is done in C.
             for before, times in Counter(map(last_token.get, array("q", packed))).items():
                 if before is not None:
                     self._gaps.observe(now - before, times)
                     self._observed.gaps.append((now - before, times))
-            self._batch, self._batch_time = packed, now
+            view.batch, view.batch_time = packed, now
         if outputs.finished:
-            last_token = self._last_tokens()
+            self._add_batch(view)
             for finished in outputs.finished:
-                last_token.pop(finished.handle, None)
+                self._last_token.pop(finished.handle, None)

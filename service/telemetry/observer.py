@@ -43,11 +43,11 @@ class Telemetry(Protocol):
         """Called exactly once per started request, after its last byte was sent or its client
         left."""
 
-    def on_step(self, message: StepOutputs | Heartbeat) -> None:
-        """The engine completed a step, or reports that it is idle."""
+    def on_step(self, message: StepOutputs | Heartbeat, engine: int = 0) -> None:
+        """An engine completed a step, or reports that it is idle."""
 
-    def on_state(self, state: EngineState) -> None:
-        """The engine's state changed (connecting, loading, ready, lost)."""
+    def on_state(self, state: EngineState, engine: int = 0) -> None:
+        """An engine's state changed (connecting, loading, ready, lost)."""
 
     def admin_request(self, scope: str, result: str) -> None:
         """A request to the admin API has ended; it is nothing else that is counted here."""
@@ -93,10 +93,10 @@ class NoTelemetry:
     def request_finished(self, record: RequestRecord) -> None:
         return
 
-    def on_step(self, message: StepOutputs | Heartbeat) -> None:
+    def on_step(self, message: StepOutputs | Heartbeat, engine: int = 0) -> None:
         return
 
-    def on_state(self, state: EngineState) -> None:
+    def on_state(self, state: EngineState, engine: int = 0) -> None:
         return
 
     def admin_request(self, scope: str, result: str) -> None:

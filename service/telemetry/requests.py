@@ -112,11 +112,11 @@ class Telemetry:
         )
         self._models = frozenset(models)
         self._log_clients = log_clients
-        self._tracer = tracer or IdentityTracer()
-        self.traces = RequestTraces(self._tracer, newest_names=newest_names)
+        self.tracer = tracer or IdentityTracer()
+        self.traces = RequestTraces(self.tracer, newest_names=newest_names)
         self.observed = Observed()
         self._engine = EngineTelemetry(self.metrics, self.observed, leads=leads)
-        self._dropped = {"spans": self._tracer.dropped_spans, "log_lines": dropped_log_lines}
+        self._dropped = {"spans": self.tracer.dropped_spans, "log_lines": dropped_log_lines}
         self._dropped_before = dict.fromkeys(self._dropped, 0)
         self._received = self.metrics.series(catalogue.REQUESTS_RECEIVED)
         self._requests = self.metrics.series(catalogue.REQUESTS)
@@ -231,21 +231,21 @@ class Telemetry:
 
     # --- the engine ---------------------------------------------------------------------------
 
-    def on_step(self, message: StepOutputs | Heartbeat) -> None:
-        """Count what the engine did since its last message."""
+    def on_step(self, message: StepOutputs | Heartbeat, engine: int = 0) -> None:
+        """Count what an engine did since its last message. ``engine``: its index."""
         self.holds.engine_spoke()
         if isinstance(message, StepOutputs):
-            self._engine.on_step(message)
+            self._engine.on_step(message, engine)
         else:
-            self._engine.on_stats(message.stats)
+            self._engine.on_stats(message.stats, engine)
 
-    def on_state(self, state: EngineState) -> None:
-        """The engine became ready, or was lost."""
+    def on_state(self, state: EngineState, engine: int = 0) -> None:
+        """An engine became ready, or was lost."""
         if state.phase is LinkPhase.READY and state.ready is not None:
             create_request_series(self.metrics, without=self._without | unserved(state.ready))
-            self._engine.on_ready(state.ready, state.kept)
+            self._engine.on_ready(state.ready, state.kept, engine)
         elif state.phase is LinkPhase.LOST:
-            self._engine.lost(state.kept)
+            self._engine.lost(state.kept, engine)
 
     def lead(self) -> None:
         """Count from now on what only one of the server's workers counts: what engines did."""
@@ -306,7 +306,7 @@ class Telemetry:
 
     def close(self) -> None:
         """Send queued spans, for at most 2 s."""
-        self._tracer.close()
+        self.tracer.close()
 
 
 def log_fields(record: RequestRecord, seconds: dict[str, float]) -> dict[str, object]:

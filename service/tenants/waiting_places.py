@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 
 class WaitingPlaces:
@@ -14,6 +15,10 @@ class WaitingPlaces:
 
     def __len__(self) -> int:
         return self._total
+
+    def __iter__(self) -> Iterator[str]:
+        """Iterate over the owners."""
+        return iter(self._counts)
 
     def add(self, owner: str) -> None:
         self._total += 1

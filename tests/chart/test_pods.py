@@ -201,6 +201,19 @@ def test_the_dashboard_looks_at_the_api_service(helm: Helm) -> None:
     assert f"http://{api}:8080" in dashboard["args"]
 
 
+def test_engines_divide_the_gpus_of_a_pod(helm: Helm) -> None:
+    for count, engines, each in [(0, 2, 0), (2, 2, 1), (8, 4, 2)]:
+        values = {"gpu": {"count": count}, "dataParallelSize": engines, "apiWorkers": 3}
+        rendered = objects(helm.render(values))
+        arguments = server_container(component(rendered, "Deployment", "server"))["args"]
+        assert arguments[arguments.index("--data-parallel-size") + 1] == str(engines)
+        assert arguments[arguments.index("--api-workers") + 1] == "3"
+        flag = "--tensor-parallel-size"
+        assert (flag in arguments) == (each > 1)
+        if each > 1:
+            assert arguments[arguments.index(flag) + 1] == str(each)
+
+
 def test_a_gpu_is_asked_of_the_cluster_and_of_the_server(helm: Helm) -> None:
     """Without --device cuda a pod that finds no driver would quietly serve from its CPU."""
     for count, device in [(0, "cpu"), (1, "cuda"), (4, "cuda")]:

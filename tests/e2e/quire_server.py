@@ -12,7 +12,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,6 +74,17 @@ def stopped(pid: int) -> Iterator[None]:
             os.kill(pid, signal.SIGCONT)
 
 
+def _processes(args: Sequence[str]) -> list[str]:
+    """The arguments for the number of workers and engines that ``QUIRE_TEST_WORKERS`` and
+    ``QUIRE_TEST_ENGINES`` request, unless the test says how many."""
+    asked = {"--api-workers": "QUIRE_TEST_WORKERS", "--data-parallel-size": "QUIRE_TEST_ENGINES"}
+    return [
+        f"{flag}={os.environ[variable]}"
+        for flag, variable in asked.items()
+        if variable in os.environ and not any(word.startswith(flag) for word in args)
+    ]
+
+
 class QuireServer:
     """``with QuireServer("--max-num-seqs", "8") as server:`` runs ``quire serve``."""
 
@@ -92,7 +103,7 @@ class QuireServer:
     def start(self) -> QuireServer:
         command = [sys.executable, "-P", "-m", self.module, "serve", "--port", str(self.port)]
         self.process = subprocess.Popen(
-            [*command, *self.args],
+            [*command, *self.args, *_processes(self.args)],
             cwd=self.cwd,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

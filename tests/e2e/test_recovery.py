@@ -24,12 +24,13 @@ import pytest
 
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
-from tests.e2e.poisoned_engine import POISON_MAX_TOKENS
 from tests.e2e.quire_server import QuireServer, engine_of, free_port, until
 from tests.e2e.test_every_api import APIS, PERSON, TWO_CITIES, Question
 from tests.e2e.test_handover import ALL, FOREVER, STORY, Clients, ask_all
 from tests.service.grpc.clients import put_together
 
+# The mark of requests that engines die of, so that a client's retry has the same effect.
+POISON_MAX_TOKENS = 777
 QUESTIONS = {
     "tools": Question(TWO_CITIES, tools=True),
     "form": Question("Invent a person.", form=PERSON),
@@ -160,10 +161,10 @@ class Crowd:
 
 
 @contextlib.contextmanager
-def crowd() -> Iterator[Crowd]:
+def crowd(*arguments: str) -> Iterator[Crowd]:
     """On a server that is not disturbed until its answers are known."""
     port = free_port()
-    with QuireServer("--grpc-port", str(port)) as server:
+    with QuireServer("--grpc-port", str(port), *arguments) as server:
         callers = Callers(server, port)
         try:
             yield Crowd(callers, {name: call(callers) for name, call in calls().items()})
@@ -227,19 +228,18 @@ def test_twenty_kills_in_three_minutes_under_32_streams() -> None:
 async def test_only_the_poison_fails_and_its_retries_kill_nothing() -> None:
     """At its tenth token, together with greedy, seeded and constrained streams, tools and a beam
     search. (``tests/service/engine/test_suspects.py`` has other poisons.)"""
-    server = QuireServer()
-    server.module = "tests.e2e.poisoned_cli"
-    with server:
+    poison = f"engine_kill:max_tokens={POISON_MAX_TOKENS}:output=10:times=100"
+    with QuireServer("--fault", poison) as server:
         expected = await ask_all(server)
         clients = Clients(server)
         asking = [asyncio.ensure_future(ask(clients)) for ask in ALL]
         async with asyncio.timeout(60):
             while clients.chunks < 50:
                 await asyncio.sleep(0.01)
-        poison = {"max_tokens": POISON_MAX_TOKENS, "messages": STORY["messages"]}
+        poisonous = {"max_tokens": POISON_MAX_TOKENS, "messages": STORY["messages"]}
 
         async def be_poisoned() -> None:
-            async with clients.anthropic.messages.stream(model="pocket", **poison) as stream:
+            async with clients.anthropic.messages.stream(model="pocket", **poisonous) as stream:
                 await stream.until_done()
 
         with pytest.raises(anthropic.APIStatusError) as caught:
@@ -252,6 +252,6 @@ async def test_only_the_poison_fails_and_its_retries_kill_nothing() -> None:
         async with clients.anthropic.with_options(max_retries=2) as trying:
             for _ in range(3):
                 with pytest.raises(anthropic.UnprocessableEntityError):
-                    await trying.messages.create(model="pocket", **poison)
+                    await trying.messages.create(model="pocket", **poisonous)
         assert deaths(server) == died
         await clients.close()

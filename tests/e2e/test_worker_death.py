@@ -74,9 +74,9 @@ class EngineWatcher:
     """A second connection to the engine, which receives the engine's totals."""
 
     def __init__(self, server: QuireServer) -> None:
-        worker = process_of(server, b"service.worker")
-        assert worker is not None
-        [path] = [word[9:] for word in command_of(worker) if word.startswith(b"--socket=")]
+        assert server.process is not None
+        words = [word for pid in descendants(server.process.pid) for word in command_of(pid)]
+        path = next(word[9:] for word in words if word.startswith(b"--socket="))
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(30)
         self._socket.connect(path)

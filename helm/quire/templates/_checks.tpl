@@ -10,6 +10,9 @@
 {{- if and $simulated (gt (int .Values.gpu.count) 0) -}}
 {{- fail (printf "gpu.count: must be 0, as %s (model.path) computes nothing" $model.path) -}}
 {{- end -}}
+{{- if mod (int .Values.gpu.count) (int .Values.dataParallelSize) -}}
+{{- fail (printf "gpu.count: must be a multiple of dataParallelSize (%d), as each engine has as many GPUs" (int .Values.dataParallelSize)) -}}
+{{- end -}}
 {{- if $model.existingClaim -}}
 {{- if not $model.path -}}
 {{- fail (printf "model.path: name the model's directory under %s; with model.existingClaim alone the embedded model would be served" $model.mountPath) -}}

@@ -30,8 +30,15 @@ would be written with an exponent. */}}
 {{- if $values.admin.existingSecret -}}
 {{- $args = concat $args (list "--admin-host" "0.0.0.0") -}}
 {{- end -}}
-{{- if gt (int $values.gpu.count) 1 -}}
-{{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $values.gpu.count)) -}}
+{{- $devices := div (int $values.gpu.count) (int $values.dataParallelSize) -}}
+{{- if gt $devices 1 -}}
+{{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $devices)) -}}
+{{- end -}}
+{{- if gt (int $values.dataParallelSize) 1 -}}
+{{- $args = concat $args (list "--data-parallel-size" (include "quire.word" $values.dataParallelSize)) -}}
+{{- end -}}
+{{- if gt (int $values.apiWorkers) 1 -}}
+{{- $args = concat $args (list "--api-workers" (include "quire.word" $values.apiWorkers)) -}}
 {{- end -}}
 {{- $engine := $values.engine -}}
 {{- /* written by python -m helm.generate */ -}}

@@ -38,6 +38,7 @@ from service.http.admin.exports import (
     usage_csv,
     usage_parquet,
 )
+from service.http.admin.faults import inject_fault, list_faults
 from service.http.admin.feed import live_feed
 from service.http.admin.keys import create_key, list_keys, revoke_key, rotate_key
 from service.http.admin.kv import kv_map, kv_times, prefixes
@@ -81,6 +82,7 @@ ADMIN_HANDLERS = (
     *(requests_csv, requests_parquet, usage_csv, usage_parquet),
     *(list_keys, create_key, rotate_key, revoke_key),
     *(record_load_trace, stop_load_trace, load_trace),
+    *(list_faults, inject_fault),
 )
 MOST_ADMIN_CONNECTIONS = 128
 _READING = ("GET", "HEAD")

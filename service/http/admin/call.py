@@ -9,6 +9,7 @@ import msgspec
 from litestar import Request, Response
 from litestar.types import Scope
 
+from engine.faults.page import FaultPage
 from service.admin.archive import ArchiveSource
 from service.admin.audit import AuditTrail
 from service.admin.feed import Feed
@@ -47,6 +48,7 @@ class AdminDesk:
     feed: Feed
     load: LoadRuns
     whole: Whole
+    faults: FaultPage | None = None
     bundles: Downloads = field(default_factory=lambda: Downloads("bundle", 1))
     exports: Downloads = field(default_factory=lambda: Downloads("export", 2))
 

@@ -142,7 +142,8 @@ class ResponsesSockets:
     def _check_places(self, caller: Caller) -> None:
         """If several keys share the server, a key without connections is always admitted, and none
         may exceed its share. Raises UpgradeRequiredError."""
-        most = self._services.settings.max_websockets
+        settings = self._services.settings
+        most = -(-settings.max_websockets // settings.api_workers)
         if not most:
             raise UpgradeRequiredError(
                 "WebSocket is disabled on this server (--max-websockets 0); use HTTP."

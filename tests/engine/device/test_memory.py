@@ -212,7 +212,7 @@ def run_out(*args: Any, **settings: Any) -> Any:
     [
         (engine.run.loader, "_build", r"the weights, [\d,]+ parameters \(.* here in float32\)"),
         (PagedKVCache, "__init__", r"a KV cache of 8 blocks, .* GiB; lower --num-kv-blocks"),
-        (Assembly, "_new_steady", r"CUDA graphs .* 64 sequences; .* --no-cuda-graphs"),
+        (Assembly, "_new_recorded", r"CUDA graphs .* 64 sequences; .* --no-cuda-graphs"),
         (Assembly, "_run_first_steps", "the first steps; lower --num-kv-blocks"),
     ],
 )

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.gpu.graphs import graph_replays, padded_sizes
+from engine.gpu.graphs import graph_replays, padded_sizes, token_sizes
 
 
 @given(st.integers(1, 2000))
@@ -26,6 +26,21 @@ def test_every_batch_has_a_size_that_is_not_much_larger(largest: int) -> None:
 )
 def test_sizes_are_as_documented(largest: int, sizes: list[int]) -> None:
     assert padded_sizes(largest) == sizes
+
+
+@given(st.integers(1, 1024))
+def test_every_step_with_prompts_has_a_size_that_costs_little_more(largest: int) -> None:
+    sizes = token_sizes(largest)
+    assert sizes == sorted(set(sizes))
+    assert len(sizes) <= 14
+    below, padded = ([0, *sizes])[-2:]
+    assert below < largest <= padded
+    assert padded <= max(2 * largest, 16) if largest <= 200 else padded < 1.3 * largest
+
+
+def test_a_step_beyond_the_largest_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="1025 tokens"):
+        token_sizes(1025)
 
 
 def test_on_a_cpu_a_step_is_run_as_it_is_and_not_before_it_is_wanted() -> None:

@@ -12,6 +12,7 @@ import torch
 pytest.importorskip("triton")
 
 from engine.errors import RefusedError
+from engine.gpu.edits import RowEditor
 from engine.gpu.sampler import KernelSampler, kernel_logprobs
 from engine.messages import token_mask
 from engine.sampling.device import Draws, sampling_tensors
@@ -85,10 +86,8 @@ def test_rows_of_every_kind_together_get_what_the_sampler_in_torch_gives(
                 ]
 
 
-def test_a_plain_step_leaves_the_sampler_in_torch_alone(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Sampler, "edit", lambda *_: pytest.fail("edited"))
+def test_a_plain_step_edits_nothing(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RowEditor, "edit", lambda *_: pytest.fail("edited"))
     rows = [sequence(place, params(seed=place)) for place in range(3)]
     found = chosen(by_kernel(device), some_logits(0, 3).to(device), rows).read()
     assert all(isinstance(one, SampledToken) for one in found)

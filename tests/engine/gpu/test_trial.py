@@ -12,9 +12,10 @@ import torch
 pytest.importorskip("triton")
 
 import engine.run.assembly
+import engine.run.mixed
 import engine.run.steady
 from engine.device.memory import MemoryProfile
-from engine.gpu.graphs import GraphStep, padded_sizes
+from engine.gpu.graphs import GraphStep, padded_sizes, token_sizes
 from engine.run.assembly import Assembly
 from engine.run.model_runner import ModelRunner
 from engine.step.step import StepPlan
@@ -34,7 +35,7 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     recorded: list[list[int]] = []
 
     def run_once(
-        steps: Items[GraphStep], sizes: Items[int], device: torch.device
+        steps: Items[GraphStep], sizes: Items[int], device: torch.device, *, pool: object
     ) -> list[GraphStep]:
         recorded.append(list(sizes))
         for size in sizes:
@@ -60,13 +61,15 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
             )
             steps()
         kept = record()
-        caches.append(kept._cache.num_blocks)
-        assert kept._cache.layer(0).isfinite().all()
+        for steps_of_one_kind in kept:
+            caches.append(steps_of_one_kind._cache.num_blocks)
+            assert steps_of_one_kind._cache.layer(0).isfinite().all()
         return MemoryProfile(total=1 << 30, free=1 << 29, step=1 << 20, graphs=1 << 20)
 
     def memory_for_blocks(assembly: Assembly) -> tuple[int, str]:
         return assembly._profile().for_blocks(0.9), ""
 
+    monkeypatch.setattr(engine.run.mixed, "graph_replays", run_once)
     monkeypatch.setattr(engine.run.steady, "graph_replays", run_once)
     monkeypatch.setattr(engine.run.assembly, "profiled", profile_of)
     monkeypatch.setattr(Assembly, "_memory_for_blocks", memory_for_blocks)
@@ -80,8 +83,8 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
         max_num_batched_tokens=16,
     )
     # Once for trial, once to be kept.
-    assert recorded == [padded_sizes(ROWS)] * 2
-    assert caches == [2]
+    assert recorded == [token_sizes(16), padded_sizes(ROWS)] * 2
+    assert caches == [2, 2]
     # As many tokens as a step may have, and as many sequences, asking for everything.
     prefill, decodes = executed
     assert prefill.num_tokens == 16

@@ -154,7 +154,7 @@ def test_a_connection_without_sequences_hears_of_some_steps_if_it_does_not_watch
     assert at(1.0 + QUIET_SECONDS / 2) == {ALICE}
     assert at(1.0 + QUIET_SECONDS) == {ALICE, BOB}
     mine = entry(ledger, BOB, 7, 1)
-    assert at(1.01 + QUIET_SECONDS) == {ALICE, BOB}  # one that waits is told what keeps it
+    assert at(1.01 + QUIET_SECONDS) == {ALICE, BOB}  # one that waits hears of each step
     ledger.end(mine, FinishReason.STOP)
     ledger.leave(mine)
     assert at(1.02 + QUIET_SECONDS) == {ALICE, BOB}  # its end

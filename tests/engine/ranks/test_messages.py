@@ -33,7 +33,7 @@ STEP = RankStep(
         Planned(1, 2, 30, 4, True, 30, [5, -1], 2, [9]),
         Planned(2, 0, 0, 1, False, 0, [], 0, []),
     ],
-    new=[NewSequence(2, 9, greedy=True, reports_prompt=False, embeds=True)],
+    new=[NewSequence(2, 9, greedy=True, reports_prompt=False, embeds=True, plain=True)],
     forgotten=[7],
     clears_blocks=False,
 )

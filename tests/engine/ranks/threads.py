@@ -70,6 +70,9 @@ class ThreadCollectives:
     def minimum(self, value: int) -> int:
         return min(self._exchange(value))
 
+    def replayed(self, calls: int) -> None:
+        self.calls += calls
+
 
 def together(size: int, work: Callable[[ThreadCollectives], T]) -> list[T]:
     """What ``work`` returns on each of ``size`` ranks."""

@@ -15,7 +15,7 @@ from engine.config import EngineConfig
 from engine.gpu import availability
 from engine.gpu.availability import KernelsUnavailableError
 from engine.run.setup import compiled_library, has_kernels, set_up, uses_cudnn
-from engine.sharding.collectives import ALONE
+from engine.sharding.collectives import ALONE, Collectives
 from tests.engine.driving import load_runner
 from tests.engine.ranks.threads import together
 from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, save_model
@@ -107,9 +107,41 @@ def test_a_gpu_that_cannot_run_kernels_computes_in_torch_and_says_why(
 def test_kernels_are_for_a_gpu_unless_demanded(model: Path) -> None:
     config = EngineConfig(model=str(model), device="cpu", threads=1)
     assert not has_kernels(set_up(config, ALONE))
-    demanded = msgspec.structs.replace(config, gpu_path="triton", tensor_parallel_size=2)
-    with pytest.raises(ModelError, match="not yet with --tensor-parallel-size above 1"):
-        together(2, lambda ranks: has_kernels(set_up(demanded, ranks)))
+    demanded = msgspec.structs.replace(config, gpu_path="triton")
+    assert has_kernels(set_up(demanded, ALONE))
+
+
+@pytest.mark.parametrize("path", ["auto", "triton"])
+def test_all_ranks_use_kernels_or_none_does(
+    path: str, model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = EngineConfig(
+        model=str(model), device="cpu", threads=1, tensor_parallel_size=2, gpu_path=path
+    )
+    broken: list[int] = []
+
+    def available(device: torch.device, *, is_cache_fp8: bool) -> None:
+        if device.index in broken:
+            raise KernelsUnavailableError("no compiler")
+
+    monkeypatch.setattr(availability, "require_kernels", available)
+
+    def decide(ranks: Collectives) -> bool | str:
+        gpu = torch.device("cuda", ranks.shard.rank)
+        setup = dataclasses.replace(set_up(config, ranks), device=gpu)
+        try:
+            return has_kernels(setup)
+        except ModelError as error:
+            return str(error)
+
+    assert together(2, decide) == [True, True]
+    broken.append(1)
+    reasons = ["another rank cannot run kernels, and says why", "no compiler"]
+    if path == "triton":
+        assert together(2, decide) == [f"--gpu-path triton: {reason}" for reason in reasons]
+    else:
+        assert together(2, decide) == [False, False]
+        assert all(f"slower: {reason}" in caplog.text for reason in reasons)
 
 
 @pytest.mark.parametrize(

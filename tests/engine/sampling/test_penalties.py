@@ -37,8 +37,9 @@ def test_counts_do_not_depend_on_how_the_output_was_split(
     output: list[int] = []
     for portion in portions:
         output += portion
-        counts.update(sequence(prompt, output))
-        counts.update(sequence(prompt, output))  # nothing new
+        places = counts.update(sequence(prompt, output))
+        assert counts.tokens[places].tolist() == portion
+        assert counts.update(sequence(prompt, output)) == []
     expected = Counter(dict.fromkeys(prompt, 0))
     expected.update(output)
     assert counts.tokens.tolist() == list(dict.fromkeys(prompt + output))

@@ -8,9 +8,10 @@ from array import array
 
 import pytest
 
+from engine.block_names import block_hash, root_hash
 from engine.messages import SamplingParams
 from engine.schedule import prefix
-from engine.schedule.prefix import PrefixCache, block_hash, root_hash
+from engine.schedule.prefix import PrefixCache
 from engine.step.sequence import Sequence
 
 BLOCK_SIZE = 4
@@ -120,13 +121,13 @@ def test_choices_of_one_request_name_their_prompt_s_blocks_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     made: list[list[int]] = []
-    chained = prefix._chained
+    chained = prefix.chained
 
     def counted(parent: bytes, packed: bytes) -> bytes:
         made.append(array("i", packed).tolist())
         return chained(parent, packed)
 
-    monkeypatch.setattr(prefix, "_chained", counted)
+    monkeypatch.setattr(prefix, "chained", counted)
     prompt = list(range(10))
     cache = cache_holding([*prompt, 7, 7, 7, 7, 7, 7])
     made.clear()

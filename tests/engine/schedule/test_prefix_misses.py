@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.block_names import block_hash, root_hash
 from engine.messages import EngineCounters, PrefixMiss, PrefixMissReason, SamplingParams
 from engine.schedule import prefix_misses
-from engine.schedule.prefix import PrefixCache, block_hash, root_hash
+from engine.schedule.prefix import PrefixCache
 from engine.schedule.prefix_misses import PrefixMisses
 from engine.schedule.scheduler import Scheduler
 from engine.step.sequence import Sequence

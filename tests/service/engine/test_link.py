@@ -16,6 +16,7 @@ import pytest_asyncio
 import structlog
 import uvloop
 
+from engine.inspected import WatchSteps
 from engine.messages import (
     FRAME_HEADER,
     Abort,
@@ -36,7 +37,6 @@ from engine.messages import (
     Submit,
     ToEngine,
     TokenLogprobs,
-    Watch,
     Working,
     decode_to_engine,
     encode_frame,
@@ -788,11 +788,11 @@ async def test_prompt_logprobs_come_in_pieces_of_which_the_next_engine_repeats_s
 
 async def test_each_engine_is_told_which_steps_to_report(patient: Ends) -> None:
     link = patient.link
-    link.watch(every_step=False)
-    assert await patient.engine.hear() == Watch(every_step=False)
+    link.inspections.watch(every_step=False)
+    assert await patient.engine.hear() == WatchSteps(every_step=False)
     await patient.die()
     await patient.come_back()
-    assert await patient.engine.hear() == Watch(every_step=False)
-    link.watch(every_step=False)  # nothing new
-    link.watch(every_step=True)
-    assert await patient.engine.hear() == Watch(every_step=True)
+    assert await patient.engine.hear() == WatchSteps(every_step=False)
+    link.inspections.watch(every_step=False)  # nothing new
+    link.inspections.watch(every_step=True)
+    assert await patient.engine.hear() == WatchSteps(every_step=True)

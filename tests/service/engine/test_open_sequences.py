@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.messages import Admitted, Embed, FinishReason, Moved, Prefilled, StepPhase, Submit
+from engine.messages import Admitted, Embed, FinishReason, StepPhase, Submit
+from engine.queueing import Moved, Prefilled
 from observability.admin_api import EventKind, Prefill
 from service.engine.open_sequences import OpenSequences
 from service.engine.sequence import EngineSequence, SequenceState, Waker

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from service.engine.link import EngineLink, EngineState, LinkPhase
+from service.engine.pool import EnginePool
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.silence import (
     EngineStatus,
@@ -114,3 +115,19 @@ async def test_it_is_looked_at_until_cancelled(logged: list[Any]) -> None:
             await asyncio.sleep(0.01)
     watching.cancel()
     assert [line["event"] for line in logged] == ["the engine is silent"]
+
+
+def test_of_several_engines_the_best_one_decides_and_each_has_its_lines(logged: list[Any]) -> None:
+    pool = EnginePool(lambda state, engine=0: None, TIMEOUT)
+    for number in range(2):
+        one = linked()
+        one.number = number
+        pool.add(one)
+    pool.links[1].last_message_time = time.monotonic() - TIMEOUT - 1
+    assert engine_status(pool, NOBODY, TIMEOUT) is EngineStatus.OK
+    SilenceLog(pool, NOBODY, TIMEOUT).look()
+    assert [(line["event"], line["engine"]) for line in logged] == [("the engine is silent", 1)]
+    pool.links[0].state = EngineState(LinkPhase.LOST)
+    assert engine_status(pool, NOBODY, TIMEOUT) is EngineStatus.SILENT
+    pool.links[1].state = EngineState(LinkPhase.LOADING)
+    assert engine_status(pool, NOBODY, TIMEOUT) is EngineStatus.LOADING

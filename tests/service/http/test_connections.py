@@ -85,6 +85,37 @@ def test_a_descriptor_that_becomes_a_client_s_is_found(most: int, looks: int) ->
         assert number in connections._open
 
 
+def test_the_connections_of_another_port_are_looked_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The admin port has few connections; those of the public one must not seem to use them up."""
+    connections = Connections(idle_timeout=60, first_timeout=60, most=16)
+    looked: list[int] = []
+    address_of = connections._peer_address
+
+    def counting(descriptor: int) -> tuple[str, int] | None:
+        looked.append(descriptor)
+        return address_of(descriptor)
+
+    monkeypatch.setattr(connections, "_peer_address", counting)
+    with contextlib.ExitStack() as stack:
+        public = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        admin = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        connections._port = admin.getsockname()[1]
+        for _ in range(40):
+            stack.enter_context(socket.create_connection(public.getsockname()))
+            stack.enter_context(public.accept()[0])
+        for now in range(30):
+            connections._look(float(now))
+        assert len(set(looked)) >= 82
+        # Each scan opens another descriptor, to list the others.
+        assert len(looked) <= len(set(looked)) + 30
+        stack.enter_context(socket.create_connection(admin.getsockname()))
+        stack.enter_context(admin.accept()[0])
+        connections._look(30.0)
+        assert connections.open == 1
+
+
 def test_connections_leave_descriptors_for_everything_else(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from litestar import Litestar
@@ -82,3 +83,22 @@ def test_metrics_have_the_media_type_of_their_format(client: TestClient[Litestar
     reply = client.get("/metrics")
     assert reply.status_code == 200
     assert reply.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+
+
+def test_each_of_several_engines_is_listed(own_template: Path, tmp_path: Path) -> None:
+    def health(*others: Path) -> dict[str, Any]:
+        app = create_app(
+            ServiceSettings(),
+            model_dir=own_template,
+            socket_path=tmp_path / "engine-0.sock",
+            other_sockets=others,
+            telemetry=NoTelemetry(),
+        )
+        with TestClient(app, base_url="http://quire.localhost") as client:
+            found: dict[str, Any] = client.get("/health").json()
+            return found
+
+    assert "engines" not in health()
+    two = health(tmp_path / "engine-1.sock")
+    assert [one["phase"] for one in two["engines"]] == ["connecting"] * 2
+    assert two["engine"]["phase"] == "connecting"

@@ -21,7 +21,7 @@ from engine.inspected import (
 )
 from observability.admin_api import BlockRun, Owner
 from service.engine.inspections import Inspections, NoInspectionError
-from service.overview.kv_cache import KvCache
+from service.overview.kv_cache import KvCache, KvCaches
 
 
 def state(runs: list[tuple[int, int, int]]) -> KvState:
@@ -149,3 +149,14 @@ async def test_maps_that_somebody_saw_are_kept() -> None:
     found = await cache.map()
     assert cache.history.times().times == (found.time,)
     assert await cache.history.at(found.time) == found
+
+
+async def test_each_engine_has_its_own_cache() -> None:
+    first, second = Engine(), Engine()
+    caches = KvCaches([first.inspections, second.inspections], {})
+    assert len(caches) == 2
+    second.kv = msgspec.structs.replace(second.kv, evictions=77)
+    assert (await caches.of(1).map()).evictions == 77
+    assert (await caches.of(0).map()).evictions != 77
+    with pytest.raises(NoInspectionError, match="there is no engine 2, only 0 to 1"):
+        caches.of(2)

@@ -148,6 +148,7 @@ SAMPLES = {
     "POST /admin/v1/keys/{name}/revoke": Sample({}, 404),
     "POST /admin/v1/load": Sample({"rate": 1, "seconds": 0.01}, 202),
     "POST /admin/v1/loadtrace": Sample({"seconds": 1}),
+    "POST /admin/v1/faults/{name}": Sample({}, 404),  # the server was started without faults
 }
 
 

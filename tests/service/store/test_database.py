@@ -94,6 +94,8 @@ async def test_a_sweep_takes_the_expired_and_the_oldest_beyond_the_count(
     kept = [at(number, record(each)) for number, each in enumerate(ids)]
     kept[5] = msgspec.structs.replace(kept[5], expires_at=int(time.time()) - 1)
     await database.write(kept, (), lease=60)
+    await database.sweep(responses=2, size=1 << 30, running=(), lease=60, deletes=False)
+    assert await left(database, ids[:5]) == ids[:5]
     await database.sweep(responses=9, size=1 << 30, running=(), lease=60)
     assert await left(database, ids) == ids[:5]
     await database.sweep(responses=2, size=1 << 30, running=(), lease=60)

@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from engine.python_command import python_command
-from service.supervision.runtime_directory import runtime_directory
+from service.supervision.runtime_directory import (
+    engine_sockets,
+    make_signing_key,
+    read_signing_key,
+    runtime_directory,
+    worker_socket,
+)
 
 _OWNER = """
 import sys
@@ -112,3 +118,24 @@ def test_a_server_that_finds_no_writable_directory_says_what_to_set(tmp_path: Pa
     assert "XDG_RUNTIME_DIR" in said
     assert "TMPDIR" in said
     assert "Traceback" not in ended.stderr
+
+
+def test_workers_of_a_server_share_a_secret_that_others_cannot_read(tmp_path: Path) -> None:
+    make_signing_key(tmp_path)
+    secret = read_signing_key(tmp_path)
+    assert len(secret) >= 32
+    [file] = tmp_path.iterdir()
+    assert file.stat().st_mode & 0o777 == 0o600
+    with pytest.raises(FileExistsError):
+        make_signing_key(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    make_signing_key(other)
+    assert read_signing_key(other) != secret
+
+
+def test_several_engines_have_numbered_sockets_and_a_single_one_has_not() -> None:
+    first = Path("/run/engine.sock")
+    assert engine_sockets(first, 1) == [first]
+    assert engine_sockets(first, 2) == [Path("/run/engine-0.sock"), Path("/run/engine-1.sock")]
+    assert worker_socket(Path("/run"), 3) == Path("/run/api-3.sock")

@@ -154,6 +154,8 @@ def attention_calls(
 def other_calls() -> Iterator[Callable[[], object]]:
     from engine.gpu.kernels.activation import gated
     from engine.gpu.kernels.advance import HEADER, advance, place_rows
+    from engine.gpu.kernels.batch import StaticBatch, place_batch
+    from engine.gpu.kernels.editing import EditRecord, Edits, edit_rows
     from engine.gpu.kernels.logprobs import gather_logprobs
     from engine.gpu.kernels.product import product
     from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
@@ -188,15 +190,29 @@ def other_calls() -> Iterator[Callable[[], object]]:
         *(qkv, blocks, ints, ints), num_heads=32, rotations=torch.zeros(64, 64, 2), keeps_keys=True
     )
     params = sampling_tensors([SamplingParams(max_tokens=1)] * 16, 151936, torch.device("cpu"))
+    longs, factors = torch.zeros(16, dtype=torch.int64), torch.zeros(16, 3)
+    edits = Edits(
+        torch.zeros(16, len(EditRecord._fields), dtype=torch.int64),
+        factors,
+        ints.view(1, 16),
+        *(longs, longs, longs, factors),
+    )
     for dtype in (torch.float32, torch.bfloat16):
         logits = torch.zeros(16, 151936, dtype=dtype)
-        yield lambda logits=logits: sample(logits, params, ints)
+        yield lambda logits=logits: sample(logits, params, ints, in_parts=False)
+        yield lambda logits=logits: sample(logits, params, ints, in_parts=True)
+        yield lambda logits=logits: sample(
+            logits, params, ints, rows=longs, tokens=ints, bests=params.temperature, in_parts=False
+        )
+        yield lambda logits=logits: edit_rows(logits, edits)
         yield lambda logits=logits: gather_logprobs(logits, ints)
     table = torch.zeros(16, 64, dtype=torch.int32)
     yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
     columns = (params.temperature, params.log_min_p, params.top_k, params.top_p, params.seeds)
     records = torch.zeros(16, HEADER + 32, dtype=torch.int32)
     yield lambda: place_rows(records, ints, ints, ints, columns, table)
+    static = StaticBatch.empty(rows=16, decodes=16, chunks=8, blocks=64, device=torch.device("cpu"))
+    yield lambda: place_batch(ints, ints, static.layout(16), static.kept, static, 16)
 
 
 SHAPES = [

@@ -36,12 +36,16 @@ def sequence(params: SamplingParams, position: int) -> Sequence:
 
 
 def chosen(logits: Tensor, params: list[SamplingParams], positions: list[int]) -> list[int]:
-    """By the kernel."""
+    """By the kernel, and by several programs a row."""
     tensors = sampling_tensors(params, logits.shape[1], logits.device)
     at = torch.tensor(positions, dtype=torch.int32, device=logits.device)
-    tokens, bests = sample(logits, tensors, at)
-    assert torch.equal(bests, logits.amax(dim=1).float())
-    return tokens.tolist()
+    found = []
+    for in_parts in (False, True):
+        tokens, bests = sample(logits, tensors, at, in_parts=in_parts)
+        assert torch.equal(bests, logits.amax(dim=1).float())
+        found.append(tokens.tolist())
+    assert found[0] == found[1]
+    return found[0]
 
 
 def expected(logits: Tensor, params: list[SamplingParams], positions: list[int]) -> list[int]:
@@ -148,8 +152,9 @@ def test_the_first_of_equally_likely_tokens_is_the_greedy_one(device: torch.devi
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("broken", [math.nan, math.inf])
+@pytest.mark.parametrize("in_parts", [False, True])
 def test_a_row_without_finite_logits_says_so(
-    device: torch.device, broken: float, temperature: float
+    device: torch.device, broken: float, temperature: float, in_parts: bool
 ) -> None:
     logits = torch.randn(2, 100, device=device)
     logits[0, 50] = broken
@@ -158,6 +163,7 @@ def test_a_row_without_finite_logits_says_so(
         logits,
         sampling_tensors(params, 100, device),
         torch.ones(2, dtype=torch.int32, device=device),
+        in_parts=in_parts,
     )
     assert math.isfinite(bests[1].item())
     assert math.isnan(bests[0].item()) == math.isnan(broken)
@@ -169,6 +175,31 @@ def test_bfloat16_logits_are_read_as_they_are(device: torch.device) -> None:
     logits = (torch.randn(6, 700, device=device) * 4).bfloat16()
     params = [SamplingParams(max_tokens=1, seed=seed, top_p=0.9) for seed in range(6)]
     assert chosen(logits, params, [9] * 6) == expected(logits, params, [9] * 6)
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_some_rows_of_a_batch_are_sampled_by_themselves(
+    device: torch.device, in_parts: bool
+) -> None:
+    logits = torch.randn(5, 700, device=device)
+    params = [SamplingParams(max_tokens=1, seed=seed, top_k=20 * seed) for seed in range(5)]
+    positions = [3, 4, 5, 6, 7]
+    whole = expected(logits, params, positions)
+    tokens = torch.full((5,), -1, dtype=torch.int32, device=device)
+    bests = torch.zeros(5, device=device)
+    chosen_rows = torch.tensor([4, 1], device=device)
+    sample(
+        logits[chosen_rows],
+        sampling_tensors(params, 700, device),
+        torch.tensor(positions, dtype=torch.int32, device=device),
+        rows=chosen_rows,
+        tokens=tokens,
+        bests=bests,
+        in_parts=in_parts,
+    )
+    assert tokens.tolist() == [-1, whole[1], -1, -1, whole[4]]
+    assert bests[[1, 4]].equal(logits[[1, 4]].amax(dim=1))
+    assert bests[[0, 2, 3]].tolist() == [0.0] * 3
 
 
 @dataclass(frozen=True)

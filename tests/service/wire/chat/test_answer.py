@@ -43,7 +43,9 @@ class Desk(EngineLink):
         self.handles = itertools.count(1)
         self.sequences: list[EngineSequence] = []
 
-    def submit(self, submission: Submission, waker: Waker) -> list[EngineSequence]:
+    def submit(
+        self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
+    ) -> list[EngineSequence]:
         length = len(submission.prompt_token_ids)
         sequences = [
             EngineSequence(next(self.handles), length, submission.arrival_time, waker)

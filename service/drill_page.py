@@ -1,0 +1,165 @@
+"""``python -m service.drill_page [--check]``: writes docs/drill.md from the table of faults."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from engine.faults.table import FAULTS, Place, faults_table, keys_table
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "drill.md"
+
+_INTRODUCTION = """\
+# Drill: practise each fault
+
+Written by `python -m service.drill_page` (`make docs`) from `engine/faults/table.py`; a test fails
+when they differ.
+
+A server can inject faults into itself, so that you see what it does, and whether your alerts reach
+you, before a fault comes by itself. **Never do this on a server that people depend on.** Without
+`--fault` there is nothing in a server that could inject one.
+
+## Start a server for it
+
+Name each fault that may happen. With `times=0` it happens only when an operator injects it:
+
+```
+QUIRE_ADMIN_KEY=operate:me=$KEY quire serve \\
+    --fault engine_kill:times=0 --fault slow_step:times=0:seconds=2
+```
+
+The log warns of each at the start (`this server injects a fault into itself`) and each time that
+one happens. Then, with some load on it (*Load* on the dashboard, or `quire bench`):
+
+```
+URL=http://127.0.0.1:18000/admin/v1/faults
+curl -H "Authorization: Bearer $KEY" --json '{}' $URL/engine_kill
+curl -H "Authorization: Bearer $KEY" $URL    # what happened how often
+```
+
+Only keys with the scope `operate` may ask, and [the audit trail](admin.md) has it. The public port
+has no such route. A fault happens at the next event of its place: a step, a request, a statement or
+an export. An idle engine takes no steps.
+
+Faults can also happen by themselves, for a soak or an afternoon of chaos:
+`--fault engine_kill:after=1000:every=1000:times=5` kills each engine at its thousandth step until
+five are dead; `--fault parser_error:probability=0.01:times=1000` fails one request in a hundred.
+`make soak FAULTS=1` does that under load and checks every answer and every count.
+
+## Keys of a fault
+
+`--fault NAME:KEY=VALUE:KEY=VALUE`. All faults of a server have the first five; the table of faults
+says which have the others.
+
+"""
+_FAULTS = """
+## Faults
+
+The last two are faults of clients, which no server can inject: `make soak` does.
+
+"""
+_DRILLS = """
+## What you should see
+
+| Fault | On the dashboard, in the log and at the clients | Alert |
+|---|---|---|
+"""
+_END = """
+Afterwards the state is *ok* again, `GET /health/ready` is 200, and no sequence runs without a
+request: [diagnosis](diagnosis.md) says what it means if not.
+"""
+
+
+class Drill(NamedTuple):
+    """``alert``: the one that fires if the fault lasts or returns; empty: none should."""
+
+    seen: str
+    alert: str = ""
+
+
+DRILLS = {
+    "engine_kill": Drill(
+        "The state is *loading* for as long as the model loads. Streams pause and continue. The "
+        "log says `died` and `restarting`; `quire_handovers_total` grows."
+    ),
+    "engine_stall": Drill(
+        "The state is *silent*, then *loading*. The log says `is unresponsive, killing it` after "
+        "`--engine-hang-timeout`. Streams pause and continue.",
+        "QuireEngineStuck",
+    ),
+    "slow_step": Drill(
+        "One column of the step times is high; each stream has a long gap in its record.",
+        "QuireItlBudgetFast",
+    ),
+    "step_oom": Drill(
+        "One request ends as `error:engine`; the engine's log says `a step of N sequences failed`. "
+        "All others continue."
+    ),
+    "nan_logits": Drill(
+        "One request ends as `error:engine`; the engine's log has its id and `NaN`. All others "
+        "continue."
+    ),
+    "worker_kill": Drill(
+        "Connections break; those requests end as `error:worker`. New ones are accepted within "
+        "seconds.",
+        "QuireWorkerRestarts",
+    ),
+    "worker_stall": Drill(
+        "Nothing answers until the log says `is unresponsive, killing it` after "
+        "`--worker-hang-timeout`; then as for `worker_kill`.",
+        "QuireWorkerRestarts",
+    ),
+    "parser_error": Drill("One request ends as `error:internal`, with a traceback in the log."),
+    "clock_jump": Drill(
+        "Nothing in flight changes. Keys that the new time has passed get 401; log lines keep the "
+        "right time."
+    ),
+    "store_down": Drill(
+        "`GET /health` says that the store is not available; stored responses get 503. Answers are "
+        "not affected.",
+        "QuireStoreUnavailable",
+    ),
+    "store_full": Drill(
+        "As for `store_down` once something is to be written; nothing that was stored is lost.",
+        "QuireStoreUnavailable",
+    ),
+    "exporter_hang": Drill(
+        "Spans arrive late. If it lasts, the queue of 8,192 spans fills and what does not fit is "
+        "counted.",
+        "QuireTelemetryDropped",
+    ),
+}
+
+
+def page() -> str:
+    """Return the whole document."""
+    rows = [
+        f"| `{row.name}` | {DRILLS[row.name].seen} | {_alert(DRILLS[row.name].alert)} |\n"
+        for row in FAULTS
+        if row.place is not Place.CLIENT
+    ]
+    return "".join((_INTRODUCTION, keys_table(), _FAULTS, faults_table(), _DRILLS, *rows, _END))
+
+
+def _alert(name: str) -> str:
+    return f"[{name}](alerts.md#{name.lower()})" if name else "none"
+
+
+def main(argv: list[str]) -> int:
+    """Write the page, or with ``--check`` only compare: exit status 1 if it is stale."""
+    parser = argparse.ArgumentParser(prog="python -m service.drill_page", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing, fail if stale")
+    if parser.parse_args(argv).check:
+        current = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+        if current == page():
+            return 0
+        print(f"{PAGE} is stale: run python -m service.drill_page", file=sys.stderr)
+        return 1
+    PAGE.write_text(page(), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""Injection of faults into the API worker."""

@@ -1,0 +1,24 @@
+"""Passes the faults that are to be injected to the children."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.faults.page import FaultPage
+from engine.faults.table import Fault
+from observability.logging import get_logger
+
+_log = get_logger()
+
+
+def fault_arguments(directory: Path, faults: Sequence[Fault]) -> list[str]:
+    """Return the children's arguments: none without faults. Raises OSError if their file cannot be
+    written to ``directory``."""
+    if not faults:
+        return []
+    path = directory / "faults"
+    FaultPage.create(path, faults)
+    for fault in faults:
+        _log.warning("this server injects a fault into itself", fault=fault.name)
+    return [f"--faults={path}"]
