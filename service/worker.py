@@ -256,11 +256,11 @@ class Worker:
         admin_app = create_admin_app(app, faults) if self._settings.admin else None
         admin = self._admin(admin_app, port)
         peer = peer_server(app, admin_app, services)
-        # After a 200 from /health/ready both servers must be reachable.
         grpc_server = await self._start_grpc(services)
         await server.start()
-        for one in filter(None, (admin, peer)):
-            await one.start()
+        for one in (admin, peer):
+            if one is not None:
+                await one.start()
         # Exclude all current objects from garbage collection.
         gc.collect()
         gc.freeze()
@@ -281,8 +281,8 @@ class Worker:
         await server.shut_down_app()
         if admin is not None:
             await admin.stop(CLOSE_SECONDS)
-        servers = (server, peer, grpc_server)
-        stopping = [one.stop(CLOSE_SECONDS) for one in servers if one is not None]
+        all_servers = (server, peer, grpc_server)
+        stopping = [one.stop(CLOSE_SECONDS) for one in all_servers if one is not None]
         if not all(await asyncio.gather(*stopping)):
             _log.warning("connections were cut", in_flight=drain.in_flight)
         return 0
@@ -348,8 +348,8 @@ class Worker:
 
 def _peers(settings: ServiceSettings, options: WorkerOptions, supervision: Supervision) -> Peers:
     directory = None if options.peer_dir is None else Path(options.peer_dir)
-    ids = Ids(options.worker_index, settings.api_workers)
-    return Peers(ids, directory, supervision.running_workers if options.supervisor_page else None)
+    running = supervision.running_workers if options.supervisor_page else None
+    return Peers(Ids(options.worker_index, settings.api_workers), directory, running)
 
 
 def _inherited(descriptor: int) -> socket.socket:

@@ -43,6 +43,8 @@ class RunningWorkers:
         self._ends = contextlib.ExitStack()
         # A unix socket's path must be short.
         self.peer_dir = Path(self._ends.enter_context(tempfile.TemporaryDirectory(prefix="q-")))
+        # As the supervisor writes it.
+        (self.peer_dir / "signing.key").write_text("the key of a test's workers")
         self._workers = [
             OneWorker(
                 self._made(folder / f"worker-{number}"),
