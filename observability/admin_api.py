@@ -311,6 +311,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     worker_restarts: int = 0
     largest_holder: str | None = None  # key alias
     largest_holder_share: float = 0.0
+    missing_workers: tuple[int, ...] = ()  # that run but did not answer: not in these figures
 
 
 class Mark(msgspec.Struct, frozen=True):
@@ -356,8 +357,7 @@ class UsageRows(msgspec.Struct, frozen=True):
 
 
 class HotSetting(msgspec.Struct, frozen=True, kw_only=True):
-    """A setting that can be changed while the server runs. ``revision`` is what ``If-Match`` must
-    carry."""
+    """A setting that can be changed while the server runs."""
 
     name: str
     help: str
@@ -373,7 +373,7 @@ class HotSetting(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True):
-    revision: str
+    revision: str  # what ``If-Match`` must carry
     settings: tuple[HotSetting, ...]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from engine.faults.page import FaultPage
 from observability import logging
@@ -14,7 +15,9 @@ from service.admin.audit import AuditTrail
 from service.admin.feed import Feed
 from service.admin.hot_settings import HotSettings, Knob
 from service.admin.load import LoadRuns
+from service.admin.own_part import OwnPart
 from service.admin.timed import Timed
+from service.admin.whole import Whole
 from service.engine.inspections import NoInspectionError
 from service.http.admin.application import AdminApp, make_admin_app
 from service.http.admin.call import AdminDesk
@@ -35,30 +38,37 @@ def create_admin_app(app: App, faults: FaultPage | None = None) -> AdminApp:
     log_level = Timed[str](
         services.settings.log_level,
         logging.set_level,
-        lambda level: _fell_back(audit, "loglevel", level),
+        lambda level: _fell_back(services, audit, "loglevel", level),
     )
     traces = services.telemetry.traces
     ratio = traces.sampling_ratio
     tracing = None
     if ratio is not None:
         tracing = Timed[float](
-            ratio, traces.set_sampling_ratio, lambda back: _fell_back(audit, "tracing", back)
+            ratio,
+            traces.set_sampling_ratio,
+            lambda back: _fell_back(services, audit, "tracing", back),
         )
-    knobs = _knobs(app, services, log_level, tracing)
+    settings = HotSettings(_knobs(app, services, log_level, tracing))
+    overridable: dict[str, Timed[Any]] = {"log_level": log_level}
+    if tracing is not None:
+        overridable["tracing"] = tracing
+    whole = Whole(services.peers, OwnPart(services, settings, audit, overridable))
     desk = AdminDesk(
         services=services,
         archive=services.archive,
         audit=audit,
-        settings=HotSettings(knobs),
+        settings=settings,
         log_level=log_level,
         tracing=tracing,
-        feed=_feed(services),
+        feed=_feed(services, whole),
         load=LoadRuns(sender(app), services.limits.names[0]),
+        whole=whole,
         faults=faults,
     )
 
     async def start() -> None:
-        pass
+        await whole.adopt()
 
     async def stop() -> None:
         await desk.load.stop()
@@ -71,22 +81,24 @@ def create_admin_app(app: App, faults: FaultPage | None = None) -> AdminApp:
     return make_admin_app(desk, on_startup=start, on_shutdown=stop)
 
 
-def _fell_back(audit: AuditTrail, action: str, value: object) -> None:
-    audit.add("timer", "", action, after=f"{value}")
+def _fell_back(services: Services, audit: AuditTrail, action: str, value: object) -> None:
+    if services.peers.leads:  # the same has ended at the other workers
+        audit.add("timer", "", action, after=f"{value}")
 
 
-def _feed(services: Services) -> Feed:
-    overviews, records = services.overviews, services.records
+def _feed(services: Services, whole: Whole) -> Feed:
+    overviews = services.overviews
     seen = time.time()
 
-    def frame() -> Frame:
+    async def frame() -> Frame:
         nonlocal seen
         since, seen = seen, time.time()
-        return overviews.frame(since=since, live=records.slowest_live())
+        overview, live = await whole.overview(live=True)
+        return overviews.frame(overview, since=since, live=live)
 
     async def kv_map() -> KvMap | None:
         try:
-            return await overviews.kv_caches.of(0).map()
+            return await whole.kv_map()
         except NoInspectionError:
             return None
 

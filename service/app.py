@@ -23,6 +23,7 @@ from service.http.application import App, make_app
 from service.overview.overviews import Overviews
 from service.overview.ring import Ring
 from service.overview.watch import WatchedParts
+from service.peers.peers import Peers
 from service.preparation.jobs import Limits, Setup
 from service.preparation.preparation import Preparation
 from service.preparation.processes import PreparationProcesses, arguments_for
@@ -60,14 +61,16 @@ def create_app(
     ring: Ring | None = None,
     sources: ArchiveSources | None = None,
     metering: Metering | None = None,
+    peers: Peers | None = None,
     other_sockets: Sequence[Path] = (),
 ) -> App:
     """Create the app. ``state.services`` has what routes use; ``state.drain`` shuts it down
     gracefully. ``records``: those that ``telemetry`` reports requests to. ``ring``: the history's
     memory, which may have that of the worker before. ``sources``: what it keeps for the database.
-    The engine on ``socket_path`` and those on ``other_sockets`` may start later. The caller opens
-    ``state.services.store`` and then ``archive``; both are closed with the app. Raises OSError or
-    ValueError if the model's tokenizer or template is unusable, or the store another program's.
+    ``peers``: the server's other workers. The engine on ``socket_path`` and those on
+    ``other_sockets`` may start later. The caller opens ``state.services.store`` and then
+    ``archive``; both are closed with the app. Raises OSError or ValueError if the model's tokenizer
+    or template is unusable, or the store another program's.
     """
     checkpoint = load_checkpoint(
         model_dir,
@@ -86,6 +89,8 @@ def create_app(
         Records() if records is None else records,
         Metering() if metering is None else metering,
     )
+    if peers is not None:
+        services = replace(services, ids=peers.ids, peers=peers)
     if sources is not None:
         archive = _archive(settings, services.store, sources, services.supervision)
         services = replace(services, archive=archive)
@@ -100,15 +105,19 @@ def create_app(
     async def stop() -> None:
         while background:
             background.pop().cancel()
-        await services.link.close()
-        await services.runs.close()
-        await services.key_sources.close()
-        if services.archive is not None:
-            await services.archive.close()
-        await services.store.close()
-        await services.preparation.close()
+        await _close(services)
 
     return make_app(services, on_startup=start, on_shutdown=stop)
+
+
+async def _close(services: Services) -> None:
+    await services.link.close()
+    await services.runs.close()
+    await services.key_sources.close()
+    if services.archive is not None:
+        await services.archive.close()
+    await services.store.close()
+    await services.preparation.close()
 
 
 def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:

@@ -29,6 +29,7 @@
     │   └── NotStoredError        503  error:store           answered, but could not be stored
     ├── DrainingError             503  refused:draining      the server drains or shuts down
     ├── CutByShutdownError        503  error:shutdown        still running when the drain time ended
+    ├── WorkerLostError           503  error:worker          the API worker that had it has ended
     ├── EngineFailedError         500  error:engine          the engine died or failed this sequence
     ├── SlowReaderError           499  client_slow           cut: it did not read what was sent
     ├── InternalError             500  error:internal        a bug in Quire
@@ -256,6 +257,10 @@ class DrainingError(QuireError):
     def headers(self) -> dict[str, str]:
         # On a kept-alive connection the client's retry would reach this same process.
         return {**super().headers(), "connection": "close"}
+
+
+class WorkerLostError(QuireError):
+    kind = Kind(503, "server_error", "worker_lost", "error:worker")
 
 
 class EngineFailedError(QuireError):

@@ -39,11 +39,14 @@ from service.admission.drain import Drain
 from service.app import create_app
 from service.engine.engines import Engines
 from service.grpc.available import problem as grpc_problem
+from service.http.admin.application import AdminApp
 from service.http.admin.server import AdminServer
-from service.http.application import App
 from service.http.connections import Connections
+from service.http.peer_server import peer_server
 from service.http.server import HttpServer
+from service.ids import Ids
 from service.overview.ring import Ring
+from service.peers.peers import Peers
 from service.records.records import Records
 from service.serving.metering import Metering
 from service.serving.services import Services
@@ -225,6 +228,7 @@ class Worker:
         self._hurry = asyncio.Event()
 
     async def run(self) -> int:
+        supervision = _supervision(self._settings, self._options)
         first, *others = self._options.engine_sockets
         app = create_app(
             self._settings,
@@ -232,11 +236,12 @@ class Worker:
             socket_path=first,
             other_sockets=others,
             telemetry=self._telemetry,
-            supervision=_supervision(self._settings, self._options),
+            supervision=supervision,
             records=self._records,
             ring=_ring(self._options.history_fd, self._settings.api_workers),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
+            peers=_peers(self._settings, self._options, supervision),
         )
         services: Services = app.state.services
         services.link.watch(every_step=services.supervision.leads)
@@ -248,12 +253,14 @@ class Worker:
         listener = self._listener()
         port = ServerAddress.of(listener).port
         server = HttpServer(app, listener)
-        admin = self._admin(app, port, faults)
-        # After a 200 from /health/ready both servers must be reachable.
+        admin_app = create_admin_app(app, faults) if self._settings.admin else None
+        admin = self._admin(admin_app, port)
+        peer = peer_server(app, admin_app, services)
         grpc_server = await self._start_grpc(services)
         await server.start()
-        if admin is not None:
-            await admin.start()
+        for one in (admin, peer):
+            if one is not None:
+                await one.start()
         # Exclude all current objects from garbage collection.
         gc.collect()
         gc.freeze()
@@ -274,9 +281,8 @@ class Worker:
         await server.shut_down_app()
         if admin is not None:
             await admin.stop(CLOSE_SECONDS)
-        stopping = [server.stop(CLOSE_SECONDS)]
-        if grpc_server is not None:
-            stopping.append(grpc_server.stop(CLOSE_SECONDS))
+        all_servers = (server, peer, grpc_server)
+        stopping = [one.stop(CLOSE_SECONDS) for one in all_servers if one is not None]
         if not all(await asyncio.gather(*stopping)):
             _log.warning("connections were cut", in_flight=drain.in_flight)
         return 0
@@ -322,9 +328,9 @@ class Worker:
         inject_into_worker(page, services.link, self._telemetry.tracer)
         return page
 
-    def _admin(self, app: App, public_port: int, faults: FaultPage | None) -> AdminServer | None:
+    def _admin(self, app: AdminApp | None, public_port: int) -> AdminServer | None:
         settings, descriptor = self._settings, self._options.admin_fd
-        if not settings.admin:
+        if app is None:
             return None
         if descriptor is not None:
             listener = _inherited(descriptor)
@@ -332,12 +338,18 @@ class Worker:
             listener = open_admin_socket(
                 settings.admin_host, settings.admin_port, public_port=public_port
             )
-        return AdminServer(create_admin_app(app, faults), listener)
+        return AdminServer(app, listener)
 
     def _listener(self) -> socket.socket:
         if self._options.listen_fd is None:
             return open_listening_socket(self._settings.host, self._settings.port)
         return _inherited(self._options.listen_fd)
+
+
+def _peers(settings: ServiceSettings, options: WorkerOptions, supervision: Supervision) -> Peers:
+    directory = None if options.peer_dir is None else Path(options.peer_dir)
+    running = supervision.running_workers if options.supervisor_page else None
+    return Peers(Ids(options.worker_index, settings.api_workers), directory, running)
 
 
 def _inherited(descriptor: int) -> socket.socket:

@@ -27,6 +27,7 @@ ORDER = {
         *(
             "version",
             "errors",
+            "ids",
             "admin_keys",
             "fault_settings",
             "tracing_settings",
@@ -36,7 +37,8 @@ ORDER = {
         *("settings", "conversation", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
-        *("telemetry", "records", "store", "overview", "wire", "preparation", "serving", "admin"),
+        *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),
+        *("serving", "admin"),
         *("grpc", "http", "injection", "doctor", "app", "admin_app", "worker"),
         *("settings_page", "routes_page", "drill_page", "key_commands", "cli"),
     ),

@@ -56,7 +56,7 @@ class Feed:
     has none. Call all methods on one event loop."""
 
     def __init__(
-        self, frame: Callable[[], Frame], kv_map: Callable[[], Awaitable[KvMap | None]]
+        self, frame: Callable[[], Awaitable[Frame]], kv_map: Callable[[], Awaitable[KvMap | None]]
     ) -> None:
         self._frame = frame
         self._kv_map = kv_map
@@ -135,7 +135,7 @@ class Feed:
         due = loop.time()
         while True:
             try:
-                self._last = event_of(self._frame())
+                self._last = event_of(await self._frame())
                 self.made += 1
                 self._send(self._last)
             except Exception:

@@ -91,6 +91,19 @@ class HotSettings:
         values = {name: knob.read() for name, knob in self._knobs.items()}
         return hashlib.blake2b(msgspec.json.encode(values), digest_size=8).hexdigest()
 
+    def changed(self) -> dict[str, tuple[HotValue, str]]:
+        """Return the values that operators have set, by name, each with who did."""
+        return {name: (self._knobs[name].read(), by) for name, (by, _) in self._changed.items()}
+
+    def take_over(self, values: Mapping[str, object], actor: str) -> None:
+        """Set values that another worker of this server has checked. Raises ProblemError."""
+        for name, value in values.items():
+            knob = self._knobs[name]
+            checked = knob.check(value)
+            if knob.read() != checked:
+                knob.write(checked)
+            self._changed[name] = (actor, time.time())
+
     def change(
         self, wanted: Mapping[str, object], revision: str | None, actor: str
     ) -> list[SettingChange]:

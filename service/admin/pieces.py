@@ -42,12 +42,16 @@ def page_pieces(
 ) -> Iterator[bytes]:
     """Yield a page of requests, which are taken a few at a time."""
     yield b'{"requests":['
+    yield from request_pieces(requests)
+    yield b'],"cursor":%b,"source":%b}' % (_encode(cursor), _encode(source))
+
+
+def request_pieces(requests: Iterable[KeptRequest], separator: bytes = b"") -> Iterator[bytes]:
+    """Yield requests as items of a JSON array. ``separator``: before the first one."""
     left = iter(requests)
-    separator = b""
     while some := list(itertools.islice(left, _RECORDS)):
         yield separator + _encode(some)[1:-1]
         separator = b","
-    yield b'],"cursor":%b,"source":%b}' % (_encode(cursor), _encode(source))
 
 
 def kv_pieces(found: KvMap) -> Iterator[bytes]:

@@ -58,5 +58,5 @@ def unavailable(detail: str) -> ProblemError:
     return ProblemError(503, "unavailable", detail)
 
 
-def not_found(detail: str) -> ProblemError:
-    return ProblemError(404, "not_found", detail)
+def not_found(detail: str, headers: dict[str, str] | None = None) -> ProblemError:
+    return ProblemError(404, "not_found", detail, headers=headers)

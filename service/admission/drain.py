@@ -30,6 +30,11 @@ class Drain:
         return self._is_held or self._ends is not None
 
     @property
+    def is_held(self) -> bool:
+        """True if an operator has drained the server."""
+        return self._is_held
+
+    @property
     def is_ending(self) -> bool:
         """True if the worker is shutting down, which cannot be undone."""
         return self._ends is not None

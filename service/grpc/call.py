@@ -11,7 +11,6 @@ import asyncio
 import contextlib
 import time
 import urllib.parse
-import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
@@ -29,7 +28,6 @@ from service.errors import (
 )
 from service.generation.request import Generation
 from service.grpc.arrival import Arrivals, deadline_is_over
-from service.grpc.running import RunningCalls
 from service.grpc.status import Metadata, status_of
 from service.routes.route import RouteRow
 from service.serving.access import Access
@@ -63,12 +61,10 @@ class Call:
         context: Any,
         exchange: Exchange,
         services: Services,
-        running: RunningCalls,
         owner: str,
     ) -> None:
         self.exchange = exchange
         self.services = services
-        self.running = running
         self.owner = owner
         # A client that leaves cancels its call.
         self.client = Client(services, exchange)
@@ -95,7 +91,7 @@ class Call:
 
     async def stream(self, generation: Generation, events: MessageStream) -> None:
         """Send all of ``generation``'s output. Raises QuireError if it fails."""
-        with self.running.holding(self.owner, generation):
+        with self.services.running.holding(self.owner, generation):
             batches = stream_events(self.exchange, generation, events)
             async with contextlib.aclosing(batches):
                 async for messages in batches:
@@ -111,7 +107,6 @@ class Calls:
     def __init__(self, services: Services) -> None:
         self._services = services
         self._access = Access(services.keys)
-        self._running = RunningCalls()
         settings = services.settings
         limit = settings.max_body_bytes
         self._arrivals = Arrivals(
@@ -122,7 +117,9 @@ class Calls:
         services = self._services
         headers = _headers(context)
         exchange = Exchange(
-            _new_record(headers, context.peer(), route.path, route.counted),
+            _new_record(
+                services.ids.new("req_"), headers, context.peer(), route.path, route.counted
+            ),
             services.telemetry,
             patience=services.settings.slow_reader_timeout,
             drain=services.drain,
@@ -147,7 +144,8 @@ class Calls:
 
     async def refuse_unknown(self, context: Any, path: str) -> None:
         """End a call of a method that does not exist."""
-        record = _new_record(_headers(context), context.peer(), "", NO_ROUTE)
+        request_id = self._services.ids.new("req_")
+        record = _new_record(request_id, _headers(context), context.peer(), "", NO_ROUTE)
         exchange = begin_unrouted(record, path, self._services.telemetry)
         error = MethodNotAllowedError(f"There is no method {path[:MOST_PATH_CHARS]}.")
         self._note(exchange, error)
@@ -172,7 +170,7 @@ class Calls:
             if seconds is not None:
                 exchange.deadline = time.monotonic() + seconds
             owner = exchange.caller.owner
-            call = Call(context, exchange, self._services, self._running, owner)
+            call = Call(context, exchange, self._services, owner)
             try:
                 message = await self._arrivals.read(context, exchange.caller)
             finally:
@@ -234,12 +232,14 @@ def peer_address(peer: str) -> str | None:
     return urllib.parse.unquote(rest).rpartition(":")[0].strip("[]") or None
 
 
-def _new_record(headers: dict[str, bytes], peer: str, path: str, route: str) -> RequestRecord:
+def _new_record(
+    request_id: str, headers: dict[str, bytes], peer: str, path: str, route: str
+) -> RequestRecord:
     def text(name: str) -> str | None:
         return headers.get(name, b"").decode("latin-1") or None
 
     return RequestRecord(
-        request_id=f"req_{uuid.uuid4().hex}",
+        request_id=request_id,
         route=route,
         http_method="POST",
         http_route=path,

@@ -10,6 +10,7 @@ from service.generation.request import Generation
 from service.grpc.call import Call, MessageStream, Method
 from service.grpc.embedded import embed_response
 from service.grpc.events import ChatEvents, GenerateEvents
+from service.peers.requests import ABORT, ask_owner
 from service.preparation.chat import GRPC_CHAT
 from service.preparation.completions import GRPC_COMPLETION
 from service.preparation.embeddings import GRPC_EMBEDDINGS
@@ -93,7 +94,10 @@ async def models(call: Call, message: bytes) -> None:
 
 async def abort(call: Call, message: bytes) -> None:
     request = read_small(pb.AbortRequest, message)
-    call.running.abort(request.request_id, call.owner)
+    asked = request.request_id
+    found = await ask_owner(call.services.peers, ABORT, asked, call.owner)
+    if found is None:
+        call.services.running.abort(asked, call.owner)
     call.exchange.succeed("stop")
     await call.send(pb.AbortResponse().SerializeToString())
 

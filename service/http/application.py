@@ -24,6 +24,7 @@ from service.http.connections import Connections, connection_limit
 from service.http.door import Door, first_segments
 from service.http.embeddings import embeddings
 from service.http.failures import respond_to_failure
+from service.http.forwarding import Forwarding
 from service.http.messages import count_tokens, messages
 from service.http.middleware import ExchangeMiddleware
 from service.http.models import list_models, retrieve_model
@@ -175,4 +176,6 @@ def _exchanges(services: Services, access: Access, origins: OriginRules) -> Exch
         exchanges=services.exchanges,
         refuse_unknown=settings.unknown_fields == "refuse",
         metering=services.metering,
+        ids=services.ids,
+        forwarding=Forwarding(services.peers, services.drain) if services.peers else None,
     )

@@ -13,7 +13,7 @@ from litestar.types import HTTPScope, Message, Receive, Scope, Send
 from service.errors import SlowReaderError
 from service.http.connections import Connections, Peer
 from service.http.origins import Headers, OriginRules
-from service.http.scope import ASKED_PATH, CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
+from service.http.scope import ASKED_HEAD, ASKED_PATH, CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
 
 VERSION_PREFIX = "/v1"
 
@@ -77,6 +77,7 @@ class Door:
             scope["method"] = HttpMethod.GET.value
             answer.headless = True
             state[SERVER_SEND] = answer.send
+            state[ASKED_HEAD] = send
         else:
             # Streams bypass everything that only concerns the start of a response.
             state[SERVER_SEND] = send

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
-
 from litestar import Response
 
 from service.http.answering import respond_in_pieces
@@ -18,7 +16,7 @@ from service.wire.texts.embeddings import list_pieces
 async def embeddings(request: HttpCall) -> Response[bytes]:
     wanted, pooled = await embed(EMBEDDINGS, await request.read(), request.requester)
     record = request.exchange.record
-    record.response_id = f"embd-{uuid.uuid4().hex}"
+    record.response_id = request.services.ids.new("embd-")
     answer = list_pieces(
         pooled.vectors,
         as_base64=wanted.encoding_format == "base64",

@@ -19,7 +19,8 @@ from service.errors import (
 )
 from service.http.scope import exchange_in
 from service.http.unrouted import asked_path, unrouted
-from service.serving.exchange import new_request_id
+from service.ids import Ids
+from service.serving.services import Services
 from service.serving.unrouted import MOST_PATH_CHARS
 from service.wire.error_shapes import shape_for
 
@@ -72,7 +73,8 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         _log.error("unexpected exception", path=path, exc_info=error)
     headers = answer.headers()
     if not matched:
-        exchange = unrouted(scope, request.app.state.services.telemetry)
+        services: Services = request.app.state.services
+        exchange = unrouted(scope, services.ids.new("req_"), services.telemetry)
     if exchange is not None:
         exchange.fail(answer)
         exchange.record.status = answer.status
@@ -83,7 +85,7 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
             headers["allow"] += ", HEAD"
     if exchange is None:
         # The route is not counted; the client can still refer to its request's id.
-        request_id = new_request_id()
+        request_id = Ids().new("req_")
         headers |= {"x-request-id": request_id, "request-id": request_id}
     else:
         request_id = exchange.record.request_id

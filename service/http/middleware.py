@@ -13,9 +13,11 @@ from litestar.types import ASGIApp, Receive, Scope, Send
 from service.admission.drain import Drain
 from service.errors import NotFoundError, QuireError
 from service.http.deadline import deadline_of
+from service.http.forwarding import Forwarding
 from service.http.origins import OriginRules
 from service.http.scope import CALLER, EXCHANGE, ROUTE_ROW, api_key_header, header, new_record
 from service.http.serves import route_of
+from service.ids import Ids
 from service.routes.route import RouteRow
 from service.routes.tables import PUBLIC
 from service.serving.access import Access
@@ -46,6 +48,8 @@ class ExchangeMiddleware(ASGIMiddleware):
         exchanges: OpenExchanges | None = None,
         refuse_unknown: bool = False,
         metering: Metering | None = None,
+        ids: Ids | None = None,
+        forwarding: Forwarding | None = None,
     ) -> None:
         self._access = access
         self._origins = origins
@@ -59,6 +63,8 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._metering = metering
         self._telemetry = telemetry
         self._drain = drain
+        self._ids = ids or Ids()
+        self._forwarding = forwarding
 
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         route = route_of(PUBLIC, scope)
@@ -69,9 +75,17 @@ class ExchangeMiddleware(ASGIMiddleware):
             self._admit(scope, route)
             await next_app(scope, receive, send)
             return
+        problem: QuireError | None = None
+        if self._forwarding is not None and route.live_id:
+            try:
+                if await self._forwarded(self._forwarding, route, scope, receive):
+                    return
+            except QuireError as error:
+                problem = error  # of a request that is counted here
         exchange = Exchange(
             new_record(
                 scope,
+                self._ids.new("req_"),
                 route.counted,
                 template=str(scope["path_template"]),
                 method=str(scope.get("method", "")),
@@ -92,6 +106,8 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._drain.enter()
         try:
             exchange.identify(self._admit(scope, route))
+            if problem is not None:
+                raise problem
             exchange.deadline = deadline_of(scope, exchange.record.received_time)
             await next_app(scope, receive, send)
         except QuireError as error:
@@ -100,6 +116,15 @@ class ExchangeMiddleware(ASGIMiddleware):
             raise
         finally:
             exchange.close()
+
+    async def _forwarded(
+        self, forwarding: Forwarding, route: RouteRow, scope: Scope, receive: Receive
+    ) -> bool:
+        """True if another worker has served the request. Raises QuireError if it should have."""
+        worker = forwarding.owner(route, scope)
+        return worker is not None and await forwarding.forward(
+            worker, scope, receive, patience=self.patience
+        )
 
     def _admit(self, scope: Scope, route: RouteRow) -> Caller:
         self._origins.check(scope)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 
 import msgspec
 from litestar import Response
@@ -20,7 +19,7 @@ async def rerank(request: HttpCall) -> Response[bytes]:
     step = RERANK_V2 if request.scope["path"].startswith("/v2/") else RERANK
     scored = await score_pairs(step, await request.read(), request.requester)
     record = request.exchange.record
-    record.response_id = f"rerank-{uuid.uuid4().hex}"
+    record.response_id = request.services.ids.new("rerank-")
     answer = RerankAnswer(
         id=record.response_id,
         model=record.model,
@@ -34,7 +33,7 @@ async def rerank(request: HttpCall) -> Response[bytes]:
 async def score(request: HttpCall) -> Response[bytes]:
     scored = await score_pairs(SCORE, await request.read(), request.requester)
     record = request.exchange.record
-    record.response_id = f"score-{uuid.uuid4().hex}"
+    record.response_id = request.services.ids.new("score-")
     answer = ScoreList(
         id=record.response_id,
         created=int(time.time()),

@@ -8,7 +8,7 @@ from typing import Any
 
 from litestar.types import Scope
 
-from service.serving.exchange import Exchange, new_request_id
+from service.serving.exchange import Exchange
 from service.telemetry.record import RequestRecord
 
 AsgiApp = Callable[[Any, Any, Any], Awaitable[None]]
@@ -20,6 +20,8 @@ SERVER_SEND = "quire_server_send"
 CALLER = "quire_caller"  # of a request that the server sends to itself
 ASKED_PATH = "quire_asked_path"  # before the version was added
 CUT_CLIENT = "quire_cut_client"  # closes the client's connection
+ASKED_HEAD = "quire_asked_head"  # of a HEAD request, served as GET: the server's own send
+FORWARDED = "quire_forwarded"  # by another worker, so it is served here in any case
 
 
 def exchange_in(scope: Scope) -> Exchange | None:
@@ -28,7 +30,9 @@ def exchange_in(scope: Scope) -> Exchange | None:
     return found
 
 
-def new_record(scope: Scope, route: str, *, template: str, method: str) -> RequestRecord:
+def new_record(
+    scope: Scope, request_id: str, route: str, *, template: str, method: str
+) -> RequestRecord:
     """Return the record of a request whose headers have just been read. ``template``: the route's
     path."""
 
@@ -36,7 +40,7 @@ def new_record(scope: Scope, route: str, *, template: str, method: str) -> Reque
         return header(scope, name).decode("latin-1") or None
 
     return RequestRecord(
-        request_id=new_request_id(),
+        request_id=request_id,
         route=route,
         http_method=method,
         http_route=template,

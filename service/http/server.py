@@ -48,15 +48,22 @@ class HttpServer:
     """Serves ``app`` on ``listener`` from ``start`` to ``stop``, on the running event loop.
 
     ``start`` takes ownership of the listener, which is closed when the server stops.
-    ``max_connections`` are accepted at once; more wait in the kernel.
+    ``max_connections`` are accepted at once; more wait in the kernel. ``is_unix``: it is a unix
+    socket.
     """
 
     def __init__(
-        self, app: Any, listener: socket.socket, *, max_connections: int | None = None
+        self,
+        app: Any,
+        listener: socket.socket,
+        *,
+        max_connections: int | None = None,
+        is_unix: bool = False,
     ) -> None:
         self._app = app
         self._max_connections = max_connections or connection_limit()
         self._listener = listener
+        self._is_unix = is_unix
         self._lifespan = _asgi.LifespanProtocol(app)
         self._signal = _native.WorkerSignal()
         self._stopped = asyncio.Event()
@@ -72,7 +79,7 @@ class HttpServer:
         self._signal.add_cb(lambda: loop.call_soon_threadsafe(self._stopped.set))
         self._worker = _native.ASGIWorker(
             1,  # worker id
-            (None, _native.SocketHolder(self._listener.detach(), False, BACKLOG)),
+            (None, _native.SocketHolder(self._listener.detach(), self._is_unix, BACKLOG)),
             None,  # ipc
             1,  # runtime threads
             512,  # maximum threads for blocking work of the runtime itself
@@ -91,7 +98,8 @@ class HttpServer:
             _asgi._callback_wrapper(self._app, {}, self._lifespan.state)
         )
         scheduler = _scheduling._new_cbscheduler(loop, handler, impl_asyncio=True)
-        self._worker.serve_mtr(scheduler, loop, self._signal)
+        serve = self._worker.serve_mtr_uds if self._is_unix else self._worker.serve_mtr
+        serve(scheduler, loop, self._signal)
 
     async def shut_down_app(self) -> None:
         """Run the app's shutdown. The app itself ends the responses that it is still streaming."""

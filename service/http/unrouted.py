@@ -23,11 +23,11 @@ _PREFIXES = frozenset({"openai"})
 _LEAST_ALIKE = 4
 
 
-def unrouted(scope: Scope, telemetry: Telemetry) -> Exchange:
+def unrouted(scope: Scope, request_id: str, telemetry: Telemetry) -> Exchange:
     """Return the exchange of a request that no route takes, begun."""
     method = str(scope.get("method", "GET"))  # a WebSocket's handshake has none
     method = method if method in _METHODS else "other"
-    record = new_record(scope, NO_ROUTE, template="", method=method)
+    record = new_record(scope, request_id, NO_ROUTE, template="", method=method)
     return begin_unrouted(record, asked_path(scope), telemetry)
 
 

@@ -139,15 +139,16 @@ class Overviews:
 
     def frame(
         self,
+        overview: Overview | None = None,
         *,
         since: float | None = None,
         live: tuple[KeptRequest, ...] | None = None,
         kv: KvMap | None = None,
     ) -> Frame:
-        """Return a message of the feed. ``since``: Unix time from which marks are new; None: none
-        are sent."""
+        """Return a message of the feed. ``overview``: None for this worker's now. ``since``: Unix
+        time from which marks are new; None: none are sent."""
         return Frame(
-            overview=self.now(),
+            overview=overview or self.now(),
             sample=self.history.newest(),
             live=live,
             kv=kv,

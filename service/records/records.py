@@ -17,7 +17,7 @@ from observability.logging import get_logger
 from service.records.kept import ended_request, live_request
 from service.records.matching import matcher
 from service.records.ordering import Ordering, Position
-from service.records.recent import RecentlyEnded
+from service.records.recent import RecentlyEnded, WindowValues
 from service.records.row import Row, row_of
 from service.telemetry.record import RequestRecord
 from service.turns import Pace
@@ -80,7 +80,7 @@ class Records:
 
     def _keep(self, row: Row) -> None:
         self._rows.append(row)
-        self._bytes += row.bytes
+        self._bytes += row.size
         self._by_request[row.request_id] = row
         if row.trace_id:
             self._by_trace[row.trace_id] = row
@@ -88,7 +88,7 @@ class Records:
             self._forget(self._rows.popleft())
 
     def _forget(self, row: Row) -> None:
-        self._bytes -= row.bytes
+        self._bytes -= row.size
         if self._by_request.get(row.request_id) is row:
             del self._by_request[row.request_id]
         if self._by_trace.get(row.trace_id) is row:
@@ -137,6 +137,15 @@ class Records:
             return live_request(live[-1])
         row = self._by_trace.get(identity)
         return None if row is None else row.request()
+
+    def has(self, request_id: str) -> bool:
+        """True if the request is in memory, live or ended."""
+        return request_id in self._live or request_id in self._by_request
+
+    def key_of(self, request_id: str) -> str | None:
+        """Return the alias of the key of a request in memory."""
+        record = self._live.get(request_id)
+        return self._by_request[request_id].key if record is None else record.key
 
     def slowest_live(self, most: int = SLOWEST_IN_FEED) -> tuple[KeptRequest, ...]:
         """Return the live requests that have taken longest so far, the slowest first, without their
@@ -195,6 +204,13 @@ class Records:
         """Return exact figures of the requests that ended in the last ``seconds``; what only the
         engine knows is left at 0. ``objectives``: seconds by "ttft" and "itl". The first call for
         as many seconds takes longer. Raises ValueError for more than ``MOST_WINDOWS`` lengths."""
+        return self._window(seconds).window(self._clock(), objectives or {})
+
+    def window_values(self, seconds: float) -> WindowValues:
+        """Return what ``window`` is made of. Raises ValueError as it does."""
+        return self._window(seconds).values(self._clock())
+
+    def _window(self, seconds: float) -> RecentlyEnded:
         window = self._windows.get(seconds)
         if window is None:
             if len(self._windows) == MOST_WINDOWS:
@@ -202,7 +218,7 @@ class Records:
             window = self._windows[seconds] = RecentlyEnded(seconds)
             for row in self._rows:
                 window.add(row)
-        return window.window(self._clock(), objectives or {})
+        return window
 
 
 def _keyed(rows: Iterable[Row], ordering: Ordering) -> list[tuple[Position, Row]]:

@@ -42,8 +42,8 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return _decoder.decode(self.encoded)
 
     @property
-    def bytes(self) -> int:
-        """How much memory it takes, about."""
+    def size(self) -> int:
+        """How many bytes of memory it takes, about."""
         return _ROW_BYTES + len(self.encoded)
 
 

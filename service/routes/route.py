@@ -16,6 +16,9 @@ WEBSOCKET, RPC = "WEBSOCKET", "RPC"
 ANY_PATH = "*"
 """The path of a row for every path that has a route."""
 
+LEAD = "lead"
+"""In place of a parameter: what the route is about lives in the worker that leads."""
+
 _TYPE_OF_PARAMETER = re.compile(r":[a-z]+\}")
 
 
@@ -70,7 +73,9 @@ class Limit(enum.Enum):
 class RouteRow:
     """``scope``: what its caller's key must have. ``does``: in a few words. ``counted``: the name
     under which metrics and logs have its requests (``observability.outcomes.ROUTES``); those of a
-    route without one are not counted."""
+    route without one are not counted. ``live_id``: the parameter of its path that is the id of
+    what may live in one API worker only, which then serves the request; ``LEAD``: it is served by
+    the worker that leads."""
 
     port: Port
     method: str
@@ -80,6 +85,7 @@ class RouteRow:
     counted: str = ""
     body: BodyBound = BodyBound.NONE
     limits: frozenset[Limit] = frozenset()
+    live_id: str = ""
 
     @property
     def name(self) -> str:

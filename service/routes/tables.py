@@ -7,6 +7,7 @@ from typing import Final
 from observability.admin_api import AdminScope
 from service.routes.route import (
     ANY_PATH,
+    LEAD,
     RPC,
     WEBSOCKET,
     Anyone,
@@ -44,7 +45,17 @@ def _stored(
     counted: str = "responses_stored",
     limits: frozenset[Limit] = _NONE,
 ) -> RouteRow:
-    return RouteRow(Port.PUBLIC, method, path, KeyScope.INFERENCE, does, counted, limits=limits)
+    live_id = path[path.index("{") + 1 : path.index("}")]
+    return RouteRow(
+        Port.PUBLIC,
+        method,
+        path,
+        KeyScope.INFERENCE,
+        does,
+        counted,
+        limits=limits,
+        live_id=live_id,
+    )
 
 
 PUBLIC: Final = RouteTable(
@@ -119,8 +130,8 @@ PUBLIC: Final = RouteTable(
 )
 
 
-def _shown(path: str, does: str, limits: frozenset[Limit] = _NONE) -> RouteRow:
-    return RouteRow(Port.ADMIN, "GET", path, AdminScope.READ, does, limits=limits)
+def _shown(path: str, does: str, limits: frozenset[Limit] = _NONE, live_id: str = "") -> RouteRow:
+    return RouteRow(Port.ADMIN, "GET", path, AdminScope.READ, does, limits=limits, live_id=live_id)
 
 
 def _order(
@@ -130,8 +141,12 @@ def _order(
     *,
     body: BodyBound = BodyBound.SMALL,
     limits: frozenset[Limit] = _NONE,
+    live_id: str = "",
 ) -> RouteRow:
-    return RouteRow(Port.ADMIN, method, path, AdminScope.OPERATE, does, body=body, limits=limits)
+    scope = AdminScope.OPERATE
+    return RouteRow(
+        Port.ADMIN, method, path, scope, does, body=body, limits=limits, live_id=live_id
+    )
 
 
 _EXPORTS = frozenset({Limit.EXPORTS})
@@ -151,8 +166,12 @@ ADMIN: Final = RouteTable(
         _order("POST", "/admin/v1/requests/{request_id}/cancel", "Cancel a live request"),
         _shown("/admin/v1/requests.csv", "Stored requests as CSV", _EXPORTS),
         _shown("/admin/v1/requests.parquet", "Stored requests as Parquet", _EXPORTS),
-        _shown("/admin/v1/kv", "The block pool by owner"),
-        _shown("/admin/v1/kv/times", "The times of the last hour of which maps of it are kept"),
+        _shown("/admin/v1/kv", "The block pool by owner", live_id=LEAD),
+        _shown(
+            "/admin/v1/kv/times",
+            "The times of the last hour of which maps of it are kept",
+            live_id=LEAD,
+        ),
         _shown("/admin/v1/kv/prefixes", "The tree of shared prefixes"),
         _shown("/admin/v1/usage", "Requests and tokens by key, model or route"),
         _shown("/admin/v1/usage.csv", "The same as CSV", _EXPORTS),
@@ -167,17 +186,29 @@ ADMIN: Final = RouteTable(
         _order("POST", "/admin/v1/keys", "Make an API key"),
         _order("POST", "/admin/v1/keys/{name}/rotate", "Make the next key of an id or alias"),
         _order("POST", "/admin/v1/keys/{name}/revoke", "End the key of an id, or all of an alias"),
-        _shown("/admin/v1/load", "The current or last load run"),
+        _shown("/admin/v1/load", "The current or last load run", live_id=LEAD),
         _order(
             "POST",
             "/admin/v1/load",
             "Start a load run against this server",
             limits=frozenset({Limit.LOAD}),
+            live_id=LEAD,
         ),
-        _order("DELETE", "/admin/v1/load", "Stop the load run", body=BodyBound.NONE),
-        _shown("/admin/v1/loadtrace", "The recorded load trace", _EXPORTS),
-        _order("POST", "/admin/v1/loadtrace", "Record a load trace for some seconds"),
-        _order("DELETE", "/admin/v1/loadtrace", "End the recording", body=BodyBound.NONE),
+        _order("DELETE", "/admin/v1/load", "Stop the load run", body=BodyBound.NONE, live_id=LEAD),
+        _shown("/admin/v1/loadtrace", "The recorded load trace", _EXPORTS, live_id=LEAD),
+        _order(
+            "POST",
+            "/admin/v1/loadtrace",
+            "Record a load trace for some seconds",
+            live_id=LEAD,
+        ),
+        _order(
+            "DELETE",
+            "/admin/v1/loadtrace",
+            "End the recording",
+            body=BodyBound.NONE,
+            live_id=LEAD,
+        ),
         _shown("/admin/v1/faults", "The faults that this server was started to inject"),
         _order("POST", "/admin/v1/faults/{name}", "Inject one of them"),
         _shown("/admin/v1/audit", "What operators changed or tried to"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
@@ -56,7 +55,7 @@ async def begin(api: Api[_Made, _Encoder], body: bytes, client: Client) -> Begun
     prepared = await preparing
     generation = await start(prepared, client)
     if api.id_prefix:
-        record.response_id = f"{api.id_prefix}{uuid.uuid4().hex}"
+        record.response_id = client.services.ids.new(api.id_prefix)
     return Begun(generation, api.encoder(prepared, generation, client))
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-import uuid
 from collections.abc import Callable, Iterator
 
 from observability.admin_api import EventKind
@@ -305,7 +304,3 @@ class OpenExchanges:
             if exchange.record.trace_id == request_id:
                 return exchange
         return None
-
-
-def new_request_id() -> str:
-    return f"req_{uuid.uuid4().hex}"

@@ -14,7 +14,9 @@ from service.engine.silence import EngineFigures, EngineStatus, engine_figures, 
 from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
+from service.ids import Ids
 from service.overview.overviews import Overviews
+from service.peers.peers import Peers
 from service.preparation.jobs import Limits
 from service.preparation.preparation import Preparation
 from service.records.load_trace import LoadTrace
@@ -23,6 +25,7 @@ from service.serving.exchange import OpenExchanges
 from service.serving.key_sources import KeySources
 from service.serving.keys import KeyRing
 from service.serving.metering import Metering
+from service.serving.running import RunningCalls
 from service.settings import ServiceSettings
 from service.store.archive import RequestArchive
 from service.store.store import ResponseStore
@@ -58,6 +61,9 @@ class Services:
     keys: KeyRing
     key_sources: KeySources
     metering: Metering
+    ids: Ids = field(default_factory=Ids)
+    peers: Peers = field(default_factory=Peers)
+    running: RunningCalls = field(default_factory=RunningCalls)
     exchanges: OpenExchanges = field(default_factory=OpenExchanges)
     archive: RequestArchive | None = None
     load_trace: LoadTrace = field(default_factory=LoadTrace)

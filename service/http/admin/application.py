@@ -25,7 +25,7 @@ from litestar.types import (
 from observability.admin_api import AdminScope
 from observability.logging import get_logger
 from service.admin.gate import AdminGate, Approach, permit
-from service.admin.problem import MEDIA_TYPE, ProblemError, not_found
+from service.admin.problem import MEDIA_TYPE, ProblemError, not_found, unavailable
 from service.errors import QuireError
 from service.http.admin.bundle import bundle
 from service.http.admin.call import ACTOR, AdminCall, AdminDesk, approach_of
@@ -63,10 +63,12 @@ from service.http.admin.reading import (
     series,
 )
 from service.http.admin.usage import usage
+from service.http.body import read_body
 from service.http.connections import Connections
 from service.http.door import Door
+from service.http.forwarding import Forwarding
 from service.http.origins import OriginRules
-from service.http.scope import ROUTE_ROW
+from service.http.scope import FORWARDED, ROUTE_ROW
 from service.http.serves import route_of, served_by
 from service.routes.route import RouteRow
 from service.routes.tables import ADMIN
@@ -138,7 +140,8 @@ class AdminApp(Litestar):
             await my_turn()
             await super().__call__(scope, receive, noting)
         finally:
-            self.desk.services.telemetry.admin_request(_needed(scope), result or "client_gone")
+            if FORWARDED not in scope["state"]:  # else by the worker that the client asked
+                self.desk.services.telemetry.admin_request(_needed(scope), result or "client_gone")
 
     def _note_refusal(self, approach: Approach, scope: Any, problem: ProblemError) -> None:
         actor = self.gate.identify(approach)
@@ -151,13 +154,28 @@ class _Gatekeeper(ASGIMiddleware):
 
     scopes = (ScopeType.HTTP,)
 
+    def __init__(self, forwarding: Forwarding | None, patience: float) -> None:
+        """``forwarding``: None if there is only one worker. ``patience``: seconds that a client may
+        block one write of what another worker answers."""
+        self._forwarding = forwarding
+        self._patience = patience
+
     async def handle(self, scope: Scope, receive: Receive, send: Send, next_app: ASGIApp) -> None:
         route = route_of(ADMIN, scope)
         if route is None:
             raise not_found("There is no such route.")
         scope["state"][ROUTE_ROW] = route
         permit(scope["state"][ACTOR], route)
-        await next_app(scope, receive, send)
+        forwarding = self._forwarding
+        worker = None if forwarding is None else forwarding.owner(route, scope)
+        if forwarding is None or worker is None:
+            await next_app(scope, receive, send)
+            return
+        body = await read_body(scope, receive, limit=route.body.most_bytes(0))
+        if not await forwarding.forward(
+            worker, scope, receive, patience=self._patience, body=body, send=send
+        ):
+            raise unavailable(f"API worker {worker}, which has it, does not answer; retry.")
 
 
 def make_admin_app(
@@ -174,9 +192,11 @@ def make_admin_app(
         first_timeout=options.receive_timeout,
         most=MOST_ADMIN_CONNECTIONS,
     )
+    peers = desk.services.peers
+    forwarding = Forwarding(peers, desk.services.drain) if peers else None
     app = AdminApp(
         route_handlers=list(ADMIN_HANDLERS),
-        middleware=[_Gatekeeper()],
+        middleware=[_Gatekeeper(forwarding, options.slow_reader_timeout)],
         exception_handlers={Exception: _respond_to_failure},
         on_startup=[on_startup],
         on_shutdown=[on_shutdown],

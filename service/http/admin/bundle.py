@@ -11,13 +11,15 @@ from litestar import Response
 
 from engine.options import options
 from observability.admin_api import (
+    MAX_PAGE,
     AuditRows,
     BundleManifest,
+    RequestQuery,
     Series,
 )
 from observability.history import HISTORY
 from service.admin.bundle import zipped
-from service.admin.pieces import page_pieces, series_pieces
+from service.admin.pieces import page_pieces, request_pieces, series_pieces
 from service.http.admin.call import AdminCall, AdminDesk
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import only
@@ -49,7 +51,7 @@ async def bundle(request: AdminCall) -> Response[bytes]:
 
 def _files(desk: AdminDesk) -> Iterator[tuple[str, AsyncIterator[bytes]]]:
     yield "manifest.json", _one(_manifest(desk))
-    yield "overview.json", _one(desk.services.overviews.now())
+    yield "overview.json", _overview(desk)
     yield "series.json", _series(desk)
     yield "requests.json", _requests(desk)
     yield "audit.json", _audit(desk)
@@ -72,6 +74,11 @@ async def _one(value: object) -> AsyncIterator[bytes]:
     yield msgspec.json.encode(value)
 
 
+async def _overview(desk: AdminDesk) -> AsyncIterator[bytes]:
+    found, _ = await desk.whole.overview()
+    yield msgspec.json.encode(found)
+
+
 async def _series(desk: AdminDesk) -> AsyncIterator[bytes]:
     """Yield the last hour by the second. Columns are read in groups: an answer with all of
     them would have longer steps."""
@@ -92,10 +99,25 @@ async def _series(desk: AdminDesk) -> AsyncIterator[bytes]:
 
 async def _requests(desk: AdminDesk) -> AsyncIterator[bytes]:
     """Yield the page of all requests that ended in the last hour."""
-    ended = desk.services.records.ended_since(time.time() - _HOUR)
-    async for piece in paced(page_pieces(ended)):
-        yield piece
+    since = time.time() - _HOUR
+    if not desk.whole.peers:
+        async for piece in paced(page_pieces(desk.services.records.ended_since(since))):
+            yield piece
+        return
+    yield b'{"requests":['
+    query: RequestQuery | None = RequestQuery(since=since, sort="-ended", limit=MAX_PAGE)
+    separator = b""
+    while query is not None:
+        (page,) = (await desk.whole.rows(query)).parts
+        requests = (row.request() for row in page.rows)
+        async for piece in paced(request_pieces(requests, separator)):
+            yield piece
+        separator = b"," if page.rows else separator
+        following = page.cursor
+        query = None if following is None else msgspec.structs.replace(query, cursor=following)
+    yield b'],"cursor":null,"source":"memory"}'
 
 
 async def _audit(desk: AdminDesk) -> AsyncIterator[bytes]:
-    yield msgspec.json.encode(AuditRows(await desk.audit.rows(_MOST_AUDIT_ROWS)))
+    told = await desk.whole.audit_rows(_MOST_AUDIT_ROWS, is_shared=desk.archive is not None)
+    yield msgspec.json.encode(AuditRows(tuple(told.parts)))

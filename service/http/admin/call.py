@@ -18,6 +18,7 @@ from service.admin.hot_settings import HotSettings
 from service.admin.load import LoadRuns
 from service.admin.problem import invalid
 from service.admin.timed import Timed
+from service.admin.whole import Whole
 from service.http.admin.downloads import Downloads
 from service.http.body import read_body
 from service.http.scope import ROUTE_ROW, client_address, header
@@ -46,6 +47,7 @@ class AdminDesk:
     tracing: Timed[float] | None
     feed: Feed
     load: LoadRuns
+    whole: Whole
     faults: FaultPage | None = None
     bundles: Downloads = field(default_factory=lambda: Downloads("bundle", 1))
     exports: Downloads = field(default_factory=lambda: Downloads("export", 2))

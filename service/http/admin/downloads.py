@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 
 from service.admin.problem import ProblemError
 from service.errors import SlowReaderError
@@ -68,16 +68,20 @@ class Downloads:
 
 
 def download(
-    pieces: AsyncGenerator[bytes, None], media_type: str, *, file_name: str = ""
+    pieces: AsyncGenerator[bytes, None],
+    media_type: str,
+    *,
+    file_name: str = "",
+    headers: Mapping[str, str] | None = None,
 ) -> EventStream:
     """Return an answer that is sent as its pieces are made. ``file_name``: as which a browser
     saves it."""
-    headers = {"cache-control": "no-store"}
+    all_headers = {"cache-control": "no-store", **(headers or {})}
     if file_name:
-        headers["content-disposition"] = f'attachment; filename="{file_name}"'
+        all_headers["content-disposition"] = f'attachment; filename="{file_name}"'
     return EventStream(
         pieces,
-        headers,
+        all_headers,
         patience=_PATIENCE,
         keep_alive=0.0,
         cut=lambda _: None,

@@ -11,6 +11,8 @@ from litestar.params import FromPath
 from msgspec import Meta
 
 from observability.key_listing import KeyRow, KeyRows, NewKey, RevokedKeys
+from service.admin.own_part import LOOK_AT_KEYS_AT
+from service.admin.part_messages import Nothing
 from service.admin.problem import ProblemError, invalid, not_found, unavailable
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.queries import only
@@ -67,7 +69,7 @@ async def create_key(request: AdminCall) -> Response[bytes]:
     except ValueError as error:
         raise invalid(f"{error}.") from None
     request.audit("key create", target=made.key.id, after=_described(made.key))
-    await request.desk.services.key_sources.look()
+    await request.desk.whole.gather(LOOK_AT_KEYS_AT, Nothing())
     return json_answer(NewKey(made.text, _row(request, made.key)), status=201)
 
 
@@ -84,7 +86,7 @@ async def rotate_key(request: AdminCall, name: FromPath[str]) -> Response[bytes]
     before = ", ".join(key.id for key in made.replaced)
     after = f"{_described(made.key)}; the ones before for {order.overlap:g} s"
     request.audit("key rotate", target=made.key.id, before=before, after=after)
-    await request.desk.services.key_sources.look()
+    await request.desk.whole.gather(LOOK_AT_KEYS_AT, Nothing())
     replaced = tuple(_row(request, key) for key in made.replaced)
     return json_answer(NewKey(made.text, _row(request, made.key), replaced), status=201)
 
@@ -99,7 +101,7 @@ async def revoke_key(request: AdminCall, name: FromPath[str]) -> Response[bytes]
         raise _missing(request, name, error) from None
     for key in revoked:
         request.audit("key revoke", target=key.id, before=_described(key), after="revoked")
-    await request.desk.services.key_sources.look()
+    await request.desk.whole.gather(LOOK_AT_KEYS_AT, Nothing())
     return json_answer(RevokedKeys(tuple(_row(request, key) for key in revoked)))
 
 

@@ -30,9 +30,10 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
                 "No map of that time is kept. A map that a reader requested is kept for an hour; "
                 "/admin/v1/kv/times lists them."
             )
+        then = await request.desk.whole.with_keys(then)
         return download(paced(kv_pieces(then)), "application/json")
     try:
-        found = await kv_cache.map()
+        found = await request.desk.whole.with_keys(await kv_cache.map())
     except NoInspectionError as error:
         raise unavailable(f"The KV cache map is unavailable: {error}.") from None
     return download(paced(kv_pieces(found)), "application/json")

@@ -11,9 +11,17 @@ from msgspec import Meta
 
 from observability.admin_api import AuditRows, LoadReport
 from service.admin.load import LOAD_PROFILES, LoadPlan
+from service.admin.own_part import CANCEL_AT, DRAIN_OF, OVERRIDE_AT, SETTINGS_OF
+from service.admin.part_messages import (
+    DrainAsk,
+    DrainPart,
+    OverrideAsk,
+    RequestName,
+    SettingsAsk,
+)
 from service.admin.problem import ProblemError, not_found, unavailable
 from service.admin.timed import LONGEST_SECONDS
-from service.errors import OperatorCancelError
+from service.admin.whole import Gathered
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.queries import number, only
 from service.http.serves import serves_admin
@@ -43,15 +51,19 @@ class NoOrder(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 async def cancel_request(request: AdminCall, request_id: FromPath[str]) -> Response[bytes]:
     """End a live request as ``cancelled``; its client gets its API's error."""
     await request.decoded(NoOrder)
-    exchange = request.desk.services.exchanges.find(request_id)
-    if exchange is None:
-        raise not_found(f"No request '{request_id[:64]}' is live; it may have ended.")
-    error = OperatorCancelError("The request was cancelled by an operator of this server.")
-    if not exchange.cancel(error):
-        raise ProblemError(409, "ended", "The request's answer is already complete.")
-    record = exchange.record
-    request.audit("cancel", target=record.request_id, before=f"{record.route} of {record.key}")
-    return json_answer({"request_id": record.request_id, "outcome": error.outcome})
+    told = await request.desk.whole.ask(request_id, CANCEL_AT, RequestName(request_id))
+    found = [part for part in told.parts if part.request_id]
+    if not found:
+        raise not_found(f"No request '{request_id[:64]}' is live; it may have ended.", told.headers)
+    cancelled = [part for part in found if not part.is_complete]
+    if not cancelled:
+        raise ProblemError(
+            409, "ended", "The request's answer is already complete.", headers=told.headers
+        )
+    for part in cancelled:  # several, if one trace has requests at several workers
+        request.audit("cancel", target=part.request_id, before=part.whose)
+    first = cancelled[0]
+    return json_answer({"request_id": first.request_id, "outcome": first.outcome}, told.headers)
 
 
 @serves_admin("GET /admin/v1/settings")
@@ -72,45 +84,57 @@ async def change_settings(request: AdminCall) -> Response[bytes]:
         before, after = str(change.before), str(change.after)
         request.audit("settings", target=change.name, before=before, after=after)
         _mark(request, "setting", f"{change.name}: {before} → {after}")
+    # Also those that were the same here: another worker may have other values.
+    values = {one.name: one.value for one in desk.settings.current().settings if one.name in wanted}
+    told = await desk.whole.gather(SETTINGS_OF, SettingsAsk(values, request.actor.alias))
     current = desk.settings.current()
-    return json_answer(current, {"etag": f'"{current.revision}"'})
+    return json_answer(current, {"etag": f'"{current.revision}"', **told.headers})
 
 
 @serves_admin("POST /admin/v1/drain")
 async def drain(request: AdminCall) -> Response[bytes]:
     """Accept no new requests; those in flight finish. ``/health`` says ``draining``."""
     await request.decoded(NoOrder)
-    held = request.desk.services.drain
-    if not held.draining:
-        held.hold()
+    was_draining = request.desk.services.drain.draining
+    told = await request.desk.whole.gather(DRAIN_OF, DrainAsk(held=True))
+    if not was_draining:
         request.audit("drain", before="accepting", after="draining")
         _mark(request, "drain", "an operator started a drain")
-    return json_answer({"draining": True, "in_flight": held.in_flight})
+    return _drain_answer(told, draining=True)
 
 
 @serves_admin("POST /admin/v1/resume")
 async def resume(request: AdminCall) -> Response[bytes]:
     """Undo ``drain``."""
     await request.decoded(NoOrder)
-    held = request.desk.services.drain
-    if held.is_ending:
+    drain = request.desk.services.drain
+    if drain.is_ending:
         raise ProblemError(409, "stopping", "The server is shutting down, which cannot be undone.")
-    if held.draining:
-        held.release()
+    was_draining = drain.draining
+    told = await request.desk.whole.gather(DRAIN_OF, DrainAsk(held=False))
+    if was_draining:
         request.audit("resume", before="draining", after="accepting")
         _mark(request, "resume", "an operator ended the drain")
-    return json_answer({"draining": False, "in_flight": held.in_flight})
+    return _drain_answer(told, draining=False)
+
+
+def _drain_answer(told: Gathered[DrainPart], *, draining: bool) -> Response[bytes]:
+    in_flight = sum(part.in_flight for part in told.parts)
+    return json_answer({"draining": draining, "in_flight": in_flight}, told.headers)
 
 
 @serves_admin("POST /admin/v1/loglevel")
 async def log_level(request: AdminCall) -> Response[bytes]:
-    """Log at another level for some seconds (the API worker, not the engine)."""
+    """Log at another level for some seconds (the API workers, not the engine)."""
     order = await request.decoded(LogLevelOrder)
     timed = request.desk.log_level
     before = timed.value
-    until = timed.override(order.level, order.seconds)
+    told = await request.desk.whole.gather(
+        OVERRIDE_AT, OverrideAsk("log_level", order.level, order.seconds)
+    )
     request.audit("loglevel", before=before, after=f"{order.level} for {order.seconds:g} s")
-    return json_answer({"level": order.level, "until": until, "then": timed.lasting})
+    answer = {"level": order.level, "until": timed.until, "then": timed.lasting}
+    return json_answer(answer, told.headers)
 
 
 @serves_admin("POST /admin/v1/tracing")
@@ -123,10 +147,13 @@ async def tracing(request: AdminCall) -> Response[bytes]:
             "This server exports no spans; start it with OTEL_EXPORTER_OTLP_ENDPOINT."
         )
     before = timed.value
-    until = timed.override(order.ratio, order.seconds)
+    told = await request.desk.whole.gather(
+        OVERRIDE_AT, OverrideAsk("tracing", order.ratio, order.seconds)
+    )
     after = f"{order.ratio:g} for {order.seconds:g} s"
     request.audit("tracing", before=f"{before:g}", after=after)
-    return json_answer({"ratio": order.ratio, "until": until, "then": timed.lasting})
+    answer = {"ratio": order.ratio, "until": timed.until, "then": timed.lasting}
+    return json_answer(answer, told.headers)
 
 
 @serves_admin("GET /admin/v1/load")
@@ -167,8 +194,10 @@ async def audit_rows(request: AdminCall) -> Response[bytes]:
     """What operators changed or tried to, the newest first."""
     query = request.query_params
     only(query, "limit")
-    rows = await request.desk.audit.rows(int(number(query, "limit", 100, 1, 1000)))
-    return json_answer(AuditRows(rows))
+    desk = request.desk
+    limit = int(number(query, "limit", 100, 1, 1000))
+    told = await desk.whole.audit_rows(limit, is_shared=desk.archive is not None)
+    return json_answer(AuditRows(tuple(told.parts)), told.headers)
 
 
 def _mark(request: AdminCall, kind: str, text: str) -> None:

@@ -9,14 +9,14 @@ from litestar import Response
 from litestar.params import FromPath
 
 from observability.admin_api import KeptRequest, RequestQuery
+from service.admin.own_part import remembered
 from service.admin.pieces import page_pieces, series_pieces
 from service.admin.problem import invalid, not_found
 from service.errors import StoreUnavailableError
-from service.http.admin.call import AdminCall, json_answer
+from service.http.admin.call import AdminCall, AdminDesk, json_answer
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import moment, number, only, request_query
 from service.http.serves import serves_admin
-from service.records.records import Records
 
 _STORE_CURSOR = "s."
 
@@ -25,9 +25,8 @@ _STORE_CURSOR = "s."
 async def overview(request: AdminCall) -> Response[bytes]:
     """The state at this moment, the verdict, and the last minutes' figures."""
     only(request.query_params)
-    return json_answer(
-        request.desk.services.overviews.now(), {"quire-admin-scope": request.actor.scope.value}
-    )
+    found, _ = await request.desk.whole.overview()
+    return json_answer(found, {"quire-admin-scope": request.actor.scope.value})
 
 
 @serves_admin("GET /admin/v1/series")
@@ -50,57 +49,68 @@ async def requests(request: AdminCall) -> Response[bytes]:
     """A page of requests."""
     query = request_query(request.query_params)
     try:
-        pieces = await _page(request, query)
+        pieces, headers = await _page(request, query)
     except ValueError as error:
         raise invalid(f"{error}") from None
-    return download(paced(pieces), "application/json")
+    return download(paced(pieces), "application/json", headers=headers)
 
 
-async def _page(request: AdminCall, query: RequestQuery) -> Iterator[bytes]:
-    """Return the page from memory if that has all requests that can match, else from the store,
-    whose pages' cursors are marked. Raises ValueError."""
-    records, archive = request.desk.services.records, request.desk.archive
+async def _page(request: AdminCall, query: RequestQuery) -> tuple[Iterator[bytes], dict[str, str]]:
+    """Return the page from the workers' memory if that has all requests that can match, else from
+    the store, whose pages' cursors are marked; and the reply's headers. Raises ValueError."""
+    desk = request.desk
     cursor = query.cursor or ""
-    if archive is not None and (
-        cursor.startswith(_STORE_CURSOR) or (not cursor and not _remembered(records, query))
-    ):
-        asked = msgspec.structs.replace(query, cursor=cursor.removeprefix(_STORE_CURSOR) or None)
-        try:
-            page = await archive.query(asked)
-        except StoreUnavailableError:
-            if cursor:
-                raise
-        else:
-            marked = None if page.cursor is None else _STORE_CURSOR + page.cursor
-            return page_pieces(page.requests, marked, "store")
-    rows, following = await records.rows(query)
-    return page_pieces((row.request() for row in rows), following)
+    if cursor.startswith(_STORE_CURSOR) or not (cursor or remembered(desk.services.records, query)):
+        stored = await _stored_page(desk, query, cursor)
+        if stored is not None:
+            return stored, {}
+    found = await desk.whole.rows(query)
+    (page,) = found.parts
+    if not cursor and not page.is_complete:  # another worker has forgotten some
+        stored = await _stored_page(desk, query, cursor)
+        if stored is not None:
+            return stored, {}
+    return page_pieces((row.request() for row in page.rows), page.cursor), found.headers
 
 
-def _remembered(records: Records, query: RequestQuery) -> bool:
-    oldest = records.oldest_ended
-    return query.live or (query.since is not None and oldest is not None and query.since >= oldest)
+async def _stored_page(desk: AdminDesk, query: RequestQuery, cursor: str) -> Iterator[bytes] | None:
+    """Return None if there is no store, or it is unavailable and memory may be shown instead."""
+    if desk.archive is None:
+        return None
+    asked = msgspec.structs.replace(query, cursor=cursor.removeprefix(_STORE_CURSOR) or None)
+    try:
+        page = await desk.archive.query(asked)
+    except StoreUnavailableError:
+        if cursor:
+            raise
+        return None
+    marked = None if page.cursor is None else _STORE_CURSOR + page.cursor
+    return page_pieces(page.requests, marked, "store")
 
 
 @serves_admin("GET /admin/v1/requests/{request_id}")
 async def one_request(request: AdminCall, request_id: FromPath[str]) -> Response[bytes]:
     """The whole record of a request, by its id or its trace's."""
     only(request.query_params)
-    return json_answer(await found_request(request, request_id))
+    found, headers = await found_request(request, request_id)
+    return json_answer(found, headers)
 
 
-async def found_request(request: AdminCall, request_id: str) -> KeptRequest:
-    """Return the request, from memory or else from the store. Raises ProblemError."""
+async def found_request(request: AdminCall, request_id: str) -> tuple[KeptRequest, dict[str, str]]:
+    """Return the request, from a worker's memory or else from the store, and the reply's headers.
+    Raises ProblemError."""
     desk = request.desk
-    found = desk.services.records.find(request_id)
+    told = await desk.whole.find(request_id)
+    found = told.parts[0] if told.parts else None
     if found is None and desk.archive is not None:
         found = await desk.archive.find(request_id)
     if found is None:
         raise not_found(
             f"Request '{request_id[:64]}' was not found: this server never received it, or its "
-            "record has expired."
+            "record has expired.",
+            told.headers,
         )
-    return found
+    return found, told.headers
 
 
 @serves_admin("GET /metrics")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -87,7 +86,7 @@ def _exchanged(request: HttpCall) -> Exchanged | None:
 
 async def _warm_up(request: HttpCall, client: Client, message: Exchanged) -> Response[bytes]:
     body = await request.read()
-    message.response_id = f"resp_{uuid.uuid4().hex}"
+    message.response_id = client.services.ids.new("resp_")
     fields = {"response_id": message.response_id, "created": int(time.time())}
     made = await with_stored(WARM_UP, body, request, client, fields)
     assert isinstance(made, WarmedUp)
@@ -109,7 +108,7 @@ async def begin_response(
     QuireError."""
     record = client.exchange.record
     record.operation = "chat"
-    response_id = f"resp_{uuid.uuid4().hex}"
+    response_id = client.services.ids.new("resp_")
     message = _exchanged(request)
     body = await request.read()
     prepared = await with_stored(
@@ -199,10 +198,15 @@ async def with_stored(
     made: Prepared = await prepare(step, body, client, admit=admit, **fields)
     if not isinstance(made, Needs):
         return made
-    lookup = ResponseLookup(client.services.store, client.services.runs, client.owner)
+    lookup = _lookup(client)
     fields |= {"stored": True, **await _found(made, lookup, known)}
     answered: Prepared = await prepare(step, body, client, **fields)
     return answered
+
+
+def _lookup(client: Client) -> ResponseLookup:
+    services = client.services
+    return ResponseLookup(services.store, services.runs, client.owner, services.peers)
 
 
 async def _found(needs: Needs, lookup: ResponseLookup, known: History | None) -> dict[str, Any]:

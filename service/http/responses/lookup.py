@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from service.errors import InvalidRequestError, NotFoundError
+import msgspec
+
+from service.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
 from service.generation.run import Run, RunRegistry
 from service.http.responses.lifecycle import ResponseLifecycle, history_of
+from service.peers.peers import Peers
+from service.peers.requests import RESPONSE, ask_owner
 from service.preparation.jobs import History
 from service.store.record import RUNNING, StoredResponse
 from service.store.store import ResponseStore
 
 
 class ResponseLookup:
-    """Finds one owner's responses by id, whether running here or stored."""
+    """Finds one owner's responses by id, whether running here, stored, or kept by one of the other
+    workers (``peers``) that ran it."""
 
-    def __init__(self, store: ResponseStore, runs: RunRegistry, owner: str) -> None:
+    def __init__(
+        self, store: ResponseStore, runs: RunRegistry, owner: str, peers: Peers | None = None
+    ) -> None:
+        self._peers = peers or Peers()
         self._store = store
         self._runs = runs
         self._owner = owner
@@ -23,16 +31,31 @@ class ResponseLookup:
         return run if run is not None and isinstance(run.subject, ResponseLifecycle) else None
 
     async def find(self, response_id: str, param: str | None = None) -> StoredResponse:
-        """Raises NotFoundError, or StoreUnavailableError."""
+        """Raises NotFoundError, StoreUnavailableError or WorkerLostError."""
         run = self.run(response_id)
         if run is not None and isinstance(run.subject, ResponseLifecycle):
             return run.subject.record
-        record = await self._store.get(response_id, self._owner)
+        record = await self._stored(response_id)
         if record is None:
             raise NotFoundError(f"Response with id '{response_id[:80]}' not found.", param=param)
         if record.abandoned:
             return _died(record)
         return record
+
+    async def _stored(self, response_id: str) -> StoredResponse | None:
+        """Return a response from the store, or else from the worker that ran it."""
+        try:
+            record = await self._store.get(response_id, self._owner)
+        except StoreUnavailableError:
+            record = await self._elsewhere(response_id)
+            if record is None:
+                raise
+            return record
+        return await self._elsewhere(response_id) if record is None else record
+
+    async def _elsewhere(self, response_id: str) -> StoredResponse | None:
+        found = await ask_owner(self._peers, RESPONSE, response_id, self._owner)
+        return None if found is None else msgspec.msgpack.decode(found, type=StoredResponse)
 
     async def history(self, previous_id: str | None) -> History | None:
         """Return the history that a request continues when it refers to this response. Raises as

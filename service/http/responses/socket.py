@@ -122,7 +122,7 @@ class ResponsesSockets:
         """Count and log a handshake at a path that has no WebSocket; return headers for it."""
         if not isinstance(error, NotFoundError):
             return {}
-        exchange = unrouted(scope, self._services.telemetry)
+        exchange = unrouted(scope, self._services.ids.new("req_"), self._services.telemetry)
         exchange.fail(error)
         exchange.record.status = error.status
         exchange.close()

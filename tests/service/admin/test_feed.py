@@ -26,7 +26,7 @@ class Source:
     def __init__(self) -> None:
         self.frames = self.maps = 0
 
-    def frame(self) -> Frame:
+    async def frame(self) -> Frame:
         self.frames += 1
         return Frame(sample={"running": float(self.frames)})
 
@@ -171,8 +171,8 @@ def test_a_second_that_fails_does_not_end_the_feed() -> None:
     async def run() -> None:
         source = Source()
 
-        def frame() -> Frame:
-            made = source.frame()
+        async def frame() -> Frame:
+            made = await source.frame()
             if source.frames == 2:
                 raise RuntimeError("defect")
             return made

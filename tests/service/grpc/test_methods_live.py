@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,7 +13,8 @@ import pytest
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.service.grpc.clients import HELLO, Answer, GrpcService, chat, put_together, trailing
-from tests.service.running import until
+from tests.service.running import free_port, until
+from tests.service.running_workers import RunningWorkers
 from tests.service.tiny_model import tag_ids
 
 # Random weights write tags at random; here all output must be content.
@@ -303,3 +305,25 @@ def test_a_refusal_has_the_words_and_the_field_of_http(
     assert details["x-quire-reason"].startswith("refused:")
     assert details["x-request-id"].startswith("req_")
     assert not error.initial_metadata(), "else no client would retry by itself"
+
+
+def test_a_call_is_aborted_at_another_worker(tmp_path: Path) -> None:
+    ports = [free_port() for _ in range(2)]
+    with RunningWorkers(2, tmp_path, args_of=lambda n: (f"--grpc-port={ports[n]}",)) as workers:
+        channels = [grpc.insecure_channel(f"127.0.0.1:{port}") for port in ports]
+        stubs = [QuireStub(channel) for channel in channels]
+        stream = stubs[0].Chat(chat(max_tokens=4000, sampling=pb.Sampling(ignore_eos=True)))
+        request_id = next(stream).events[0].started.request_id
+        assert request_id.startswith("req_00")
+        unknown = f"{request_id[:-4]}0000"
+        for asked, stub in ((unknown, stubs[1]), (unknown, stubs[0])):
+            with pytest.raises(grpc.RpcError) as failed:
+                stub.Abort(pb.AbortRequest(request_id=asked))
+            assert failed.value.code() is grpc.StatusCode.NOT_FOUND
+        stubs[1].Abort(pb.AbortRequest(request_id=request_id))
+        with pytest.raises(grpc.RpcError) as ended:
+            list(stream)
+        assert ended.value.code() is grpc.StatusCode.CANCELLED
+        until(lambda: not any(workers[0].engine_counts().values()), 5, "its blocks are free")
+        for channel in channels:
+            channel.close()

@@ -80,7 +80,7 @@ def test_at_most_three_routes_are_told_and_the_shortest_first() -> None:
 
 def test_the_record_has_no_method_that_somebody_made_up() -> None:
     for method, recorded in (("DELETE", "DELETE"), ("CANARY", "other")):
-        exchange = unrouted(scope(method=method), NoTelemetry())
+        exchange = unrouted(scope(method=method), "req_1", NoTelemetry())
         assert (exchange.record.route, exchange.record.http_method) == ("none", recorded)
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from observability.admin_api import Quantiles
+from observability.admin_api import KeptRequest, Quantiles
 from service.records import recent
-from service.records.recent import RecentlyEnded, quantiles
+from service.records.recent import MOST_TOLD, RecentlyEnded, joined_window, quantiles
+from service.records.row import Row, row_of
 from tests.service.records.keeping import row
 
 _seconds = st.integers(0, 50).map(lambda tenths: tenths / 10)
@@ -63,3 +65,47 @@ def test_a_window_holds_a_bounded_number_of_requests(monkeypatch: pytest.MonkeyP
     for number in range(5):
         window.add(row(number, ended=100.0 + number, total=float(number)))
     assert window.window(105.0, {}).total == Quantiles(3.0, 4.0, 4.0, 3)
+
+
+def _row(number: int, value: float) -> Row:
+    return row_of(
+        KeptRequest(
+            request_id=f"req_{number}",
+            received=1000.0,
+            ended=1000.0,
+            route="completions",
+            outcome=("stop", "length")[number % 2],
+            ttft=value,
+            total=2 * value,
+        )
+    )
+
+
+@pytest.mark.parametrize("count", [0, 1, 7, 3 * MOST_TOLD])
+def test_windows_of_several_workers_are_joined_to_that_of_one(count: int) -> None:
+    """Exactly, up to a number of requests."""
+    chance = random.Random(count)
+    one, several = RecentlyEnded(10.0), [RecentlyEnded(10.0) for _ in range(3)]
+    for number in range(count):
+        row = _row(number, chance.random())
+        one.add(row)
+        several[number % 3].add(row)
+    objectives = {"ttft": 0.25, "itl": 0.1}
+    parts = [window.values(1000.0) for window in several]
+    assert joined_window(10.0, parts, objectives) == one.window(1000.0, objectives)
+
+
+def test_beyond_that_number_quantiles_are_close() -> None:
+    chance = random.Random(1)
+    one, several = RecentlyEnded(10.0), [RecentlyEnded(10.0) for _ in range(2)]
+    for number in range(9000):
+        row = _row(number, chance.random())
+        one.add(row)
+        several[number % 3 == 0].add(row)
+    found = joined_window(10.0, [window.values(1000.0) for window in several], {"ttft": 0.25})
+    exact = one.window(1000.0, {"ttft": 0.25})
+    assert found.ttft.count == 9000
+    assert found.ended == exact.ended
+    for name in ("p50", "p95", "p99"):
+        assert getattr(found.ttft, name) == pytest.approx(getattr(exact.ttft, name), abs=0.003)
+    assert found.attainment["ttft"] == pytest.approx(exact.attainment["ttft"], abs=0.002)

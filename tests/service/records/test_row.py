@@ -19,7 +19,7 @@ def test_a_row_gives_back_the_request_that_it_was_made_of() -> None:
     made = row_of(request)
     assert made.request() == request
     assert (made.ttft, made.phase, made.outcome) == (0.5, "decode", "stop")
-    assert made.bytes > len(made.encoded)
+    assert made.size > len(made.encoded)
 
 
 def test_a_live_row_has_the_current_phase_and_an_ended_one_the_longest() -> None:

@@ -17,7 +17,7 @@ from service.errors import (
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
-from service.serving.exchange import Exchange, OpenExchanges, new_request_id
+from service.serving.exchange import Exchange, OpenExchanges
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.caller import Caller
@@ -136,12 +136,6 @@ async def test_vectors_are_no_generation() -> None:
     exchange.close()
     assert exchange.record.prompt_tokens == 2
     assert [one.reason for one in exchange.record.sequences] == [FinishReason.STOP]
-
-
-def test_ids_are_new_each_time() -> None:
-    ids = {new_request_id() for _ in range(100)}
-    assert len(ids) == 100
-    assert all(one.startswith("req_") for one in ids)
 
 
 def test_open_exchanges_are_found_by_request_and_trace() -> None:

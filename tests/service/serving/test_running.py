@@ -11,7 +11,7 @@ from service.checkpoint.checkpoint import load_checkpoint
 from service.errors import ClientGoneError, NotFoundError
 from service.generation.generator import Generator
 from service.generation.request import Generation, GenerationRequest
-from service.grpc.running import RunningCalls
+from service.serving.running import RunningCalls
 from service.tenants.caller import ANYBODY
 from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import Desk

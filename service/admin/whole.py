@@ -1,0 +1,210 @@
+"""The server as one, whichever of its workers an operator's connection lands on: each worker
+answers with its part, within a time limit, and the parts are joined. A worker that does not answer
+is named in the reply.
+
+No worker keeps what others know, so nothing is sent between them until an operator looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import msgspec
+
+from observability.admin_api import AuditRow, KeptRequest, KvMap, Overview, RequestQuery
+from observability.logging import get_logger
+from service.admin.joining import joined_overview, joined_rows
+from service.admin.own_part import (
+    AUDIT_OF,
+    DRAIN_OF,
+    FIND_AT,
+    KEYS_OF_LIVE,
+    KV_MAP_AT,
+    OVERVIEW_OF,
+    ROWS_OF,
+    SETTINGS_OF,
+    OwnPart,
+    Question,
+)
+from service.admin.part_messages import (
+    AuditAsk,
+    DrainAsk,
+    Nothing,
+    OverviewAsk,
+    RequestIds,
+    RequestName,
+    RowsPart,
+    SettingsAsk,
+)
+from service.errors import NotFoundError
+from service.peers.asking import PeerLostError, PeerUnreachableError
+from service.peers.peers import Peers
+from service.peers.requests import ask_worker
+from service.records.records import SLOWEST_IN_FEED
+
+# For all workers to answer. One whose event loop is held for longer is missing in the reply.
+GATHER_SECONDS = 2.0
+_MOST_AT_ONCE = 32  # questions on their way
+MISSING_HEADER = "quire-missing-workers"
+
+_Asked = TypeVar("_Asked")
+_Told = TypeVar("_Told")
+
+_log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered(Generic[_Told]):
+    """``parts``: this worker's first. ``missing``: the workers that run but did not answer."""
+
+    parts: list[_Told]
+    missing: tuple[int, ...] = ()
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the reply."""
+        if not self.missing:
+            return {}
+        return {MISSING_HEADER: ", ".join(map(str, self.missing))}
+
+
+class Whole:
+    """``own``: what this worker answers for itself."""
+
+    def __init__(self, peers: Peers, own: OwnPart, *, seconds: float = GATHER_SECONDS) -> None:
+        self.own = own
+        self.peers = peers
+        self._seconds = seconds
+        self._places = asyncio.Semaphore(_MOST_AT_ONCE)
+
+    async def gather(self, question: Question[_Asked, _Told], asked: _Asked) -> Gathered[_Told]:
+        """Put a question to all workers that run. Raises what this worker's own answer does."""
+        own = await self.own.answer(question, asked)
+        others = self.peers.others()
+        if not others:
+            return Gathered([own])
+        found = await asyncio.gather(*(self._ask(other, question, asked) for other in others))
+        parts = [own, *itertools.chain.from_iterable(found)]
+        missing = (other for other, part in zip(others, found, strict=True) if not part)
+        return Gathered(parts, tuple(missing))
+
+    async def ask(
+        self, identity: str, question: Question[_Asked, _Told], asked: _Asked
+    ) -> Gathered[_Told]:
+        """Put a question to the worker that made an id, or to all if that is not known."""
+        if self.peers.ids.made_here(identity):
+            return Gathered([await self.own.answer(question, asked)])
+        owner = self.peers.owner_of(identity)
+        if owner is None:
+            return await self.gather(question, asked)
+        part = await self._ask(owner, question, asked)
+        return Gathered(part, () if part else (owner,))
+
+    async def _ask(
+        self,
+        worker: int,
+        question: Question[_Asked, _Told],
+        asked: _Asked,
+        *,
+        is_expected: bool = True,
+    ) -> list[_Told]:
+        """Return its part; none for a worker that does not answer in time, which is logged if it
+        was expected to."""
+        body = msgspec.msgpack.encode(asked)
+        try:
+            async with asyncio.timeout(self._seconds), self._places:
+                told = await ask_worker(
+                    self.peers, worker, question.path, body, seconds=self._seconds
+                )
+        except (PeerUnreachableError, PeerLostError, NotFoundError, TimeoutError) as error:
+            if is_expected:
+                _log.warning(
+                    "a worker does not answer",
+                    worker=worker,
+                    question=question.path,
+                    error=str(error),
+                )
+            return []
+        return [msgspec.msgpack.decode(told, type=question.told)]
+
+    # --- joined answers -------------------------------------------------------------------------
+
+    async def overview(self, *, live: bool = False) -> tuple[Overview, tuple[KeptRequest, ...]]:
+        """Return the state at this moment and, if wanted, the slowest live requests."""
+        found = await self.gather(OVERVIEW_OF, OverviewAsk(live))
+        if len(found.parts) == 1 and not found.missing:
+            return found.parts[0].overview, found.parts[0].live
+        slowest = heapq.nsmallest(
+            SLOWEST_IN_FEED,
+            (request for part in found.parts for request in part.live),
+            key=lambda request: request.received,
+        )
+        return joined_overview(found.parts, found.missing), tuple(slowest)
+
+    async def rows(self, query: RequestQuery) -> Gathered[RowsPart]:
+        """Return one part, the page of all workers' requests in memory. Raises QueryError."""
+        found = await self.gather(ROWS_OF, query)
+        return Gathered([joined_rows(query, found.parts)], found.missing)
+
+    async def find(self, identity: str) -> Gathered[KeptRequest]:
+        """Return a request in memory, live or ended: one part or none."""
+        found = await self.ask(identity, FIND_AT, RequestName(identity))
+        requests = [part.request for part in found.parts if part.request is not None]
+        return Gathered(requests[-1:], found.missing)
+
+    async def kv_map(self) -> KvMap:
+        """Return the map of the KV cache. Only the worker that leads asks the engine, and keeps
+        the maps. Raises NoInspectionError if the engine has never answered."""
+        found: KvMap | None = None
+        if not self.peers.leads:
+            for part in await self._ask(self.peers.lead, KV_MAP_AT, Nothing()):
+                found = part.map
+        if found is None:
+            found = await self.own.kv_map()
+        return await self.with_keys(found)
+
+    async def with_keys(self, found: KvMap) -> KvMap:
+        """Return the map with the keys of other workers' requests, too."""
+        unknown = tuple(one.request_id for one in found.owners if one.key is None and self.peers)
+        if not unknown:
+            return found
+        told = await self.gather(KEYS_OF_LIVE, RequestIds(unknown))
+        keys = {one: key for part in told.parts for one, key in part.keys.items()}
+        owners = (
+            msgspec.structs.replace(one, key=keys.get(one.request_id, one.key))
+            for one in found.owners
+        )
+        return msgspec.structs.replace(found, owners=tuple(owners))
+
+    async def audit_rows(self, limit: int, *, is_shared: bool) -> Gathered[AuditRow]:
+        """Return the newest rows as the parts, the newest first. ``is_shared``: a store has those
+        of all workers."""
+        if is_shared:
+            own = await self.own.answer(AUDIT_OF, AuditAsk(limit))
+            return Gathered(list(own.rows))
+        found = await self.gather(AUDIT_OF, AuditAsk(limit))
+        return Gathered(_newest((part.rows for part in found.parts), limit), found.missing)
+
+    async def adopt(self) -> None:
+        """Take over what operators have changed at the other workers, which this one, just started,
+        does not know."""
+        for other in self.peers.others():
+            settings = await self._ask(other, SETTINGS_OF, SettingsAsk(), is_expected=False)
+            drain = await self._ask(other, DRAIN_OF, DrainAsk(), is_expected=False)
+            if not (settings and drain):
+                continue
+            for name, (value, actor) in settings[0].changed.items():
+                await self.own.answer(SETTINGS_OF, SettingsAsk({name: value}, actor))
+            if drain[0].is_held:
+                await self.own.answer(DRAIN_OF, DrainAsk(held=True))
+            return
+
+
+def _newest(parts: Iterable[Sequence[AuditRow]], limit: int) -> list[AuditRow]:
+    merged = heapq.merge(*parts, key=lambda row: -row.time)
+    return [row for row, _ in zip(merged, range(limit), strict=False)]
