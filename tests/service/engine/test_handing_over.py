@@ -154,7 +154,7 @@ async def test_only_suspects_fail_without_a_wait_if_another_engine_is_there(
     stream, suspect = parts.add(), parts.add()
     for one in (stream, suspect):
         one.state = SequenceState.RUNNING
-        parts.sequences.waiting.remove("")
+        parts.sequences.num_waiting -= 1
     stream.generated.append(4)
     parts.handing_over.engine_lost("it died", has_other=has_other)
     assert suspect.failure is not None
