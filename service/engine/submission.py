@@ -48,7 +48,7 @@ class Submission:
                 cache_salt=cache_salt,
                 tenant=caller.tenant,
                 weight=caller.weight,
-                service_class=caller.service_class,
+                service_class=caller.class_of(self.priority),
                 bounds=bounds,
                 keeps_place=self.keeps_place,
                 deadline=self.deadline,

@@ -72,6 +72,13 @@ class Caller:
         """Return the request's effective priority; lower runs first."""
         return asked if self.may_hurry else max(0, asked)
 
+    def class_of(self, asked: int) -> ServiceClass:
+        """Return the class of a request that asked for this priority. A negative one orders only
+        the tenant's own requests; to go ahead of other tenants' takes the most urgent class."""
+        if self.shares and self.priority(asked) < 0:
+            return ServiceClass.INTERACTIVE
+        return self.service_class
+
 
 # For servers that need no key.
 ANYBODY = Caller()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.queueing import ServiceClass
 from service.api_keys import api_keys
 from service.errors import UnauthorizedError
 from service.serving.keys import KeyRing
@@ -40,6 +41,15 @@ def test_with_several_keys_only_those_that_may_go_ahead_of_others() -> None:
     plain, first = caller_of("a", *keys, hurried=("c",)), caller_of("c", *keys, hurried=("c",))
     assert [plain.priority(asked) for asked in (-1000, -1, 0, 7)] == [0, 0, 0, 7]
     assert [first.priority(asked) for asked in (-1000, 0, 7)] == [-1000, 0, 7]
+
+
+def test_a_request_that_may_go_ahead_of_other_tenants_has_the_most_urgent_class() -> None:
+    keys = ("a", "b", "c")
+    plain, first = caller_of("a", *keys, hurried=("c",)), caller_of("c", *keys, hurried=("c",))
+    classes = [first.class_of(asked) for asked in (-1, 0, 7)]
+    assert classes == [ServiceClass.INTERACTIVE, ServiceClass.STANDARD, ServiceClass.STANDARD]
+    assert plain.class_of(-1) is ServiceClass.STANDARD
+    assert ANYBODY.class_of(-1) is ServiceClass.STANDARD  # only its own requests to go ahead of
 
 
 def test_a_caller_is_whose_key_it_is() -> None:
