@@ -56,7 +56,7 @@ class RefusalReason(enum.StrEnum):
     """Why a sequence gets no place in the queue, or loses it."""
 
     QUEUE_REQUESTS = "queue_requests"  # as many sequences wait as may
-    QUEUE_TOKENS = "queue_tokens"  # what waits has as many tokens as it may
+    QUEUE_TOKENS = "queue_tokens"  # waiting sequences have as many tokens as they may
     TENANT_SHARE = "tenant_share"  # so many of this tenant wait, and others need places too
     DEADLINE_UNREACHABLE = "deadline_unreachable"  # its first token would come too late
     DEADLINE_PASSED = "deadline_passed"  # before its first token

@@ -46,8 +46,8 @@ def page() -> None:
 
 
 def _come_back() -> None:
-    """Whoever comes from another page without filters in the address, by the menu or the browser's
-    back button, gets those of the last time."""
+    """Restore the last filters for someone who comes from another page without filters in the
+    address, by the menu or the browser's back button."""
     here = {name: st.query_params[name] for name in _FILTERS if name in st.query_params}
     before = typed().get("request filters")
     if has_arrived() and before and not here:

@@ -178,7 +178,7 @@ class EngineProcess:
         try:
             table = PrefixTableWriter(path, scheduler.pool.num_blocks, scheduler.block_size)
         except OSError as error:
-            logger.error("requests are distributed without regard to prefixes: %s", error)
+            logger.error("no prefix table, so requests are routed by load alone: %s", error)
         else:
             scheduler.prefix.publish(table)
 
