@@ -148,9 +148,9 @@ class EnginePool(Siblings):
         return siblings[best.number]
 
     def _candidates(self) -> list[Sibling]:
-        """Return the engines that a request may go to, the first of these kinds that there is:
-        those that run it at once; one that has not sent a message for a while; one that runs
-        suspects first; one whose successor is expected. Raises ConnectionError."""
+        """Return the engines that a request may go to, of the first kind that there is: those that
+        run it at once; those without a recent message; those that run suspects first; those whose
+        successor is expected. Raises ConnectionError."""
         accepting = [one for one in self._siblings if one.link.accepts]
         speaking = [one for one in accepting if one.link.silence <= self._silence_timeout]
         if found := speaking or accepting:
@@ -188,10 +188,12 @@ class EnginePool(Siblings):
                 self._distribute(link)
 
     def _distribute(self, dead: EngineLink) -> None:
-        """Give the sequences that wait for a successor of a dead engine to those that accept, all
-        of a request to the same one."""
+        """Give the sequences that wait for a dead engine's successor to engines that accept, all of
+        a request to the same one. If none accepts, they stay where they wait."""
         parts: dict[int, list[EngineSequence]] = {}
         loads = {one.link.number: one.load() for one in self._siblings if one.link.accepts}
+        if not loads:  # an engine became free and died, which its link will notice
+            return
         requests: dict[str, int] = {}
         for sequence in dead.release():
             message = sequence.message
