@@ -59,7 +59,7 @@ class Limit(enum.Enum):
     """What a route's requests count against, besides the memory of all arriving bodies."""
 
     KEY = "what the [limits of its key](keys.md#limits) leave"
-    QUEUE = "`--max-waiting-requests`, and the key's share of it"
+    QUEUE = "`--max-waiting-requests`, `--max-waiting-tokens`, and the key's share of both"
     RUNS = "`--resume-total-bytes`, and the key's share of it"
     SOCKETS = "`--max-websockets`, and the key's share of it"
     FEED = "16 readers, and the admin key's share of them"
