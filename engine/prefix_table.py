@@ -90,7 +90,7 @@ class PrefixTableWriter:
 
 
 class PrefixTableReader:
-    """Another process' view of a table. Raises OSError or ValueError if there is none that can be
+    """Another process's view of a table. Raises OSError or ValueError if there is none that can be
     read."""
 
     def __init__(self, path: Path) -> None:

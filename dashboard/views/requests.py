@@ -32,7 +32,7 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
-# The keys of the filters, which the address has, too.
+# The keys of the filters, which are also in the address.
 _FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
 
 

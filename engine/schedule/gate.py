@@ -135,7 +135,7 @@ class Gate:
     def _promise(
         self, tenant: _Tenant, sequences: int, tokens: int, count: int, now: float
     ) -> int | None:
-        """Return the seconds until so much has drained; None if the pace is unknown."""
+        """Return the seconds until this much has drained; None if the pace is unknown."""
         pace = self._pace_of(tenant, now)
         if pace is None:
             return None

@@ -70,7 +70,7 @@ def remembered(records: Records, query: RequestQuery) -> bool:
 
 
 class OwnPart:
-    """``overridable``: values that fall back by themselves, by name."""
+    """``overridable``: values that revert after a time, by name."""
 
     def __init__(
         self,

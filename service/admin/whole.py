@@ -49,7 +49,7 @@ from service.records.records import SLOWEST_IN_FEED
 
 # For all workers to answer. One whose event loop is blocked for longer is missing from the reply.
 GATHER_SECONDS = 2.0
-_MOST_AT_ONCE = 32  # questions on their way
+_MOST_AT_ONCE = 32  # questions in flight
 MISSING_HEADER = "quire-missing-workers"
 
 _Asked = TypeVar("_Asked")

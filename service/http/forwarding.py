@@ -37,7 +37,7 @@ _log = get_logger()
 
 
 class Forwarding:
-    """``drain`` counts the requests on their way."""
+    """``drain`` counts the requests being forwarded."""
 
     def __init__(self, peers: Peers, drain: Drain) -> None:
         self._peers = peers

@@ -30,7 +30,7 @@ class Peers:
         self.directory = directory
         self._running = running
         self._most = most
-        self.forwarded = 0  # requests on their way now
+        self.forwarded = 0  # requests being forwarded now
 
     def __bool__(self) -> bool:
         """True if the server has several workers."""
