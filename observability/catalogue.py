@@ -235,7 +235,7 @@ PREDICTED_WAIT_SECONDS = Metric(
     "Time until the sequences now waiting have started, at the pace of the last 30 seconds. No "
     "series while some wait and fewer than two have started.",
     (MODEL,),
-    combined=Combined.ANY,
+    combined=Combined.MAX,
 )
 ENGINE_LOAD_SECONDS = Metric(
     "quire_engine_load_seconds",
