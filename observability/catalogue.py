@@ -232,10 +232,10 @@ PREDICTED_WAIT_SECONDS = Metric(
     "quire_predicted_wait_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "Time until the sequences now waiting have started, at the pace of the last 30 seconds; "
-    "Retry-After is derived from it. No series while some wait and fewer than two have started.",
+    "Time until the sequences now waiting have started, at the pace of the last 30 seconds. No "
+    "series while some wait and fewer than two have started.",
     (MODEL,),
-    combined=Combined.ANY,
+    combined=Combined.MAX,
 )
 ENGINE_LOAD_SECONDS = Metric(
     "quire_engine_load_seconds",

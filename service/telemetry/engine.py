@@ -38,8 +38,8 @@ class EngineTelemetry:
     engines are summed up.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it. Of several workers the one that leads counts
-    steps, which all hear, and the engine's totals.
+    and ``publish`` sets gauges and counters from it. Of several workers, the one that leads counts
+    steps and the engine's totals.
     """
 
     def __init__(self, metrics: MetricRegistry, observed: Observed, *, leads: bool = True) -> None:
