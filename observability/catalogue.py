@@ -31,6 +31,7 @@ from observability.outcomes import (
     WAITING_REASONS,
 )
 from observability.phases import PHASES
+from observability.queue_metrics import QUEUE_METRICS
 
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
@@ -232,8 +233,8 @@ PREDICTED_WAIT_SECONDS = Metric(
     "quire_predicted_wait_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "Time until the sequences now waiting have started, at the pace of the last 30 seconds; "
-    "Retry-After is derived from it. No series while some wait and fewer than two have started.",
+    "Time until the sequences now waiting have started, at the pace of the last 30 seconds. No "
+    "series while some wait and fewer than two have started.",
     (MODEL,),
     combined=Combined.ANY,
 )
@@ -442,6 +443,7 @@ ENGINE_INFO = Metric(
     ),
 )
 
-METRICS: tuple[Metric, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Metric)
+METRICS: tuple[Metric, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *QUEUE_METRICS,
 )
