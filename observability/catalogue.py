@@ -31,6 +31,7 @@ from observability.outcomes import (
     WAITING_REASONS,
 )
 from observability.phases import PHASES
+from observability.queue_metrics import QUEUE_METRICS
 
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
@@ -442,6 +443,7 @@ ENGINE_INFO = Metric(
     ),
 )
 
-METRICS: tuple[Metric, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Metric)
+METRICS: tuple[Metric, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *QUEUE_METRICS,
 )

@@ -13,7 +13,7 @@ from observability.alerts.files import alert_files
 from observability.aliases import VLLM_ALIASES, Alias, InfoAlias
 from observability.boards.table import FOLDER, board_files
 from observability.metric_kinds import Label, Metric, MetricKind
-from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
+from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, QUEUE_REFUSALS, WAITING_REASONS
 from observability.phases import PHASES
 from observability.schema import SpanEvent
 
@@ -96,6 +96,11 @@ def page() -> str:
         _table(
             ("Reason", "Meaning"),
             ((f"`{name}`", f"{sentence}") for name, sentence in WAITING_REASONS.items()),
+        ),
+        "\n### Why the queue has no place for a sequence\n",
+        _table(
+            ("Reason", "Meaning"),
+            ((f"`{name}`", f"{sentence}") for name, sentence in QUEUE_REFUSALS.items()),
         ),
         "\n### Why a prompt was not in the prefix cache\n",
         _table(

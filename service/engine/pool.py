@@ -332,9 +332,6 @@ class PooledSequences:
         for link in self._links:
             yield from link.open_sequences
 
-    def oldest_wait(self, now: float) -> float:
-        return max(link.open_sequences.oldest_wait(now) for link in self._links)
-
     def longest_gap(self, now: float) -> float:
         return max(link.open_sequences.longest_gap(now) for link in self._links)
 

@@ -16,10 +16,11 @@ import pytest_asyncio
 from engine.block_names import block_names
 from engine.messages import Abort, Finished, Heartbeat, StepOutputs, StepPhase
 from engine.prefix_table import PrefixTableWriter, prefix_table_path
-from engine.queueing import EngineLoad, QueueBounds
+from engine.queueing import EngineLoad, QueueBounds, ServiceClass
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.pool import EnginePool, connect_engines
 from service.engine.sequence import EngineSequence, SequenceState, Waker
+from service.engine.waits import waits
 from service.errors import CrashingRequestError, EngineFailedError
 from tests.service.engine.test_link import (
     READY,
@@ -453,6 +454,6 @@ async def test_waiting_sequences_are_counted_over_all_engines(two: Two) -> None:
     assert wait is not None
     assert wait > 0
     now = time.monotonic()
-    assert two.pool.open_sequences.oldest_wait(now) == 0.0
+    assert waits(two.pool.open_sequences, now)[ServiceClass.STANDARD] == (0, 0.0)
     assert two.pool.open_sequences.longest_gap(now) == 0.0
     assert set(two.pool.open_sequences) == set(sequences)
