@@ -73,7 +73,7 @@ class Caller:
         return asked if self.may_hurry else max(0, asked)
 
     def class_of(self, asked: int) -> ServiceClass:
-        """Return the class of a request that asked for this priority. A negative one orders only
+        """Return the class of a request with this priority. A negative one orders only
         the tenant's own requests; to go ahead of other tenants' takes the most urgent class."""
         if self.shares and self.priority(asked) < 0:
             return ServiceClass.INTERACTIVE

@@ -112,6 +112,13 @@ def test_the_engine_is_ready_while_its_status_is_ok(
     assert value(telemetry, catalogue.ENGINE_READY) == (status is EngineStatus.OK)
 
 
+def test_engines_are_counted_by_their_state(telemetry: Telemetry) -> None:
+    each = [EngineStatus.OK, EngineStatus.LOST, EngineStatus.OK, EngineStatus.SILENT]
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 0.5, 0.0, 0.0, None, each))
+    found = {one: value(telemetry, catalogue.ENGINES, state=one.value) for one in EngineStatus}
+    assert found == {one: each.count(one) for one in EngineStatus}
+
+
 def test_figures_that_move_without_a_message_are_read_for_each_page(telemetry: Telemetry) -> None:
     gauges = {
         "silence": catalogue.ENGINE_SILENCE_SECONDS,
