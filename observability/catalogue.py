@@ -202,6 +202,14 @@ ENGINE_READY = Metric(
     (MODEL,),
     combined=Combined.ANY,
 )
+ENGINES = Metric(
+    "quire_engines",
+    MetricKind.GAUGE,
+    Scope.ENGINE,
+    "Engines by their state. One that is ok is loaded and not silent, see /health.",
+    (MODEL, Label("state", ("ok", "silent", "loading", "lost", "failing"))),
+    combined=Combined.ANY,
+)
 ENGINE_SILENCE_SECONDS = Metric(
     "quire_engine_silence_seconds",
     MetricKind.GAUGE,
@@ -433,13 +441,8 @@ ENGINE_INFO = Metric(
     Scope.ENGINE,
     "What the engine runs: shape of the KV cache, limits, device.",
     (
-        MODEL,
-        Label("dtype"),
-        Label("device"),
-        Label("block_size"),
-        Label("num_kv_blocks"),
-        Label("max_model_len"),
-        Label("max_num_seqs"),
+        *(MODEL, Label("dtype"), Label("device"), Label("block_size"), Label("num_kv_blocks")),
+        *(Label("max_model_len"), Label("max_num_seqs")),
     ),
 )
 

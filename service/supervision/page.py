@@ -124,6 +124,10 @@ class Supervision:
         """True if the engine has a process, as far as is known."""
         return self._page is None or self._page.engine_runs(index)
 
+    def fruitless_deaths(self, index: int) -> int:
+        """Return how often the engine died in a row, each time without progress."""
+        return 0 if self._page is None else self._page.fruitless_deaths(index)
+
     @property
     def problem(self) -> str | None:
         """The reason why requests should not wait for the next engine; None if they may."""
