@@ -16,7 +16,8 @@ MOST_FORWARDED = 512
 
 class Peers:
     """``directory``: of the workers' sockets; None if there is only one worker. ``running``: the
-    workers that run now, as far as is known."""
+    workers that run now, as far as is known. ``lead``: the one that serves routes of ``LEAD``;
+    None: the first that runs."""
 
     def __init__(
         self,
@@ -24,11 +25,13 @@ class Peers:
         directory: Path | None = None,
         running: Callable[[], Iterable[int]] | None = None,
         *,
+        lead: Callable[[], int] | None = None,
         most: int = MOST_FORWARDED,
     ) -> None:
         self.ids = ids or Ids()
         self.directory = directory
         self._running = running
+        self._lead = lead
         self._most = most
         self.forwarded = 0  # requests being forwarded now
 
@@ -45,7 +48,9 @@ class Peers:
 
     @property
     def lead(self) -> int:
-        """The worker that serves routes of ``LEAD``: the first that runs."""
+        """The worker that serves routes of ``LEAD``."""
+        if self and self._lead is not None:
+            return self._lead()
         return min((self.ids.worker, *self.others()))
 
     @property

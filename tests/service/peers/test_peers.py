@@ -30,6 +30,13 @@ def test_the_first_that_runs_leads(tmp_path: Path) -> None:
     assert late.lead == 1
 
 
+def test_the_one_that_the_supervisor_names_leads(tmp_path: Path) -> None:
+    peers = [Peers(Ids(n, 3), tmp_path, lambda: [0, 1, 2], lead=lambda: 2) for n in range(3)]
+    assert [one.lead for one in peers] == [2, 2, 2]
+    assert [one.leads for one in peers] == [False, False, True]
+    assert Peers(lead=lambda: 2).leads  # the only worker
+
+
 def test_an_id_leads_to_its_workers_socket(tmp_path: Path) -> None:
     peers = Peers(Ids(0, 2), tmp_path)
     assert peers.owner_of(Ids(1, 2).new("resp_")) == 1
