@@ -42,12 +42,10 @@ OTHER_KEY = "other"
 LOAD_TEST_KEY = "loadtest"
 """The ``key`` label of requests that the server sends to itself in a load run."""
 
-
 MODEL = Label("model")
 KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys, and LOAD_TEST_KEY
 ROUTE = Label("route", ROUTES)
 OUTCOME = Label("outcome", tuple(outcome.name for outcome in OUTCOMES))
-
 
 # --- engine: state and work -------------------------------------------------------------------
 
