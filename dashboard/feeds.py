@@ -69,12 +69,12 @@ class Feeds:
         return await self._shared(index, f"kv/prefixes?{urlencode(query)}")
 
     async def kv_times(self, index: int, engine: int) -> bytes:
-        """Return the times of which the server keeps KV maps of an engine, likewise."""
+        """Return the times of the KV maps of an engine that the server keeps, likewise."""
         query = urlencode(engine_query(engine))
         return await self._shared(index, f"kv/times?{query}" if query else "kv/times")
 
     async def kv_map(self, index: int, engine: int, at: float) -> bytes:
-        """Return the engine's KV map that was made last by then. Raises httpx.HTTPError."""
+        """Return the engine's last KV map that was made by then. Raises httpx.HTTPError."""
         return await self._fetch(index, f"kv?{urlencode({'at': at, **engine_query(engine)})}")
 
     async def _shared(self, index: int, path: str) -> bytes:

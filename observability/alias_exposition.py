@@ -37,7 +37,7 @@ def _is_part(alias: Alias, layout: FamilyLayout, values: Sequence[str]) -> bool:
         if value not in alias.where.get(label.name, (value,)):
             return False
         # vLLM counts no request that names no model it serves.
-        if alias.names_model and label is MODEL and value == OTHER_MODEL:
+        if alias.names_model and label == MODEL and value == OTHER_MODEL:
             return False
     return True
 

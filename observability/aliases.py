@@ -129,11 +129,11 @@ STATUS_OUTCOMES = {
     "2xx": tuple(each.name for each in OUTCOMES if each.group is OutcomeGroup.ANSWERED),
     "4xx": (
         *("refused:invalid", "refused:unauthorized", "refused:not_found", "refused:too_large"),
-        *("refused:overloaded", "refused:limit", "refused:crashing"),
+        *("refused:overloaded", "refused:deadline", "refused:limit", "refused:crashing"),
     ),
     "5xx": (
         *("refused:loading", "refused:engine", "refused:preparation", "refused:draining"),
-        "refused:store",
+        *("refused:store", "refused:expired"),
         *(each.name for each in OUTCOMES if each.group is OutcomeGroup.FAILED),
     ),
 }

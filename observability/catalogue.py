@@ -31,6 +31,7 @@ from observability.outcomes import (
     WAITING_REASONS,
 )
 from observability.phases import PHASES
+from observability.queue_metrics import QUEUE_METRICS
 
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
@@ -240,10 +241,10 @@ PREDICTED_WAIT_SECONDS = Metric(
     "quire_predicted_wait_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "Time until the sequences now waiting have started, at the pace of the last 30 seconds; "
-    "Retry-After is derived from it. No series while some wait and fewer than two have started.",
+    "Time until the sequences now waiting have started, at the pace of the last 30 seconds. No "
+    "series while some wait and fewer than two have started.",
     (MODEL,),
-    combined=Combined.ANY,
+    combined=Combined.MAX,
 )
 ENGINE_LOAD_SECONDS = Metric(
     "quire_engine_load_seconds",
@@ -412,16 +413,14 @@ TELEMETRY_DROPPED = Metric(
     "quire_telemetry_dropped_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Spans, log lines and records of requests (for the database) lost because their reader could "
-    "not keep up or be reached.",
+    "Spans, log lines and stored records lost because their reader was too slow or unreachable.",
     (Label("signal", ("spans", "log_lines", "records")),),
 )
 ADMIN_REQUESTS = Metric(
     "quire_admin_requests_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Requests to the admin API, by the scope that they require and how they ended. No other metric "
-    "counts them.",
+    "Requests to the admin API, by required scope and how they ended. No other metric counts them.",
     (
         Label("scope", ("read", "operate")),
         Label("result", ("done", "refused", "failed", "client_gone")),
@@ -445,6 +444,7 @@ ENGINE_INFO = Metric(
     ),
 )
 
-METRICS: tuple[Metric, ...] = tuple(
-    value for value in list(globals().values()) if isinstance(value, Metric)
+METRICS: tuple[Metric, ...] = (
+    *(value for value in list(globals().values()) if isinstance(value, Metric)),
+    *QUEUE_METRICS,
 )

@@ -128,7 +128,7 @@ class LedgerLayout:
             self.exemplars += family.cells // family.width * buckets
 
     def _values_of(self, metric: Metric, label: Label) -> tuple[str, ...]:
-        if label is catalogue.MODEL:
+        if label == catalogue.MODEL:
             return {
                 Scope.PROCESS: (),
                 Scope.ENGINE: self._models[:1],

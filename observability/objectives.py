@@ -24,7 +24,7 @@ _SERVER_REFUSES = {
     "refused:crashing",
 }
 # The client's deadline: the server was too slow for it.
-_TOO_LATE = {"deadline", "refused:expired"}
+_TOO_LATE = {"deadline", "refused:deadline", "refused:expired"}
 
 BAD_OUTCOMES = tuple(
     outcome.name

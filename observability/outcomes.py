@@ -273,6 +273,18 @@ WAITING_REASONS = {
     "constraint": "grammars are being compiled",
 }
 
+# Why the engine's queue has no place for a sequence (``engine.queueing.RefusalReason``).
+QUEUE_REFUSALS = {
+    "queue_requests": "as many sequences wait as may",
+    "queue_tokens": "what waits has as many tokens as it may",
+    "tenant_share": "so many of the key's own wait, and the rest of the places is for other keys",
+    "deadline_unreachable": "at the measured pace its first token would come after its deadline",
+    "deadline_passed": "its deadline passed while it waited",
+}
+
+# The most urgent first (``engine.queueing.ServiceClass``).
+SERVICE_CLASSES = ("interactive", "standard", "batch")
+
 # Why the prefix cache did not have the rest of a prompt (``engine.messages.PrefixMissReason``).
 PREFIX_MISS_REASONS = {
     "first_seen": "as far as the cache knows, these tokens have not been computed before",

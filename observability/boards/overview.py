@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observability import catalogue
+from observability import catalogue, queue_metrics
 from observability.boards.model import (
     BOARD_QUERIES,
     MODEL_CHOICES,
@@ -16,7 +16,7 @@ from observability.boards.model import (
     PanelUnit,
 )
 from observability.objectives import BAD_OUTCOMES, COUNTED_OUTCOMES
-from observability.outcomes import OUTCOMES, OutcomeGroup
+from observability.outcomes import OUTCOMES, QUEUE_REFUSALS, OutcomeGroup
 from observability.promql import ratio
 
 _q = BOARD_QUERIES
@@ -179,6 +179,31 @@ _LIMITS = PanelRow(
                 ),
             ),
             PanelUnit.SECONDS,
+        ),
+        Panel(
+            "Waiting by class",
+            "Sequences that wait for an engine, by service class.",
+            (PanelQuery(_q.gauge(queue_metrics.CLASS_WAITING, by="class"), "{{class}}"),),
+            PanelUnit.COUNT,
+            stacked=True,
+        ),
+        Panel(
+            "Oldest wait by class",
+            "How long the oldest waiting sequence of each service class has waited.",
+            (
+                PanelQuery(
+                    _q.gauge(queue_metrics.CLASS_OLDEST_WAITING_SECONDS, how="max", by="class"),
+                    "{{class}}",
+                ),
+            ),
+            PanelUnit.SECONDS,
+        ),
+        Panel(
+            "No place in the queue",
+            " ".join(f"{name}: {text}." for name, text in QUEUE_REFUSALS.items()),
+            (PanelQuery(_q.rate(queue_metrics.REFUSED_SEQUENCES, by="reason"), "{{reason}}"),),
+            PanelUnit.PER_SECOND,
+            stacked=True,
         ),
         Panel(
             "Requests ended",

@@ -75,15 +75,6 @@ class OpenSequences:
         pace = self.admissions_per_second()
         return None if pace is None else waiting / pace
 
-    def oldest_wait(self, now: float) -> float:
-        """Return how long the sequence that has waited longest for an engine to run it has done so;
-        0 if none waits."""
-        waiting = (SequenceState.UNSENT, SequenceState.QUEUED)
-        return max(
-            (now - one.waiting_since for one in self._by_handle.values() if one.state in waiting),
-            default=0.0,
-        )
-
     def longest_gap(self, now: float) -> float:
         """Return the longest time since the last token of a sequence that has begun to generate,
         as its reader sees it: running, preempted, or waiting for the next engine; 0 if none has."""
@@ -300,7 +291,7 @@ class OpenSequences:
             self._admissions.append(time.monotonic())
 
     def _place(self, sequence: EngineSequence) -> None:
-        """Note that the engine has a place for a sequence, which its request may wait to hear."""
+        """Note that the engine has a place for a sequence; its request may be waiting for that."""
         if sequence.is_unanswered:
             sequence.waker.wake()
         sequence.has_place = True

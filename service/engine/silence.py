@@ -14,9 +14,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from engine.queueing import ServiceClass
 from observability.logging import get_logger
 from service.engine.engines import Engines
 from service.engine.link import EngineLink, LinkPhase
+from service.engine.waits import ClassWait, waits
 from service.supervision.page import Supervision
 
 LOOK_SECONDS = 0.25
@@ -76,14 +78,20 @@ def link_status(link: EngineLink, supervision: Supervision, silence_timeout: flo
 class EngineFigures:
     """What the worker knows of the engine at one moment, in seconds. ``silence``: since its last
     message; None before the first. ``predicted_wait``: until the sequences now waiting have
-    started, at the recent pace; None if none started recently. ``engines``: the status of each."""
+    started, at the recent pace; None if none started recently. ``waits``: of each class.
+    ``engines``: the status of each."""
 
     status: EngineStatus
     silence: float | None
-    oldest_wait: float
+    waits: dict[ServiceClass, ClassWait]
     longest_gap: float
     predicted_wait: float | None
     engines: Sequence[EngineStatus] = ()
+
+    @property
+    def oldest_wait(self) -> float:
+        """How long the sequence that has waited longest has done so; 0 if none waits."""
+        return max((one.oldest for one in self.waits.values()), default=0.0)
 
 
 def engine_figures(link: Engines, each: Sequence[EngineStatus]) -> EngineFigures:
@@ -93,7 +101,7 @@ def engine_figures(link: Engines, each: Sequence[EngineStatus]) -> EngineFigures
     return EngineFigures(
         status_of_all(each),
         None if link.last_message_time is None else link.silence,
-        sequences.oldest_wait(now),
+        waits(sequences, now),
         sequences.longest_gap(now),
         link.predicted_wait(link.waiting_sequences),
         each,

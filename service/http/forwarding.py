@@ -37,7 +37,7 @@ _log = get_logger()
 
 
 class Forwarding:
-    """``drain`` counts the requests on their way."""
+    """``drain`` counts the requests being forwarded."""
 
     def __init__(self, peers: Peers, drain: Drain) -> None:
         self._peers = peers
@@ -63,8 +63,8 @@ class Forwarding:
         send: Send | None = None,
     ) -> bool:
         """Serve a request by asking a worker. ``patience``: seconds that the client may block one
-        write. ``send``: None for the server's own, which no layer sees. False: it cannot be
-        reached, so that only the store can know what it had. Raises OverloadedError, or
+        write. ``send``: None for the server's own, which bypasses all layers. Return False if the
+        worker cannot be reached: only the store may have what it had. Raises OverloadedError, or
         WorkerLostError if it ends before it has answered."""
         self._drain.enter()
         try:
@@ -112,8 +112,8 @@ class _Passage:
             )
         except PeerLostError as error:
             raise WorkerLostError(
-                f"The API worker that has what this request names could not answer: {error}. "
-                "Retry: what was stored can be read from any worker."
+                f"The API worker that has what this request names did not answer: {error}. "
+                "Retry; what was stored is available from any worker."
             ) from error
         headers = [pair for pair in answer.headers if pair[0] not in HOP_BY_HOP]
         await self._send(
@@ -143,7 +143,9 @@ class _Passage:
         if not answer.header(b"content-type").startswith(_EVENTS):
             self._cut()
             return
-        error: QuireError = WorkerLostError("The API worker that ran this stream ended before it.")
+        error: QuireError = WorkerLostError(
+            "The API worker that ran this stream has ended; send the request again."
+        )
         request_id = answer.header(b"x-request-id").decode("latin-1")
         told = shape_for(self._scope["path"])(error, request_id)
         try:

@@ -1,6 +1,6 @@
-"""What workers ask each other for themselves: to abort a call, and for a response that is kept by
-the worker that ran it but is not stored. Whoever asks has checked the key; the owner is its digest.
-The admin API's questions are its own (``service.admin.own_part``).
+"""Answers the questions of other workers: to abort a call, and to return a response that is kept
+by the worker that ran it but is not stored. The one that asks has checked the key; ``owner`` is its
+digest. The admin API adds its questions (``service.admin.own_part``).
 """
 
 from __future__ import annotations

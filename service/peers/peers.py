@@ -1,4 +1,4 @@
-"""The other API workers of this server, and how many requests may be on their way to them."""
+"""The other API workers of this server, and how many requests may be forwarded to them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Peers:
         self.directory = directory
         self._running = running
         self._most = most
-        self.forwarded = 0  # requests on their way now
+        self.forwarded = 0  # requests being forwarded now
 
     def __bool__(self) -> bool:
         """True if the server has several workers."""
@@ -45,12 +45,12 @@ class Peers:
 
     @property
     def lead(self) -> int:
-        """The worker that does what only one does: the first that runs."""
+        """The worker that serves routes of ``LEAD``: the first that runs."""
         return min((self.ids.worker, *self.others()))
 
     @property
     def leads(self) -> bool:
-        """True if this worker is the one that does what only one does."""
+        """True if this worker serves routes of ``LEAD``."""
         return self.lead == self.ids.worker
 
     def owner_of(self, identity: str) -> int | None:
@@ -70,11 +70,11 @@ class Peers:
 
     @contextlib.contextmanager
     def place(self) -> Iterator[None]:
-        """Count a request on its way to another worker. Raises OverloadedError for too many."""
+        """Count a request while it is forwarded. Raises OverloadedError for too many."""
         if self.forwarded >= self._most:
             raise OverloadedError(
-                f"{self._most} requests are on their way to other API workers, the limit; retry, "
-                "another connection may reach the right one."
+                f"This API worker is already forwarding {self._most} requests, the maximum; retry: "
+                "another connection may reach the right worker."
             )
         self.forwarded += 1
         try:

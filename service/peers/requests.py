@@ -1,4 +1,4 @@
-"""What workers ask each other for themselves. Whoever asks has checked the key."""
+"""The questions that workers ask each other. The one that asks has checked the key."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ async def ask_owner(peers: Peers, path: str, identity: str, owner: str) -> bytes
     except (PeerUnreachableError, NotFoundError):
         return None
     except PeerLostError as error:
-        raise WorkerLostError(f"The API worker that has it could not answer: {error}.") from error
+        raise WorkerLostError(
+            f"The API worker that has '{identity[:64]}' did not answer: {error}. Retry."
+        ) from error
 
 
 async def ask_worker(

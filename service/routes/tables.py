@@ -169,7 +169,7 @@ ADMIN: Final = RouteTable(
         _shown("/admin/v1/kv", "The block pool by owner", live_id=LEAD),
         _shown(
             "/admin/v1/kv/times",
-            "The times of the last hour of which maps of it are kept",
+            "The times of the maps of it that are kept",
             live_id=LEAD,
         ),
         _shown("/admin/v1/kv/prefixes", "The tree of shared prefixes"),

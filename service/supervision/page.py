@@ -145,7 +145,7 @@ class Supervision:
         return f"{problem}; next start in {seconds} s" if seconds > 0 else problem
 
     def _dying(self, deaths: int) -> list[int]:
-        """Return the engines that died at least so often in a row without progress."""
+        """Return the engines that died at least ``deaths`` times in a row without progress."""
         page = self._page
         if page is None:
             return []

@@ -8,15 +8,17 @@ from collections import Counter
 from collections.abc import Callable, Set
 
 from engine.messages import EngineStats, Ready, StepOutputs, StepPhase
-from engine.queueing import WaitingReason
-from observability import catalogue
+from engine.queueing import RefusalReason, ServiceClass, WaitingReason
+from observability import catalogue, queue_metrics
 from observability.metrics import MetricRegistry
 from service.engine.silence import EngineFigures, EngineStatus
+from service.engine.waits import ClassWait
 from service.telemetry.engine_totals import EngineTotals
 from service.telemetry.observed import Observed
 
 _NO_STATE = EngineStats()
-_NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, None)
+_NO_FIGURES = EngineFigures(EngineStatus.LOADING, None, {}, 0.0, None)
+_NO_WAIT = ClassWait()
 _HANDLE_BYTES = 8
 
 
@@ -38,8 +40,8 @@ class EngineTelemetry:
     engines are summed up.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it. Of several workers the one that leads counts
-    steps, which all hear, and the engine's totals.
+    and ``publish`` sets gauges and counters from it. Of several workers, the one that leads counts
+    steps and the engine's totals.
     """
 
     def __init__(self, metrics: MetricRegistry, observed: Observed, *, leads: bool = True) -> None:
@@ -65,6 +67,18 @@ class EngineTelemetry:
             for status in EngineStatus
         }
         self._oldest_wait = metrics[catalogue.OLDEST_WAITING_SECONDS].labels(model)
+        self._class_waiting = {
+            kind: metrics[queue_metrics.CLASS_WAITING].labels(model, kind.value)
+            for kind in ServiceClass
+        }
+        self._class_oldest = {
+            kind: metrics[queue_metrics.CLASS_OLDEST_WAITING_SECONDS].labels(model, kind.value)
+            for kind in ServiceClass
+        }
+        self._refusals = {
+            reason: metrics[queue_metrics.REFUSED_SEQUENCES].labels(model, reason.value)
+            for reason in RefusalReason
+        }
         self._longest_gap = metrics[catalogue.LONGEST_GAP_SECONDS].labels(model)
         self._silence = metrics[catalogue.ENGINE_SILENCE_SECONDS].labels(model)
         self._predicted_wait = metrics[catalogue.PREDICTED_WAIT_SECONDS].labels(model)
@@ -153,6 +167,10 @@ class EngineTelemetry:
         for status, gauge in self._engines.items():
             gauge.set(figures.engines.count(status))
         self._oldest_wait.set(figures.oldest_wait)
+        for kind in ServiceClass:
+            wait = figures.waits.get(kind, _NO_WAIT)
+            self._class_waiting[kind].set(wait.waiting)
+            self._class_oldest[kind].set(wait.oldest)
         self._longest_gap.set(figures.longest_gap)
         self._silence.set(figures.silence)
         self._predicted_wait.set(figures.predicted_wait)
@@ -193,3 +211,5 @@ class EngineTelemetry:
             self._add_batch(view)
             for finished in outputs.finished:
                 self._last_token.pop(finished.handle, None)
+                if finished.refusal is not None:
+                    self._refusals[finished.refusal.reason].inc()

@@ -73,8 +73,8 @@ class Caller:
         return asked if self.may_hurry else max(0, asked)
 
     def class_of(self, asked: int) -> ServiceClass:
-        """Return the class of a request with this priority. A negative one orders only
-        the tenant's own requests; to go ahead of other tenants' takes the most urgent class."""
+        """Return the class of a request with this priority. A negative priority by itself orders
+        only the tenant's own requests, so one that is allowed also gets the most urgent class."""
         if self.shares and self.priority(asked) < 0:
             return ServiceClass.INTERACTIVE
         return self.service_class

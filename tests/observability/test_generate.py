@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from observability import catalogue, generate, schema
-from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, WAITING_REASONS
+from observability.outcomes import OUTCOMES, PREFIX_MISS_REASONS, QUEUE_REFUSALS, WAITING_REASONS
 
 
 def test_the_committed_page_is_what_the_catalogue_says() -> None:
@@ -24,7 +24,7 @@ def test_everything_declared_is_on_the_page_with_its_meaning() -> None:
         assert metric.help in page
     for outcome in OUTCOMES:
         assert f"| `{outcome.name}` | {outcome.group.value} | {outcome.sentence} |" in page
-    for reason, sentence in (WAITING_REASONS | PREFIX_MISS_REASONS).items():
+    for reason, sentence in (WAITING_REASONS | PREFIX_MISS_REASONS | QUEUE_REFUSALS).items():
         assert f"| `{reason}` | {sentence} |" in page
     for span in schema.SPANS:
         assert f"### `{span.name}`" in page

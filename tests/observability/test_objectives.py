@@ -16,7 +16,8 @@ def test_each_outcome_is_good_bad_or_does_not_count() -> None:
         *("client_gone", "client_slow", "cancelled", "refused:invalid", "refused:unauthorized"),
         *("refused:not_found", "refused:too_large", "refused:limit", "refused:draining"),
     }
-    assert {"deadline", "refused:overloaded"} < set(BAD_OUTCOMES)
+    late = {"deadline", "refused:deadline", "refused:expired"}
+    assert late | {"refused:overloaded"} < set(BAD_OUTCOMES)
     assert all(group_of(name) is not OutcomeGroup.ANSWERED for name in BAD_OUTCOMES)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from engine.messages import PrefixMissReason
-from engine.queueing import WaitingReason
+from engine.queueing import RefusalReason, ServiceClass, WaitingReason
 from observability.outcomes import (
     OUTCOMES,
     PREFIX_MISS_REASONS,
+    QUEUE_REFUSALS,
     ROUTES,
+    SERVICE_CLASSES,
     WAITING_REASONS,
     Outcome,
     OutcomeGroup,
@@ -21,6 +23,8 @@ from observability.outcomes import (
 def test_the_engine_and_the_table_have_the_same_reasons() -> None:
     assert list(WAITING_REASONS) == list(map(str, WaitingReason))
     assert list(PREFIX_MISS_REASONS) == list(map(str, PrefixMissReason))
+    assert list(QUEUE_REFUSALS) == list(map(str, RefusalReason))
+    assert list(SERVICE_CLASSES) == list(map(str, ServiceClass))
 
 
 def test_an_unknown_outcome_is_never_taken_for_an_answer() -> None:

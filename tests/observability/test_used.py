@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from observability import catalogue, schema
+from observability import catalogue, queue_metrics, schema
 from observability.metric_kinds import Metric, MetricKind, Scope
 from observability.outcomes import OUTCOMES, ROUTES
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVICE = "".join(path.read_text() for path in (ROOT / "service").rglob("*.py"))
-NAMES = {name: value for name, value in vars(catalogue).items() if isinstance(value, Metric)}
+NAMES = {
+    f"{module.__name__.rpartition('.')[2]}.{name}": value
+    for module in (catalogue, queue_metrics)
+    for name, value in vars(module).items()
+    if isinstance(value, Metric)
+}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -22,7 +27,7 @@ def test_every_metric_is_written(name: str) -> None:
     by_table = metric.totals or (
         metric.kind is MetricKind.HISTOGRAM and metric.scope in (Scope.MODEL, Scope.REQUEST)
     )
-    assert by_table or f"catalogue.{name}" in SERVICE
+    assert by_table or name in SERVICE
 
 
 @pytest.mark.parametrize("word", [*ROUTES, *(outcome.name for outcome in OUTCOMES)])

@@ -11,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.messages import Admitted, Embed, FinishReason, StepPhase, Submit
-from engine.queueing import Moved, Prefilled
+from engine.queueing import Moved, Prefilled, ServiceClass
 from observability.admin_api import EventKind, Prefill
 from service.engine.open_sequences import OpenSequences
 from service.engine.sequence import EngineSequence, SequenceState, Waker
+from service.engine.waits import waits
 from service.errors import EngineFailedError
 from tests.service.engine.test_link import finished, step
 
@@ -70,18 +71,19 @@ def test_failing_one_twice_counts_once() -> None:
     assert sequences.num_waiting == 0
 
 
-def test_the_oldest_wait_begins_with_the_submission_and_again_when_the_engine_dies() -> None:
+def test_a_wait_begins_with_the_submission_and_again_when_the_engine_dies() -> None:
     sequences, (first, second) = opened(1, 2)
     first.waiting_since, second.waiting_since = 10.0, 14.0
-    assert sequences.oldest_wait(20.0) == 10.0
+    assert waits(sequences, 20.0)[ServiceClass.STANDARD] == (2, 10.0)
     sequences.apply(step({}, admitted=[Admitted(1, 15.0, 0)]), keep_aborted=False)
-    assert sequences.oldest_wait(20.0) == 6.0
+    assert waits(sequences, 20.0)[ServiceClass.STANDARD] == (1, 6.0)
     sequences.apply(step({}, admitted=[Admitted(2, 16.0, 0)]), keep_aborted=False)
-    assert sequences.oldest_wait(20.0) == 0.0
+    assert waits(sequences, 20.0)[ServiceClass.STANDARD] == (0, 0.0)
     before = time.monotonic()
     sequences.take_back()
     assert before <= first.waiting_since <= time.monotonic()
-    assert sequences.oldest_wait(first.waiting_since + 2.0) == pytest.approx(2.0)
+    oldest = waits(sequences, first.waiting_since + 2.0)[ServiceClass.STANDARD].oldest
+    assert oldest == pytest.approx(2.0)
 
 
 def test_the_longest_gap_is_that_of_sequences_with_a_token_whatever_they_wait_for() -> None:

@@ -16,10 +16,11 @@ import pytest_asyncio
 from engine.block_names import block_names
 from engine.messages import Abort, Finished, Heartbeat, StepOutputs, StepPhase
 from engine.prefix_table import PrefixTableWriter, prefix_table_path
-from engine.queueing import EngineLoad, QueueBounds
+from engine.queueing import EngineLoad, QueueBounds, ServiceClass
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.pool import EnginePool, connect_engines
 from service.engine.sequence import EngineSequence, SequenceState, Waker
+from service.engine.waits import waits
 from service.errors import CrashingRequestError, EngineFailedError
 from tests.service.engine.test_link import (
     READY,
@@ -399,6 +400,21 @@ async def test_streams_wait_while_the_only_other_engine_holds_a_trial(tmp_path: 
         assert stream.engine == trial
 
 
+async def test_streams_stay_where_they_wait_if_the_engine_that_became_free_has_died(
+    two: Two,
+) -> None:
+    sequence = two.submit()
+    await two.run(sequence)
+    await two.give(sequence, 7)
+    other = 1 - sequence.engine
+    await two.die(other)
+    await two.die(sequence.engine)
+    two.pool.free(other)  # as if its end had not been noticed yet
+    assert sequence in two.pool.links[1 - other].open_sequences
+    await two.come_back(other)
+    assert (await two.hear(other)).handle == sequence.handle
+
+
 async def test_closing_ends_every_sequence(two: Two) -> None:
     sequences = [two.submit() for _ in range(4)]
     await two.pool.close()
@@ -438,6 +454,6 @@ async def test_waiting_sequences_are_counted_over_all_engines(two: Two) -> None:
     assert wait is not None
     assert wait > 0
     now = time.monotonic()
-    assert two.pool.open_sequences.oldest_wait(now) == 0.0
+    assert waits(two.pool.open_sequences, now)[ServiceClass.STANDARD] == (0, 0.0)
     assert two.pool.open_sequences.longest_gap(now) == 0.0
     assert set(two.pool.open_sequences) == set(sequences)

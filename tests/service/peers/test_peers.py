@@ -41,6 +41,6 @@ def test_requests_on_their_way_are_bounded(tmp_path: Path) -> None:
     peers = Peers(Ids(0, 2), tmp_path, most=2)
     with peers.place(), peers.place():
         assert peers.forwarded == 2
-        with pytest.raises(OverloadedError, match="the limit"), peers.place():
+        with pytest.raises(OverloadedError, match="the maximum"), peers.place():
             pass
     assert peers.forwarded == 0

@@ -7,11 +7,13 @@ import time
 import msgspec
 import pytest
 
-from engine.messages import EngineCounters, Heartbeat, StepPhase
-from engine.queueing import WaitingReason
-from observability import catalogue
+from engine.messages import EngineCounters, FinishReason, Heartbeat, StepPhase
+from engine.queueing import Refusal, RefusalReason, ServiceClass, WaitingReason
+from observability import catalogue, queue_metrics
+from observability.metric_kinds import Metric
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures, EngineStatus
+from service.engine.waits import ClassWait
 from service.telemetry.requests import Telemetry
 from tests.service.request_records import sequence
 from tests.service.telemetry.watched import READY, stats, step, value
@@ -108,13 +110,47 @@ def test_the_engine_is_ready_while_its_status_is_ok(
     telemetry: Telemetry, status: EngineStatus
 ) -> None:
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
-    telemetry.read_engine(lambda: EngineFigures(status, 0.5, 0.0, 0.0, None))
+    telemetry.read_engine(lambda: EngineFigures(status, 0.5, {}, 0.0, None))
     assert value(telemetry, catalogue.ENGINE_READY) == (status is EngineStatus.OK)
+
+
+def _waits(oldest: float) -> dict[ServiceClass, ClassWait]:
+    return {
+        ServiceClass.INTERACTIVE: ClassWait(1, oldest / 2),
+        ServiceClass.BATCH: ClassWait(3, oldest),
+    }
+
+
+def test_waits_are_shown_by_class_and_end_with_them(telemetry: Telemetry) -> None:
+    pages = [EngineFigures(EngineStatus.OK, 0.5, _waits(8.0), 0.25, 3.0)]
+    telemetry.read_engine(lambda: pages[-1])
+    waiting, oldest = queue_metrics.CLASS_WAITING, queue_metrics.CLASS_OLDEST_WAITING_SECONDS
+
+    def shown(metric: Metric) -> list[float]:
+        return [value(telemetry, metric, **{"class": kind.value}) for kind in ServiceClass]
+
+    assert (shown(waiting), shown(oldest)) == ([1, 0, 3], [4.0, 0.0, 8.0])
+    assert value(telemetry, catalogue.OLDEST_WAITING_SECONDS) == 8.0
+    pages.append(EngineFigures(EngineStatus.OK, 0.5, {}, 0.0, 3.0))
+    assert (shown(waiting), shown(oldest)) == ([0, 0, 0], [0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize("reason", RefusalReason)
+def test_sequences_without_a_place_are_counted_by_reason(
+    telemetry: Telemetry, reason: RefusalReason
+) -> None:
+    refused = sequence(reason=FinishReason.ERROR, refusal=Refusal(reason))
+    telemetry.on_step(step(1.0, [], phase=None, finished=[refused, sequence(handle=2)]))
+    counted = {
+        each: value(telemetry, queue_metrics.REFUSED_SEQUENCES, reason=each.value)
+        for each in RefusalReason
+    }
+    assert counted == {each: float(each is reason) for each in RefusalReason}
 
 
 def test_engines_are_counted_by_their_state(telemetry: Telemetry) -> None:
     each = [EngineStatus.OK, EngineStatus.LOST, EngineStatus.OK, EngineStatus.SILENT]
-    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 0.5, 0.0, 0.0, None, each))
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 0.5, {}, 0.0, None, each))
     found = {one: value(telemetry, catalogue.ENGINES, state=one.value) for one in EngineStatus}
     assert found == {one: each.count(one) for one in EngineStatus}
 
@@ -128,9 +164,9 @@ def test_figures_that_move_without_a_message_are_read_for_each_page(telemetry: T
     }
     pages = iter(
         [
-            EngineFigures(EngineStatus.OK, 0.5, 1.5, 0.25, 3.0),
-            EngineFigures(EngineStatus.LOST, 8.5, 9.5, 8.25, None),
-            EngineFigures(EngineStatus.LOADING, None, 0.0, 0.0, 2.0),
+            EngineFigures(EngineStatus.OK, 0.5, _waits(1.5), 0.25, 3.0),
+            EngineFigures(EngineStatus.LOST, 8.5, _waits(9.5), 8.25, None),
+            EngineFigures(EngineStatus.LOADING, None, {}, 0.0, 2.0),
         ]
     )
     telemetry.read_engine(lambda: next(pages))
@@ -144,7 +180,7 @@ def test_figures_that_move_without_a_message_are_read_for_each_page(telemetry: T
 
 def test_the_last_messages_time_is_the_silence_ago(telemetry: Telemetry) -> None:
     assert value(telemetry, catalogue.ENGINE_LAST_MESSAGE) == 0
-    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 100.0, 0.0, 0.0, None))
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 100.0, {}, 0.0, None))
     assert abs(time.time() - 100.0 - value(telemetry, catalogue.ENGINE_LAST_MESSAGE)) < 5
 
 

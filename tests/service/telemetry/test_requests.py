@@ -22,7 +22,7 @@ from engine.messages import (
     Heartbeat,
     StepPhase,
 )
-from engine.queueing import WaitingReason
+from engine.queueing import Refusal, RefusalReason, ServiceClass, WaitingReason
 from observability import catalogue, outcomes
 from observability.logging import configure
 from observability.metric_kinds import Metric, Scope
@@ -30,6 +30,7 @@ from observability.sampling import TraceSampling
 from observability.tracing import FinishedSpan, IdentityTracer, SpanContext, SpanIdentity
 from service.engine.link import EngineState, LinkPhase
 from service.engine.silence import EngineFigures, EngineStatus
+from service.engine.waits import ClassWait
 from service.telemetry.record import Flush
 from service.telemetry.requests import Telemetry
 from tests.service.request_records import answered, sequence, started
@@ -52,11 +53,14 @@ def log() -> Iterator[Any]:
 def every_number_of_the_engine(telemetry: Telemetry) -> dict[str, int]:
     """Messages, and figures read for each page, that move each of its metrics. Returns its totals
     by then."""
-    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 1.0, 2.0, 3.0, 4.0))
+    waits = dict.fromkeys(ServiceClass, ClassWait(1, 2.0))
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 1.0, waits, 3.0, 4.0))
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
     totals = dict.fromkeys(msgspec.structs.asdict(EngineCounters()), 3)
     for moment, phase in enumerate(StepPhase, start=1):
         telemetry.on_step(step(moment, [1], phase=phase, stats=stats(**totals)))
+    refused = [sequence(handle=9, refusal=Refusal(reason)) for reason in RefusalReason]
+    telemetry.on_step(step(9.0, [], phase=None, stats=stats(**totals), finished=refused))
     return totals
 
 
