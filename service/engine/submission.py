@@ -10,15 +10,16 @@ import msgspec
 from engine.messages import Copy, Generate, Submit, Task
 from engine.queueing import QueueBounds
 from service.tenants.caller import Caller
+from service.tenants.tier import Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Submission:
     """One prompt and what to do with it. ``seeds``: one for each choice of a generation; empty: a
-    single choice with the task's own seed. ``priority`` and ``cache_salt`` are the request's; the
-    engine gets the values that ``caller`` is allowed. ``deadline``: when the first token is no
-    longer wanted, in monotonic seconds. ``keeps_place``: the engine has accepted an earlier part of
-    the request."""
+    single choice with the task's own seed. ``priority``, ``tier`` and ``cache_salt`` are the
+    request's; the engine gets the values that ``caller`` is allowed. ``deadline``: when the first
+    token is no longer wanted, in monotonic seconds. ``keeps_place``: the engine has accepted an
+    earlier part of the request."""
 
     request_id: str
     prompt_token_ids: list[int]
@@ -27,6 +28,7 @@ class Submission:
     arrival_time: float
     seeds: Sequence[int] = ()
     priority: int = 0
+    tier: Tier | None = None
     cache_salt: str = ""
     deadline: float | None = None
     keeps_place: bool = False
@@ -48,7 +50,7 @@ class Submission:
                 cache_salt=cache_salt,
                 tenant=caller.tenant,
                 weight=caller.weight,
-                service_class=caller.class_of(self.priority),
+                service_class=caller.class_of(self.priority, self.tier),
                 bounds=bounds,
                 keeps_place=self.keeps_place,
                 deadline=self.deadline,

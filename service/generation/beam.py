@@ -150,6 +150,7 @@ class BeamGeneration(Generation):
                 caller=self._caller,
                 arrival_time=request.arrival_time,
                 priority=request.priority,
+                tier=request.tier,
                 cache_salt=request.cache_salt,
                 keeps_place=self._first_step is not None,
             )

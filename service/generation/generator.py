@@ -75,6 +75,7 @@ class Generator:
                     caller=caller,
                     arrival_time=request.arrival_time,
                     priority=request.priority,
+                    tier=request.tier,
                     cache_salt=request.cache_salt,
                     deadline=deadline,
                 )

@@ -18,6 +18,7 @@ from service.formats import Opening
 from service.generation.choice import MOST_TOKENS, Choice, StopRules
 from service.output.calls.sink import ToolSchemas
 from service.output.log import reasoning_tokens
+from service.tenants.tier import Tier
 
 SEED_BITS = 63
 _MAX_SEED = (1 << SEED_BITS) - 1
@@ -69,6 +70,7 @@ class GenerationRequest:
     opening: Opening = Opening.TEXT
     continues_text: bool = False
     priority: int = 0
+    tier: Tier | None = None
     cache_salt: str = ""
     messages: PromptMessages | None = None  # of the prompt; None if there are none, or unknown
     sets_limit: bool = True

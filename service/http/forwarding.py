@@ -1,7 +1,8 @@
 """Passes a request on to the API worker that has what it names, and the answer back, unchanged.
 
-The owner checks the key, counts the request and logs it, as if the client were connected to it;
-here it is neither counted nor looked into.
+The owner checks the key, counts the request and logs it, as if the client were connected to it.
+Here the key is checked too, for its share of what is forwarded (``service.peers.peers``); the
+request is counted here only if that fails.
 """
 
 from __future__ import annotations
@@ -59,16 +60,17 @@ class Forwarding:
         receive: Receive,
         *,
         patience: float,
+        owner: str = "",
         body: bytes = b"",
         send: Send | None = None,
     ) -> bool:
         """Serve a request by asking a worker. ``patience``: seconds that the client may block one
-        write. ``send``: None for the server's own, which bypasses all layers. Return False if the
-        worker cannot be reached: only the store may have what it had. Raises OverloadedError, or
-        WorkerLostError if it ends before it has answered."""
+        write. ``owner``: see ``Peers.place``. ``send``: None for the server's own, which bypasses
+        all layers. Return False if the worker cannot be reached: only the store may have what it
+        had. Raises OverloadedError, or WorkerLostError if it ends before it has answered."""
         self._drain.enter()
         try:
-            with self._peers.place():
+            with self._peers.place(owner):
                 async with self._peers.connected(worker) as connection:
                     await _Passage(scope, receive, patience, send).serve(connection, body)
         except PeerUnreachableError as error:

@@ -33,7 +33,7 @@ async def ask_owner(peers: Peers, path: str, identity: str, owner: str) -> bytes
         return None
     question = msgspec.msgpack.encode(PeerQuestion(identity, owner))
     try:
-        with peers.place():
+        with peers.place(owner):
             return await ask_worker(peers, worker, path, question, seconds=_SECONDS)
     except (PeerUnreachableError, NotFoundError):
         return None

@@ -72,6 +72,7 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
         skip_special_tokens=request.skip_special_tokens,
         continues_text=True,
         priority=request.priority,
+        tier=request.tier,
         cache_salt=request.cache_salt or "",
         sets_limit=request.max_tokens is not None,
         length_penalty=request.length_penalty if request.use_beam_search else None,

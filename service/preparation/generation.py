@@ -61,6 +61,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         opening=opening,
         continues_text=conversation.continue_final_message,
         priority=sampling.priority,
+        tier=task.tier,
         cache_salt=sampling.cache_salt or "",
         sets_limit=task.token_limit is not None,
         length_penalty=sampling.length_penalty if sampling.use_beam_search else None,

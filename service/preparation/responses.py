@@ -82,6 +82,7 @@ def _finish(request: ResponsesRequest, work: Work) -> PreparedResponse | Needs:
         wanted,
         token_limit=wanted.max_output_tokens,
         logprobs=wanted.engine_logprobs,
+        tier=wanted.tier,
         answer=text_shape(wanted),
         tools=read.toolbox.shapes(),
         # The client parses a custom tool's text itself, and agents send grammars with every

@@ -24,6 +24,7 @@ from service.serving.stream import Answer
 from service.wire.chat.answer import ChatAnswer
 from service.wire.completions.answer import CompletionAnswer
 from service.wire.messages.answer import MessagesAnswer
+from service.wire.tiers import ANTHROPIC_USED, OPENAI_USED
 
 _Made = TypeVar("_Made", bound=PreparedGeneration)
 _Encoder = TypeVar("_Encoder")
@@ -68,6 +69,7 @@ def _chat(prepared: PreparedChat, generation: Generation, client: Client) -> Ans
         response_id=record.response_id,
         created=int(time.time()),
         model=record.model,
+        tier=OPENAI_USED[client.exchange.service_class] if prepared.request.service_tier else None,
     )
 
 
@@ -98,6 +100,7 @@ def _messages(prepared: PreparedMessages, generation: Generation, client: Client
         shows_thinking=thinking is None or thinking.display != "omitted",
         shows_timings=request.timings,
         cache_block=engine.block_size if reports_writes else 0,
+        tier=ANTHROPIC_USED[client.exchange.service_class] if request.service_tier else None,
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 
+from engine.queueing import ServiceClass
 from observability.admin_api import EventKind
 from service.admission.drain import Drain
 from service.engine.happenings import Happening
@@ -17,6 +18,7 @@ from service.telemetry.observer import Telemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.caller import ANYBODY, Caller
 from service.tenants.limit_ledger import LimitUse
+from service.tenants.tier import Tier
 from service.tenants.upload_room import FREE_BYTES, Gained, UploadRoom
 from service.wire.decode import Ignored
 from service.wire.field_paths import public_path
@@ -53,6 +55,7 @@ class Exchange:
         self.receive_timeout = receive_timeout
         self.generation: Generation | None = None
         self.detached = False
+        self.service_class = ServiceClass.STANDARD  # of its generation, once it began
         self.deadline: float | None = None  # of the first token, in monotonic seconds
         self.pooled: PooledTexts | None = None
         self.drain = drain
@@ -116,6 +119,9 @@ class Exchange:
         request, record = generation.request, self.record
         record.update = self._note_progress
         self._report_priority(request.priority)
+        self.service_class = self.caller.class_of(request.priority, request.tier)
+        if request.tier is Tier.PRIORITY and not self.caller.may_hurry:
+            self.ignored.add("service_tier")
         record.choices = len(generation.choices)
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature

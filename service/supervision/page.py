@@ -102,10 +102,15 @@ class Supervision:
         return self._page is not None
 
     @property
+    def lead(self) -> int:
+        """The index of the worker that does what only one may do. Another one leads only once that
+        one is dead."""
+        return self.index if self._page is None else self._page.lead
+
+    @property
     def leads(self) -> bool:
-        """True if this worker does what only one may do. Another one leads only once this one is
-        dead."""
-        return self._page is None or self._page.lead == self.index
+        """True if this worker does what only one may do."""
+        return self.lead == self.index
 
     @property
     def workers(self) -> int:

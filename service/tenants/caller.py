@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from engine.queueing import ServiceClass
 from service.tenants.key_limits import NO_LIMITS, KeyLimits
+from service.tenants.tier import Tier
 
 
 class KeyScope(enum.StrEnum):
@@ -72,11 +73,17 @@ class Caller:
         """Return the request's effective priority; lower runs first."""
         return asked if self.may_hurry else max(0, asked)
 
-    def class_of(self, asked: int) -> ServiceClass:
-        """Return the class of a request with this priority. A negative priority by itself orders
-        only the tenant's own requests, so one that is allowed also gets the most urgent class."""
-        if self.shares and self.priority(asked) < 0:
+    def class_of(self, asked: int, tier: Tier | None = None) -> ServiceClass:
+        """Return the class of a request with this priority and tier. A negative priority by
+        itself orders only the tenant's own requests, so one that is allowed also gets the most
+        urgent class."""
+        if tier is Tier.FLEX:
+            return ServiceClass.BATCH
+        hurries = tier is Tier.PRIORITY or (self.shares and asked < 0)
+        if hurries and self.may_hurry:
             return ServiceClass.INTERACTIVE
+        if tier is Tier.STANDARD and self.service_class is ServiceClass.INTERACTIVE:
+            return ServiceClass.STANDARD
         return self.service_class
 
 

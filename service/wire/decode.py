@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import quote
 
 import msgspec
@@ -126,7 +126,7 @@ def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:
             ignored.named_model = named
         request = msgspec.convert(lenient(given, kind, unknown), kind)
     except msgspec.ValidationError as error:
-        raise _explain(str(error)) from None
+        raise _explain(str(error), kind=kind) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
@@ -168,7 +168,9 @@ def convert(value: Any, wanted: type[_T], at: str) -> _T:
         raise _explain(str(error), at) from None
 
 
-def _explain(text: str, at: str = "") -> InvalidRequestError:
+def _explain(
+    text: str, at: str = "", kind: type[msgspec.Struct] | None = None
+) -> InvalidRequestError:
     path = at
     if match := _PATH.search(text):
         # msgspec writes [...] for the keys and values of a map.
@@ -181,7 +183,20 @@ def _explain(text: str, at: str = "") -> InvalidRequestError:
         return InvalidRequestError(f"Missing required parameter: '{name}'.", param=name)
     if not path:
         return InvalidRequestError(f"The body is not as expected: {text}.")
+    if kind is not None and text.startswith("Invalid enum value") and (names := _names(kind, path)):
+        text = f"{text}; it must be one of {', '.join(map(repr, names))}"
     return InvalidRequestError(f"Invalid value for '{path}': {text}.", param=path)
+
+
+def _names(kind: type[msgspec.Struct], path: str) -> tuple[str, ...]:
+    """Return the values that a field of ``kind`` may have, if it is one of a closed set of names
+    or null."""
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name == path:
+            options = get_args(field.type)
+            literals = [each for each in (field.type, *options) if get_origin(each) is Literal]
+            return tuple(name for each in literals for name in get_args(each))
+    return ()
 
 
 def _join(path: str, name: str) -> str:

@@ -21,6 +21,7 @@ _ANTHROPIC_TYPES: Final = {
     429: "rate_limit_error",
     500: "api_error",
     503: "overloaded_error",
+    504: "timeout_error",
     529: "overloaded_error",
 }
 

@@ -14,6 +14,8 @@ import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
+from service.tenants.tier import Tier
+from service.wire.tiers import OPENAI_TIERS, OpenAITier
 
 MAX_TOP_LOGPROBS = 20
 # Numbers kept for one request until its answer is sent, at 8 bytes each: 128 MiB. A token counts as
@@ -42,7 +44,6 @@ class IgnoredFields(msgspec.Struct, frozen=True, kw_only=True):
     user: Name | None = None
     metadata: Annotated[dict[str, Name], Meta(max_length=64)] | None = None
     store: bool | None = None
-    service_tier: Name | None = None
     safety_identifier: Name | None = None
     prompt_cache_key: Name | None = None
     prompt_cache_retention: Name | None = None
@@ -90,6 +91,7 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
     request_id: Name | None = None
     priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0
     cache_salt: Name | None = None
+    service_tier: OpenAITier | None = None
     return_tokens_as_token_ids: bool = False
 
     other_names: ClassVar[dict[str, str]] = {"repeat_penalty": "repetition_penalty"}
@@ -98,6 +100,10 @@ class SamplingFields(IgnoredFields, frozen=True, kw_only=True):
     def most_logprobs(self) -> int:
         """How many numbers an answer's logprobs may have; see ``output_room``."""
         return MAX_LOGPROBS
+
+    @property
+    def tier(self) -> Tier | None:
+        return OPENAI_TIERS.get(self.service_tier or "")
 
     @property
     def include_usage(self) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from service.constraint.request import AnswerShape, ToolShape
 from service.conversation import Conversation
+from service.tenants.tier import Tier
 from service.wire.sampling import SamplingFields
 
 
@@ -21,3 +22,4 @@ class Task(NamedTuple):
     answer: AnswerShape | None = None
     tools: tuple[ToolShape, ...] | None = None
     may_free: bool = False
+    tier: Tier | None = None

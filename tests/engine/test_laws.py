@@ -29,7 +29,7 @@ from engine.messages import (
     Submit,
     TokenLogprobs,
 )
-from engine.queueing import ServiceClass
+from engine.queueing import QueueBounds, RefusalReason, ServiceClass
 from tests.engine.checking_runner import (
     EOS,
     CheckingRunner,
@@ -65,6 +65,9 @@ class Wish:
     tenant: str
     weight: float
     service_class: ServiceClass
+    bounds: QueueBounds | None
+    seconds: float | None  # until its deadline
+    keeps_place: bool
 
 
 WISHES = st.builds(
@@ -85,6 +88,9 @@ WISHES = st.builds(
     weight=st.sampled_from([1.0, 0.5, 3.0]),
     service_class=st.sampled_from([ServiceClass.STANDARD, *ServiceClass]),
     salt=st.sampled_from(["", "", "tenant"]),
+    bounds=st.sampled_from([None, None, QueueBounds(1, 1000), QueueBounds(3, 40)]),
+    seconds=st.sampled_from([None, None, None, 0.0, 0.1, 0.5, 30.0]),
+    keeps_place=st.integers(0, 4).map(lambda n: n == 4),
     poisoned=st.integers(0, 9).map(lambda n: n == 9),
 )
 
@@ -147,6 +153,7 @@ class EngineLaws(RuleBasedStateMachine):
         enable_prefix_caching: bool,
         wishes: list[Wish],
     ) -> None:
+        self.now = 0.0
         self.runner = CheckingRunner(
             num_kv_blocks=num_kv_blocks,
             block_size=block_size,
@@ -161,6 +168,7 @@ class EngineLaws(RuleBasedStateMachine):
             max_num_seqs=max_num_seqs,
             max_num_batched_tokens=max_num_batched_tokens,
             enable_prefix_caching=enable_prefix_caching,
+            clock=self._tick,
         )
         logging.disable(logging.CRITICAL)  # failures are meant here, and tracebacks take time
         self.max_len = min(MAX_MODEL_LEN, num_kv_blocks * block_size)
@@ -168,6 +176,7 @@ class EngineLaws(RuleBasedStateMachine):
         self.connected: set[int] = set()
         self.handles = 0
         self.tokens_heard = 0
+        self.expired = 0  # or refused
         self.anyone_left = False
         for connection in CONNECTIONS:
             self.core.connect(connection)
@@ -284,7 +293,9 @@ class EngineLaws(RuleBasedStateMachine):
         for told in self.told.values():
             (finished,) = told.finished
             self._check_record(told, finished)
-            if finished.reason is FinishReason.ERROR:
+            if finished.refusal is not None:
+                self._check_refusal(told, finished)
+            elif finished.reason is FinishReason.ERROR:
                 too_long = len(told.submit.prompt_token_ids) >= self.max_len
                 assert too_long or told.submit.request_id in self.runner.poison
             elif finished.reason is not FinishReason.ABORT:
@@ -294,6 +305,23 @@ class EngineLaws(RuleBasedStateMachine):
                 asked = params.prompt_logprobs is not None and told.admitted
                 # Reported once, however often the prompt was computed; the first token has none.
                 assert told.prompt_logprobs == (prompt_logprobs_alone(prompt) if asked else [])
+
+    def _check_refusal(self, told: Told, finished: Finished) -> None:
+        """Only what has no place yet is refused, and for a reason that its submission has."""
+        assert finished.refusal is not None
+        reason, submit = finished.refusal.reason, told.submit
+        assert finished.reason is FinishReason.ERROR
+        assert not told.token_ids
+        if reason is RefusalReason.DEADLINE_PASSED:
+            assert submit.deadline is not None
+            assert submit.deadline <= self.now
+            return
+        assert not told.admitted
+        assert not submit.keeps_place
+        if reason is RefusalReason.DEADLINE_UNREACHABLE:
+            assert submit.deadline is not None
+        else:
+            assert submit.bounds is not None
 
     def _check_counters(self) -> None:
         counters = self.core.scheduler.counters
@@ -327,6 +355,9 @@ class EngineLaws(RuleBasedStateMachine):
             service_class=wish.service_class,
             cache_salt=wish.salt,
             arrival_time=0.0,
+            bounds=wish.bounds,
+            deadline=None if wish.seconds is None else self.now + wish.seconds,
+            keeps_place=wish.keeps_place,
             task=Generate(
                 wish.params, continue_alone(wish.prompt, min(wish.num_given, room), VOCAB_SIZE)
             ),
@@ -338,8 +369,20 @@ class EngineLaws(RuleBasedStateMachine):
         )
         self.connected.add(wish.connection)
         self.core.connect(wish.connection)
+        gate, scheduler = self.core._entrance._gate, self.core.scheduler
+        own, waiting = gate._tenants.get(wish.tenant), len(gate)
+        others_wait = own is not None and own.sequences > 0
+        free = scheduler.max_num_seqs - scheduler.num_running
         self.core.add(wish.connection, submit)
+        # A tenant with nothing waiting always gets a place.
+        if len(gate) > waiting and others_wait and wish.bounds and not wish.keeps_place:
+            assert len(gate) - free <= wish.bounds.sequences
         self._hear(self.core.flush())
+
+    def _tick(self) -> float:
+        """Return the time, which goes on whenever anybody looks."""
+        self.now += 0.01
+        return self.now
 
     # --- driving -------------------------------------------------------------------------------
 
@@ -349,10 +392,11 @@ class EngineLaws(RuleBasedStateMachine):
     def _step(self) -> None:
         had_work = self.core.has_work if self.ahead else self.core.scheduler.has_work
         ends = self.core._flight is not None
-        before = len(self.runner.plans)
+        before, expired = len(self.runner.plans), self.expired
         self._hear(self.core.step())
         ran = len(self.runner.plans) > before
-        assert ran == had_work or (had_work and ends), "work waits, and nothing ran"
+        lost = self.expired > expired
+        assert ran == had_work or (had_work and (ends or lost)), "work waits, and nothing ran"
 
     def _hear(self, outputs: dict[int, StepOutputs]) -> None:
         assert set(outputs) == self.connected
@@ -376,6 +420,7 @@ class EngineLaws(RuleBasedStateMachine):
                 told += logprobs.tokens
             for finished in output.finished:
                 self.told[connection, finished.handle].finished.append(finished)
+                self.expired += finished.refusal is not None
 
 
 class LawsOneStepAhead(EngineLaws):

@@ -370,3 +370,18 @@ def test_tokens_may_be_shown_by_their_ids(service: RunningService) -> None:
     logprobs = answer["choices"][0]["logprobs"]
     assert all(token.startswith("token_id:") for token in logprobs["tokens"])
     assert all(len(best) >= 2 for best in logprobs["top_logprobs"])  # no two fall together
+
+
+# --- the tier ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tier", "used"),
+    [(None, "default"), ("auto", "default"), ("flex", "flex"), ("priority", "priority")],
+)
+def test_every_response_says_which_tier_was_used(
+    service: RunningService, tier: str | None, used: str
+) -> None:
+    asked = {"input": "Hi", "max_output_tokens": 4, "store": False, "service_tier": tier}
+    status, answer = service.post("/v1/responses", asked)
+    assert (status, answer["service_tier"]) == (200, used)

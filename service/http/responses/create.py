@@ -31,6 +31,7 @@ from service.serving.prepare import prepare, start
 from service.store.record import StoredResponse
 from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.tools import Toolbox
+from service.wire.tiers import OPENAI_USED
 
 # Total size of the stored responses that one request may refer to.
 _MOST_REFERRED_BYTES = 32 * 1024 * 1024
@@ -163,6 +164,7 @@ def _living(
             created=created,
             model=exchange.record.model,
             ignored=exchange.ignored.names,
+            tier=OPENAI_USED[exchange.service_class],
             echoed=prepared.echoed,
             stored=lifecycle.storage is not Storage.NONE,
             seal=lambda text: services.seal.seal(text, owner),

@@ -72,13 +72,15 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[AnswerChoice]
     usage: Usage
     system_fingerprint: str | None = None
+    service_tier: str | msgspec.UnsetType = msgspec.UNSET
     timings: Timings | msgspec.UnsetType = msgspec.UNSET
     prompt_token_ids: list[int] | msgspec.UnsetType = msgspec.UNSET
     prompt_logprobs: PromptLogprobs | msgspec.UnsetType = msgspec.UNSET
 
 
 class ChatAnswer:
-    """Encodes one request's answer. ``created`` is Unix time in seconds."""
+    """Encodes one request's answer. ``created`` is Unix time in seconds. ``tier``: the one used, if
+    the answer is to report it."""
 
     def __init__(
         self,
@@ -89,8 +91,10 @@ class ChatAnswer:
         response_id: str,
         created: int,
         model: str,
+        tier: str | None = None,
     ) -> None:
         self._request = request
+        self._tier = tier
         self._generation = generation
         self._writer = logprob_writer(vocabulary, by_id=request.return_tokens_as_token_ids)
         self._id = response_id
@@ -112,6 +116,7 @@ class ChatAnswer:
             model=self._model,
             choices=HOLE,
             usage=usage_of(generation),
+            service_tier=self._tier or msgspec.UNSET,
             timings=timings_of(generation) if request.timings else msgspec.UNSET,
             prompt_token_ids=prompt if request.return_token_ids else msgspec.UNSET,
             prompt_logprobs=msgspec.UNSET if request.prompt_logprobs is None else HOLE,
@@ -171,10 +176,12 @@ class ChatAnswer:
 
     def head(self) -> bytes:
         """Return the beginning of every chunk, up to the choices."""
-        return b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,' % (
+        tier = b"" if self._tier is None else b'"service_tier":%b,' % _json(self._tier)
+        return b'data: {"id":%b,"object":"chat.completion.chunk","created":%d,"model":%b,%b' % (
             _json(self._id),
             self._created,
             _json(self._model),
+            tier,
         )
 
     @property

@@ -300,6 +300,7 @@ def chat_task(request: ChatRequest) -> Task:
         token_limit=request.token_limit,
         logprobs=request.engine_logprobs,
         answer=answer_shape(request),
+        tier=request.tier,
     )
 
 

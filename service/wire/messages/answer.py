@@ -58,6 +58,7 @@ class MessagesUsage(msgspec.Struct, frozen=True):
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
+    service_tier: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class AnsweredMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,7 +220,8 @@ def stop_reason(finished: Finished) -> tuple[str, str | None]:
 class MessagesAnswer:
     """Encodes one request's answer. ``shows_thinking``: thinking is sent as text (``display:
     omitted`` leaves it empty, with its signature). ``cache_block``: tokens in a block of the prefix
-    cache, if usage is to report cache writes; else 0."""
+    cache, if usage is to report cache writes; else 0. ``tier``: the one used, if usage is to report
+    it."""
 
     def __init__(
         self,
@@ -231,7 +233,9 @@ class MessagesAnswer:
         shows_thinking: bool = True,
         shows_timings: bool = False,
         cache_block: int = 0,
+        tier: str | None = None,
     ) -> None:
+        self._tier = tier
         self.generation = generation
         self.shows_timings = shows_timings
         self._cache_block = cache_block
@@ -262,6 +266,8 @@ class MessagesAnswer:
         sequence: str | None,
         usage: MessagesUsage,
     ) -> AnsweredMessage:
+        if self._tier is not None:
+            usage = msgspec.structs.replace(usage, service_tier=self._tier)
         return AnsweredMessage(
             id=self._id,
             model=self._model,

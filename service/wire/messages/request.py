@@ -26,6 +26,7 @@ from service.wire.messages.signatures import Signer
 from service.wire.parts import stand_in, text_only_error
 from service.wire.sampling import Name, SamplingFields, StopString
 from service.wire.task import Task
+from service.wire.tiers import ANTHROPIC_TIERS, AnthropicTier
 
 MIN_THINKING_BUDGET = 1024
 
@@ -148,7 +149,7 @@ class OutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fields of the prompt, and everything else that a request may have. Fields after
-    ``timings`` are known and have no effect here."""
+    ``service_tier`` are known and have no effect here."""
 
     model: Name
     messages: Annotated[list[InputMessage], Meta(min_length=1, max_length=16384)]
@@ -165,8 +166,8 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     top_k: Annotated[int, Meta(ge=0, lt=2**31)] | None = None
     stream: bool = False
     timings: bool = False  # our extension
+    service_tier: AnthropicTier | None = None
     metadata: dict[str, Any] | None = None
-    service_tier: Name | None = None
     context_management: dict[str, Any] | None = None
     cache_control: dict[str, Any] | None = None
 
@@ -319,6 +320,7 @@ def messages_task(request: MessagesRequest, signer: Signer) -> Task:
         request.sampling(),
         token_limit=request.max_tokens,
         answer=output_shape(request),
+        tier=ANTHROPIC_TIERS.get(request.service_tier or ""),
     )
 
 

@@ -137,7 +137,7 @@ def _written(json: bytes) -> Any:
 class ResponseAnswer:
     """One request's answer. ``on_end`` receives its ending. ``stored`` is reported in the answer;
     if it becomes untrue, an ending that was not sent yet is encoded again. ``compacts``: its text
-    is a summary, sent as one sealed item; that requires ``seal``."""
+    is a summary, sent as one sealed item; that requires ``seal``. ``tier``: the one used."""
 
     def __init__(
         self,
@@ -150,6 +150,7 @@ class ResponseAnswer:
         created: int,
         model: str,
         ignored: list[str],
+        tier: str = "default",
         echoed: Echoed | None = None,
         stored: bool = True,
         seal: Callable[[str], str] | None = None,
@@ -165,6 +166,7 @@ class ResponseAnswer:
         self._created = created
         self._model = model
         self._ignored = ignored
+        self._tier = tier
         self._seal = seal
         self.stored = stored
         self._echoed = echoed or echoed_fields(request)
@@ -238,7 +240,7 @@ class ResponseAnswer:
                     reasoning.summary if reasoning else None,
                 ),
                 safety_identifier=request.safety_identifier,
-                service_tier="default",
+                service_tier=self._tier,
                 store=self.stored,
                 temperature=params.temperature,
                 text=_written(echoed.text),

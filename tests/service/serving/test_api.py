@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from engine.queueing import ServiceClass
 from service.errors import DrainingError, InvalidRequestError
 from service.serving.api import CHAT_API, COMPLETIONS_API, MESSAGES_API, Api, begin
 from service.serving.stream import complete
+from service.tenants.caller import ANYBODY, Caller
 from tests.service.preparation.bodies import USER
 from tests.service.serving.by_hand import client, loaded, say, services
 
@@ -45,6 +47,54 @@ async def test_what_the_engine_says_is_the_answer(api: Api[Any, Any], body: Any)
     assert answer["model"] == "pocket"
     assert asking.exchange.record.operation == api.operation
     assert asking.exchange.record.first_token_time is not None
+
+
+TIERS = (
+    (CHAT_API, "flex", Caller("0a" * 32, shares=True, may_hurry=False), "flex", ""),
+    (CHAT_API, "fast", Caller("0a" * 32, shares=True), "priority", ""),
+    (CHAT_API, "priority", Caller("0a" * 32, True, may_hurry=False), "default", "service_tier"),
+    (CHAT_API, "auto", Caller(service_class=ServiceClass.BATCH), "flex", ""),
+    (CHAT_API, None, ANYBODY, None, ""),
+    (MESSAGES_API, "auto", Caller(service_class=ServiceClass.INTERACTIVE), "priority", ""),
+    (MESSAGES_API, "standard_only", Caller(service_class=ServiceClass.INTERACTIVE), "standard", ""),
+    (MESSAGES_API, None, ANYBODY, None, ""),
+)
+
+
+@pytest.mark.parametrize(("api", "tier", "caller", "used", "ignored"), TIERS)
+async def test_the_answer_and_its_stream_name_the_tier_that_was_used_if_one_was_set(
+    api: Api[Any, Any], tier: str | None, caller: Caller, used: str | None, ignored: str
+) -> None:
+    desk = loaded()
+    of = services(desk)
+    asking = client(of)
+    asking.exchange.caller = caller
+    body = dict(ASKED)[api] | ({} if tier is None else {"service_tier": tier})
+    begun = await begin(api, json.dumps(body).encode(), asking)
+    say(of, desk, "Hello there.")
+    await complete(asking.exchange, begun.generation, begun.encoder)
+    answer = json.loads(b"".join(begun.encoder.whole()))
+    stream = begun.encoder.stream()
+    sent = b"".join([stream.begin(), *stream.advance(begun.generation.choices)])
+    chunk = json.loads(sent.partition(b"data: ")[2].partition(b"\n\n")[0])
+    if api is MESSAGES_API:
+        answer, chunk = answer["usage"], chunk["message"]["usage"]
+    assert (answer.get("service_tier"), chunk.get("service_tier")) == (used, used)
+    assert asking.exchange.ignored.summary() == ignored
+
+
+@APIS
+async def test_an_unknown_tier_is_refused_with_the_known_ones(
+    api: Api[Any, Any], body: Any
+) -> None:
+    desk = loaded()
+    with pytest.raises(InvalidRequestError) as refused:
+        await begin(
+            api, json.dumps({**body, "service_tier": "gold"}).encode(), client(services(desk))
+        )
+    assert refused.value.param == "service_tier"
+    assert "'gold'; it must be one of 'auto', " in refused.value.message
+    assert desk.sequences == []
 
 
 @APIS

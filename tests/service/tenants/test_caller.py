@@ -13,6 +13,7 @@ from service.api_keys import api_keys
 from service.errors import UnauthorizedError
 from service.serving.keys import KeyRing
 from service.tenants.caller import ANYBODY, Caller, KeyScope
+from service.tenants.tier import Tier
 
 
 def caller_of(key: str, *keys: str, hurried: tuple[str, ...] = ()) -> Caller:
@@ -50,6 +51,21 @@ def test_a_request_that_may_go_ahead_of_other_tenants_has_the_most_urgent_class(
     assert classes == [ServiceClass.INTERACTIVE, ServiceClass.STANDARD, ServiceClass.STANDARD]
     assert plain.class_of(-1) is ServiceClass.STANDARD
     assert ANYBODY.class_of(-1) is ServiceClass.STANDARD  # only its own requests to go ahead of
+
+
+@pytest.mark.parametrize("may_hurry", [True, False])
+@pytest.mark.parametrize("shares", [True, False])
+@pytest.mark.parametrize("own", ServiceClass)
+def test_a_tier_lowers_the_class_of_any_request_and_raises_it_for_some(
+    own: ServiceClass, shares: bool, may_hurry: bool
+) -> None:
+    caller = Caller("0a" * 32, shares=shares, may_hurry=may_hurry, service_class=own)
+    assert caller.class_of(0) is own
+    assert caller.class_of(0, Tier.FLEX) is ServiceClass.BATCH
+    assert caller.class_of(-1, Tier.FLEX) is ServiceClass.BATCH
+    assert caller.class_of(0, Tier.PRIORITY) is (ServiceClass.INTERACTIVE if may_hurry else own)
+    most = ServiceClass.STANDARD if own is ServiceClass.INTERACTIVE else own
+    assert caller.class_of(0, Tier.STANDARD) is most
 
 
 def test_a_caller_is_whose_key_it_is() -> None:

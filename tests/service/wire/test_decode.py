@@ -44,6 +44,16 @@ def test_an_error_names_the_path_of_the_field(body: dict[str, Any], param: str) 
     assert caught.value.param == param
 
 
+def test_an_unknown_name_is_refused_with_those_that_a_field_may_have() -> None:
+    body = {"messages": [USER], "service_tier": "gold"}
+    with pytest.raises(InvalidRequestError, match=r"'gold'; it must be one of 'auto', .*'scale'"):
+        decode_chat(json.dumps(body).encode(), max_choices=1)
+    with pytest.raises(InvalidRequestError, match="one of 'left', 'right'"):
+        decode_chat(
+            json.dumps({"messages": [USER], "truncation_side": "up"}).encode(), max_choices=1
+        )
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"name": "\xff"}', b"[" * 100_000])
 def test_invalid_json_is_an_error_of_the_whole_body(body: bytes) -> None:
     with pytest.raises(InvalidRequestError) as caught:

@@ -1,0 +1,27 @@
+"""``service_tier``, by the names of both vendors."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+from engine.queueing import ServiceClass
+from service.tenants.tier import Tier
+
+# "fast" is another name of "priority". Whatever is not mapped leaves the class to the key.
+OpenAITier = Literal["auto", "default", "flex", "priority", "fast", "scale"]
+AnthropicTier = Literal["auto", "standard_only"]
+
+OPENAI_TIERS: Final = {"flex": Tier.FLEX, "priority": Tier.PRIORITY, "fast": Tier.PRIORITY}
+ANTHROPIC_TIERS: Final = {"standard_only": Tier.STANDARD}
+
+# How an answer names the class that its request had.
+OPENAI_USED: Final = {
+    ServiceClass.INTERACTIVE: "priority",
+    ServiceClass.STANDARD: "default",
+    ServiceClass.BATCH: "flex",
+}
+ANTHROPIC_USED: Final = {
+    ServiceClass.INTERACTIVE: "priority",
+    ServiceClass.STANDARD: "standard",
+    ServiceClass.BATCH: "batch",
+}
