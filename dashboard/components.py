@@ -31,8 +31,9 @@ board = _component("board")
 kv_map = _component("kvmap")
 
 
-def feed_data(servers: list[int], *, kv: bool = False) -> dict[str, Any]:
-    """Return what a drawing needs to read the feed of ``servers``."""
+def feed_data(servers: list[int], *, kv: int | None = None) -> dict[str, Any]:
+    """Return what a drawing needs to read the feed of ``servers``, or that of the KV maps of an
+    engine."""
     channel = channel_of(servers, kv=kv)
     return {
         "feed": f"/feed/{channel}",

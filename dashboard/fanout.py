@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 import httpx
 import msgspec
 
-from dashboard.server import authorization, unreachable
+from dashboard.server import authorization, engine_query, unreachable
 
 _MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
 _RETRY_SECONDS = 1.0
@@ -23,8 +23,8 @@ _TIMEOUT = httpx.Timeout(5.0, connect=2.0)
 class Fanout:
     """``index``: the server's place in the settings, by which a browser distinguishes servers.
     ``key``: called for each connection, since a visitor may have typed another one. ``kv``: pass on
-    maps of the KV cache, and nothing else. ``refused``: called with a key that the server does not
-    accept."""
+    maps of this engine's KV cache, and nothing else. ``refused``: called with a key that the server
+    does not accept."""
 
     def __init__(
         self,
@@ -32,13 +32,13 @@ class Fanout:
         admin: str,
         key: Callable[[], str],
         *,
-        kv: bool = False,
+        kv: int | None = None,
         refused: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._event = f"event: s{index}\n".encode()
         self._url = f"{admin}/admin/v1/feed"
-        self._query = {"kv": "1"} if kv else {}
-        self._wanted = _MAP if kv else b""
+        self._query = {} if kv is None else {"kv": "1", **engine_query(kv)}
+        self._wanted = b"" if kv is None else _MAP
         self._admin = admin
         self._key = key
         self._refused = refused

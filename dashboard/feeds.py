@@ -6,11 +6,12 @@ import asyncio
 import os
 import time
 from functools import cache
+from urllib.parse import urlencode
 
 import httpx
 
 from dashboard.fanout import Fanout
-from dashboard.server import authorization
+from dashboard.server import authorization, engine_query
 from dashboard.settings import ADMIN_KEY_VARIABLE, Server, watched
 
 # Ranges of the Live page in minutes, and the seconds that each of their samples represents.
@@ -28,7 +29,7 @@ class Feeds:
         self.servers = servers
         self._key = key
         self._learned = [""] * len(servers)
-        self._fanouts: dict[tuple[int, bool], Fanout] = {}
+        self._fanouts: dict[tuple[int, int | None], Fanout] = {}
         self._kept: dict[tuple[int, str], tuple[float, bytes]] = {}
         self._locks: dict[tuple[int, str], asyncio.Lock] = {}
 
@@ -44,7 +45,8 @@ class Feeds:
     def key(self, index: int) -> str:
         return self._key or self._learned[index]
 
-    def fanout(self, index: int, *, kv: bool) -> Fanout:
+    def fanout(self, index: int, *, kv: int | None) -> Fanout:
+        """Return the server's feed, or that of the KV maps of one of its engines."""
         name = (index, kv)
         if name not in self._fanouts:
             self._fanouts[name] = Fanout(
@@ -61,17 +63,19 @@ class Feeds:
         a second. Raises httpx.HTTPError."""
         return await self._shared(index, f"series?from={minutes}m&step={RANGES[minutes]}")
 
-    async def prefixes(self, index: int) -> bytes:
-        """Return the server's tree of shared prefixes, likewise."""
-        return await self._shared(index, f"kv/prefixes?limit={MOST_PREFIXES}")
+    async def prefixes(self, index: int, engine: int) -> bytes:
+        """Return the tree of prefixes that an engine shares, likewise."""
+        query = {"limit": MOST_PREFIXES, **engine_query(engine)}
+        return await self._shared(index, f"kv/prefixes?{urlencode(query)}")
 
-    async def kv_times(self, index: int) -> bytes:
-        """Return the times of the KV maps that the server keeps, likewise."""
-        return await self._shared(index, "kv/times")
+    async def kv_times(self, index: int, engine: int) -> bytes:
+        """Return the times of the KV maps of an engine that the server keeps, likewise."""
+        query = urlencode(engine_query(engine))
+        return await self._shared(index, f"kv/times?{query}" if query else "kv/times")
 
-    async def kv_map(self, index: int, at: float) -> bytes:
-        """Return the last KV map that was made by then. Raises httpx.HTTPError."""
-        return await self._fetch(index, f"kv?at={at}")
+    async def kv_map(self, index: int, engine: int, at: float) -> bytes:
+        """Return the engine's last KV map that was made by then. Raises httpx.HTTPError."""
+        return await self._fetch(index, f"kv?{urlencode({'at': at, **engine_query(engine)})}")
 
     async def _shared(self, index: int, path: str) -> bytes:
         name = (index, path)

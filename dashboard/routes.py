@@ -16,13 +16,20 @@ from dashboard.feeds import RANGES, feeds
 
 # That read one server's feed: each holds a connection and the messages it has not read.
 MOST_BROWSERS = 256
+_KV = ".kv"
 _NO_STORE = {"cache-control": "no-store", "x-accel-buffering": "no"}
 _RETRY_LATER = {**_NO_STORE, "retry-after": "30"}
 
 
-def channel_of(servers: list[int], *, kv: bool = False) -> str:
-    """Return the name of a feed, as in its address."""
-    return "-".join(str(one) for one in servers) + (".kv" if kv else "")
+def channel_of(servers: list[int], *, kv: int | None = None) -> str:
+    """Return the name of a feed, as in its address. ``kv``: the engine whose KV maps it has."""
+    return "-".join(str(one) for one in servers) + ("" if kv is None else f"{_KV}{kv}")
+
+
+def _kv_of(channel: str) -> int | None:
+    """Return the engine whose KV maps a channel has; None if it has none."""
+    _, has_maps, engine = channel.partition(_KV)
+    return int(engine) if has_maps else None
 
 
 async def feed(request: Request) -> Response:
@@ -31,8 +38,7 @@ async def feed(request: Request) -> Response:
     chosen = _chosen(request, channel)
     if chosen is None:
         return _refused()
-    kv = channel.endswith(".kv")
-    fanouts = [feeds().fanout(index, kv=kv) for index in chosen]
+    fanouts = [feeds().fanout(index, kv=_kv_of(channel)) for index in chosen]
     if any(len(fanout) >= MOST_BROWSERS for fanout in fanouts):
         return JSONResponse({"detail": "Too many browsers read this feed."}, 503, _RETRY_LATER)
     return StreamingResponse(follow(fanouts), media_type="text/event-stream", headers=_NO_STORE)
@@ -53,27 +59,28 @@ async def history(request: Request) -> Response:
 
 async def kv_prefixes(request: Request) -> Response:
     """``GET /kv/{channel}/prefixes``: the tree of shared prefixes."""
-    index = _kv_server(request)
-    return _refused() if index is None else await _passed_on(feeds().prefixes(index))
+    named = _kv_server(request)
+    return _refused() if named is None else await _passed_on(feeds().prefixes(*named))
 
 
 async def kv_times(request: Request) -> Response:
     """``GET /kv/{channel}/times``: when the kept KV maps were made."""
-    index = _kv_server(request)
-    return _refused() if index is None else await _passed_on(feeds().kv_times(index))
+    named = _kv_server(request)
+    return _refused() if named is None else await _passed_on(feeds().kv_times(*named))
 
 
 async def kv_map(request: Request) -> Response:
     """``GET /kv/{channel}/at/{time}``: the KV map of that time, in epoch seconds."""
-    index, at = _kv_server(request), request.path_params["time"]
-    return _refused() if index is None else await _passed_on(feeds().kv_map(index, at))
+    named, at = _kv_server(request), request.path_params["time"]
+    return _refused() if named is None else await _passed_on(feeds().kv_map(*named, at))
 
 
-def _kv_server(request: Request) -> int | None:
-    """Return the server of a channel of KV maps, which has one, if the token opens it."""
+def _kv_server(request: Request) -> tuple[int, int] | None:
+    """Return the server and the engine of a channel of KV maps, if the token opens it."""
     channel = request.path_params["channel"]
-    chosen = _chosen(request, channel) if channel.endswith(".kv") else None
-    return None if chosen is None else chosen[0]
+    chosen = _chosen(request, channel)
+    engine = None if chosen is None else _kv_of(channel)
+    return None if chosen is None or engine is None else (chosen[0], engine)
 
 
 async def _passed_on(fetched: Awaitable[bytes]) -> Response:
@@ -88,7 +95,7 @@ def _chosen(request: Request, channel: str) -> list[int] | None:
     """Return the servers of a channel that the request's token opens."""
     if not is_valid(request.query_params.get("token", ""), channel, time.time()):
         return None
-    return [int(one) for one in channel.removesuffix(".kv").split("-")]
+    return [int(one) for one in channel.partition(_KV)[0].split("-")]
 
 
 def _refused() -> Response:

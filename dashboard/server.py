@@ -90,6 +90,11 @@ def base_url(text: str) -> str:
     return root
 
 
+def engine_query(engine: int) -> dict[str, str]:
+    """Return the parameter of the admin API that names one of several engines."""
+    return {"engine": str(engine)} if engine else {}
+
+
 def authorization(api_key: str) -> dict[str, str]:
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 

@@ -308,6 +308,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     five_minutes: Window
     slo: dict[str, float]
     parts: dict[str, str]  # health of engine, store, tracing … in a word or sentence
+    engines: int = 1  # that the server has when all run
     engine_restarts: int = 0
     worker_restarts: int = 0
     largest_holder: str | None = None  # key alias
@@ -324,8 +325,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """Samples of the history, ``step`` seconds apart; the first at ``start``. None: no sample.
-    Names are those of ``observability.history.HISTORY``."""
+    """Samples of ``observability.history.HISTORY``, ``step`` seconds apart from ``start`` on."""
 
     start: float
     step: float

@@ -411,16 +411,14 @@ TELEMETRY_DROPPED = Metric(
     "quire_telemetry_dropped_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Spans, log lines and records of requests (for the database) lost because their reader could "
-    "not keep up or be reached.",
+    "Spans, log lines and stored records lost because their reader was too slow or unreachable.",
     (Label("signal", ("spans", "log_lines", "records")),),
 )
 ADMIN_REQUESTS = Metric(
     "quire_admin_requests_total",
     MetricKind.COUNTER,
     Scope.PROCESS,
-    "Requests to the admin API, by the scope that they require and how they ended. No other metric "
-    "counts them.",
+    "Requests to the admin API, by required scope and how they ended. No other metric counts them.",
     (
         Label("scope", ("read", "operate")),
         Label("result", ("done", "refused", "failed", "client_gone")),

@@ -96,9 +96,9 @@ def _feed(services: Services, whole: Whole) -> Feed:
         overview, live = await whole.overview(live=True)
         return overviews.frame(overview, since=since, live=live)
 
-    async def kv_map() -> KvMap | None:
+    async def kv_map(engine: int) -> KvMap | None:
         try:
-            return await whole.kv_map()
+            return await whole.kv_map(engine)
         except NoInspectionError:
             return None
 

@@ -239,7 +239,7 @@ function build(state) {
 
 export default function (component) {
   const root = component.parentElement, { data } = component;
-  const names = JSON.stringify(data.servers);
+  const names = JSON.stringify([data.feed, data.servers]);
   let state = root.quire;
   if (!state || state.names !== names) {
     if (state) state.end();

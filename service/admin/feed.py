@@ -31,11 +31,12 @@ _encoder = msgspec.json.Encoder()
 
 
 class _Reader:
-    """``alias``: of its admin key. ``queue``: messages to send; None: it has been cut off."""
+    """``alias``: of its admin key. ``kv``: the engine whose KV maps it gets; None: none's.
+    ``queue``: messages to send; None: it has been cut off."""
 
-    def __init__(self, alias: str, *, wants_kv: bool) -> None:
+    def __init__(self, alias: str, kv: int | None) -> None:
         self.alias = alias
-        self.wants_kv = wants_kv
+        self.kv = kv
         self.queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_BEHIND + 1)
 
     def offer(self, message: bytes) -> bool:
@@ -52,17 +53,19 @@ class _Reader:
 
 
 class Feed:
-    """``frame`` makes the message of a second; ``kv_map`` asks the engine for its map, None if it
-    has none. Call all methods on one event loop."""
+    """``frame`` makes the message of a second; ``kv_map`` asks the engine with an index for its
+    map, None if it has none. Call all methods on one event loop."""
 
     def __init__(
-        self, frame: Callable[[], Awaitable[Frame]], kv_map: Callable[[], Awaitable[KvMap | None]]
+        self,
+        frame: Callable[[], Awaitable[Frame]],
+        kv_map: Callable[[int], Awaitable[KvMap | None]],
     ) -> None:
         self._frame = frame
         self._kv_map = kv_map
         self._readers: dict[_Reader, None] = {}  # the oldest first
         self._tasks: list[asyncio.Task[None]] = []
-        self._kv_task: asyncio.Task[None] | None = None
+        self._kv_tasks: dict[int, asyncio.Task[None]] = {}  # by engine
         self._last = b""
         self._last_logged = 0.0
         self.made = 0
@@ -92,12 +95,13 @@ class Feed:
         oldest.cut_off()
         del self._readers[oldest]
 
-    async def follow(self, alias: str, *, kv: bool) -> AsyncGenerator[bytes, None]:
+    async def follow(self, alias: str, *, kv: int | None) -> AsyncGenerator[bytes, None]:
         """Yield each message as a server-sent event. Call ``make_room`` first; ends at once if
-        others have taken the place since. ``alias``: of the reader's admin key."""
+        others have taken the place since. ``alias``: of the reader's admin key. ``kv``: the engine
+        whose KV maps are wanted, too."""
         if len(self._readers) >= MOST_FEED_READERS:
             return
-        reader = _Reader(alias, wants_kv=kv)
+        reader = _Reader(alias, kv)
         self._enter(reader)
         try:
             while True:
@@ -114,14 +118,15 @@ class Feed:
         self._readers[reader] = None
         if len(self._readers) == 1:
             self._tasks = [asyncio.create_task(self._produce(), name="admin-feed")]
-        if reader.wants_kv and self._kv_task is None:
-            self._kv_task = asyncio.create_task(self._produce_kv(), name="admin-feed-kv")
+        if reader.kv is not None and reader.kv not in self._kv_tasks:
+            task = asyncio.create_task(self._produce_kv(reader.kv), name="admin-feed-kv")
+            self._kv_tasks[reader.kv] = task
 
     def _leave(self, reader: _Reader) -> None:
         self._readers.pop(reader, None)
-        if self._kv_task is not None and not any(one.wants_kv for one in self._readers):
-            self._kv_task.cancel()
-            self._kv_task = None
+        wanted = {one.kv for one in self._readers}
+        for engine in self._kv_tasks.keys() - wanted:
+            self._kv_tasks.pop(engine).cancel()
         if not self._readers:
             self._stop()
 
@@ -143,19 +148,20 @@ class Feed:
             due = max(due + FRAME_SECONDS, loop.time())
             await asyncio.sleep(due - loop.time())
 
-    async def _produce_kv(self) -> None:
+    async def _produce_kv(self, engine: int) -> None:
         while True:
             try:
-                found = await self._kv_map()
+                found = await self._kv_map(engine)
                 if found is not None:
-                    self._send(await _kv_event(found), only_kv=True)
+                    self._send(await _kv_event(found), kv=engine)
             except Exception:
                 self._complain("failed to build the KV cache map")
             await asyncio.sleep(KV_SECONDS)
 
-    def _send(self, message: bytes, *, only_kv: bool = False) -> None:
+    def _send(self, message: bytes, *, kv: int | None = None) -> None:
+        """Send to all, or to those who want the maps of an engine."""
         for reader in tuple(self._readers):
-            if (reader.wants_kv or not only_kv) and not reader.offer(message):
+            if kv in (None, reader.kv) and not reader.offer(message):
                 _log.info("disconnected a feed reader that did not keep up")
                 self._readers.pop(reader, None)
 
@@ -167,9 +173,9 @@ class Feed:
 
     def close(self) -> None:
         """End all readers."""
-        if self._kv_task is not None:
-            self._kv_task.cancel()
-            self._kv_task = None
+        for task in self._kv_tasks.values():
+            task.cancel()
+        self._kv_tasks = {}
         self._stop()
         for reader in self._readers:
             reader.cut_off()

@@ -17,6 +17,7 @@ from service.admin.part_messages import (
     CancelPart,
     DrainAsk,
     DrainPart,
+    EngineName,
     FoundPart,
     KeysPart,
     KvMapPart,
@@ -58,7 +59,7 @@ KEYS_OF_LIVE = Question("/peer/keys-of", RequestIds, KeysPart)
 SETTINGS_OF = Question("/peer/settings", SettingsAsk, SettingsPart)
 DRAIN_OF = Question("/peer/drain", DrainAsk, DrainPart)
 OVERRIDE_AT = Question("/peer/override", OverrideAsk, Nothing)
-KV_MAP_AT = Question("/peer/kv-map", Nothing, KvMapPart)
+KV_MAP_AT = Question("/peer/kv-map", EngineName, KvMapPart)
 AUDIT_OF = Question("/peer/audit", AuditAsk, AuditRows)
 LOOK_AT_KEYS_AT = Question("/peer/look-at-keys", Nothing, Nothing)
 
@@ -149,13 +150,13 @@ class OwnPart:
         records = self._services.records
         return KeysPart({one: records.key_of(one) for one in asked.ids if records.has(one)})
 
-    async def kv_map(self) -> KvMap:
-        """Ask the first engine. Raises NoInspectionError if it has never answered."""
-        return await self._services.overviews.kv_caches.of(0).map()
+    async def kv_map(self, engine: int) -> KvMap:
+        """Ask the engine. Raises NoInspectionError if it has never answered or is not there."""
+        return await self._services.overviews.kv_caches.of(engine).map()
 
-    async def _kv_map(self, asked: Nothing) -> KvMapPart:
+    async def _kv_map(self, asked: EngineName) -> KvMapPart:
         try:
-            return KvMapPart(await self.kv_map())
+            return KvMapPart(await self.kv_map(asked.engine))
         except NoInspectionError:
             return KvMapPart(None)
 

@@ -56,6 +56,12 @@ class RequestIds(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
 
 
+class EngineName(msgspec.Struct, frozen=True):
+    """The index of an engine."""
+
+    engine: int
+
+
 class KvMapPart(msgspec.Struct, frozen=True):
     """``map``: None if the engine has never answered."""
 

@@ -34,7 +34,7 @@ from service.admin.own_part import (
 from service.admin.part_messages import (
     AuditAsk,
     DrainAsk,
-    Nothing,
+    EngineName,
     OverviewAsk,
     RequestIds,
     RequestName,
@@ -157,15 +157,15 @@ class Whole:
         requests = [part.request for part in found.parts if part.request is not None]
         return Gathered(requests[-1:], found.missing)
 
-    async def kv_map(self) -> KvMap:
-        """Return the map of the KV cache. Only the worker that leads asks the engine, and keeps
-        the maps. Raises NoInspectionError if the engine has never answered."""
+    async def kv_map(self, engine: int) -> KvMap:
+        """Return the map of an engine's KV cache. Only the worker that leads asks engines, and
+        keeps the maps. Raises NoInspectionError if the engine has never answered."""
         found: KvMap | None = None
         if not self.peers.leads:
-            for part in await self._ask(self.peers.lead, KV_MAP_AT, Nothing()):
+            for part in await self._ask(self.peers.lead, KV_MAP_AT, EngineName(engine)):
                 found = part.map
         if found is None:
-            found = await self.own.kv_map()
+            found = await self.own.kv_map(engine)
         return await self.with_keys(found)
 
     async def with_keys(self, found: KvMap) -> KvMap:

@@ -115,6 +115,7 @@ class Overviews:
             minute=self._seen.get(MINUTE) or self.window(MINUTE),
             five_minutes=self._seen.get(FIVE_MINUTES) or self.window(FIVE_MINUTES),
             slo=dict(self.slo),
+            engines=len(link.links),
             parts={"engine": self._engine_health(status), **self._each_engine(), **self._health()},
             engine_restarts=ring.engine_restarts,
             worker_restarts=ring.restarts,

@@ -53,7 +53,7 @@ async def test_one_who_comes_later_gets_the_newest_message_at_once(server: Admin
 
 
 async def test_the_map_is_only_asked_for_by_those_who_draw_it(server: AdminServer) -> None:
-    found = await first(Fanout(3, server.url, lambda: KEY, kv=True))
+    found = await first(Fanout(3, server.url, lambda: KEY, kv=0))
     assert server.asked == ["/admin/v1/feed?kv=1"]
     assert data_of(found) == {"kv": {"blocks": 4}}  # without the overview that came before it
 

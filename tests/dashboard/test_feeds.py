@@ -29,17 +29,18 @@ async def test_a_key_that_the_server_no_longer_accepts_gives_way_to_the_next() -
     with admin_server() as server:
         known = Feeds([Server("http://a:1", server.url)], "")
         known.learn_key(0, "of yesterday")
-        messages = follow([known.fanout(0, kv=False)])
+        messages = follow([known.fanout(0, kv=None)])
         assert b"returned status 401" in await anext(messages)
         known.learn_key(0, KEY)
         assert b"overview" in await anext(messages)
         await messages.aclose()
 
 
-def test_a_server_has_one_feed_with_maps_and_one_without() -> None:
+def test_a_server_has_a_feed_for_the_maps_of_each_engine_and_one_without() -> None:
     known = Feeds([Server("http://a:1", "http://a:2")], "")
-    assert known.fanout(0, kv=False) is known.fanout(0, kv=False)
-    assert known.fanout(0, kv=False) is not known.fanout(0, kv=True)
+    assert known.fanout(0, kv=None) is known.fanout(0, kv=None)
+    assert known.fanout(0, kv=None) is not known.fanout(0, kv=0)
+    assert known.fanout(0, kv=0) is not known.fanout(0, kv=1)
 
 
 def test_they_follow_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,31 +38,37 @@ def test_the_history_is_the_server_s(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("path", "asked"),
     [
-        ("prefixes", "kv/prefixes?limit=100"),
-        ("times", "kv/times"),
-        ("at/9.5", "kv?at=9.5"),
+        ("0.kv0/prefixes", "kv/prefixes?limit=100"),
+        ("0.kv0/times", "kv/times"),
+        ("0.kv0/at/9.5", "kv?at=9.5"),
+        ("0.kv1/prefixes", "kv/prefixes?limit=100&engine=1"),
+        ("0.kv1/times", "kv/times?engine=1"),
+        ("0.kv1/at/9.5", "kv?at=9.5&engine=1"),
     ],
 )
-def test_kv_figures_are_the_server_s(client: TestClient, path: str, asked: str) -> None:
-    reply = client.get(f"/kv/0.kv/{path}", params=token("0.kv"))
+def test_kv_figures_are_those_of_the_server_s_engine(
+    client: TestClient, path: str, asked: str
+) -> None:
+    reply = client.get(f"/kv/{path}", params=token(path.partition("/")[0]))
     assert (reply.status_code, reply.json()) == (200, {"asked": asked})
 
 
 def test_a_server_that_does_not_answer_is_said(client: TestClient) -> None:
-    assert client.get("/kv/0.kv/at/404", params=token("0.kv")).status_code == 502
+    assert client.get("/kv/0.kv0/at/404", params=token("0.kv0")).status_code == 502
 
 
 @pytest.mark.parametrize(
     ("path", "channel"),
     [
         ("/feed/0", "1"),
-        ("/feed/0", "0.kv"),
+        ("/feed/0", "0.kv0"),
         ("/history/0/0/5", "1"),
         ("/history/0/1/5", "0"),
         ("/history/0/0/7", "0"),
         ("/kv/0/prefixes", "0"),
-        ("/kv/0.kv/times", "0"),
-        ("/kv/0.kv/at/9.0", "1.kv"),
+        ("/kv/0.kv0/times", "0"),
+        ("/kv/0.kv0/at/9.0", "1.kv0"),
+        ("/kv/0.kv1/times", "0.kv0"),
     ],
 )
 def test_nothing_is_given_without_the_right_token(
@@ -73,7 +79,7 @@ def test_nothing_is_given_without_the_right_token(
 
 
 def test_a_full_feed_says_so(client: TestClient) -> None:
-    fanout = feeds().fanout(0, kv=False)
+    fanout = feeds().fanout(0, kv=None)
     queues: list[asyncio.Queue[bytes]] = [asyncio.Queue() for _ in range(MOST_BROWSERS)]
     fanout._queues |= set(queues)
     reply = client.get("/feed/0", params=token("0"))
@@ -83,4 +89,4 @@ def test_a_full_feed_says_so(client: TestClient) -> None:
 
 def test_channels_are_told_apart() -> None:
     assert channel_of([0, 2]) == "0-2"
-    assert channel_of([0], kv=True) == "0.kv"
+    assert channel_of([0], kv=1) == "0.kv1"

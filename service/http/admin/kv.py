@@ -9,7 +9,7 @@ from service.admin.problem import not_found, unavailable
 from service.engine.inspections import NoInspectionError
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
-from service.http.admin.queries import moment, number, only
+from service.http.admin.queries import engine_index, moment, number, only
 from service.http.serves import serves_admin
 from service.overview.kv_cache import KvCache
 
@@ -62,4 +62,4 @@ async def prefixes(request: AdminCall) -> Response[bytes]:
 def _asked_for(request: AdminCall) -> KvCache:
     """Return the KV cache of the engine that the query names by its index; by default the first."""
     caches = request.desk.services.overviews.kv_caches
-    return caches.of(int(number(request.query_params, "engine", 0, 0, len(caches) - 1)))
+    return caches.of(engine_index(request.query_params, len(caches)))

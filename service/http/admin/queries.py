@@ -53,6 +53,12 @@ def moment(query: Parameters, name: str, now: float | None = None) -> float | No
     return value
 
 
+def engine_index(query: Parameters, engines: int) -> int:
+    """Return the index that the query gives of one of so many engines; by default the first.
+    Raises ProblemError."""
+    return int(number(query, "engine", 0, 0, engines - 1))
+
+
 def number(query: Parameters, name: str, default: float, low: float, high: float) -> float:
     """Return a number between two bounds. Raises ProblemError."""
     text = query.get(name)

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
+from dashboard.admin_client import AdminClient
 from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, watched_server
 from tests.e2e.quire_server import QuireServer, until
 
@@ -92,3 +94,34 @@ def test_prefixes_that_continue_one_another_are_indented(
     assert cells[1] == "2"
     assert cells[3].endswith(" s ago")
     assert cells[4].startswith("req_")
+
+
+def test_each_of_two_engines_can_be_looked_at(
+    tmp_path_factory: pytest.TempPathFactory, browser: Browser
+) -> None:
+    log = tmp_path_factory.mktemp("dashboard") / "log"
+    arguments = ("--served-model-name", "m", "--data-parallel-size", "2")
+    with watched_server(log, MODEL, *arguments) as (server, admin, url):
+        until(lambda: server.total("quire_engines", state="ok") == 2, 120, "both engines")
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.set_default_timeout(PATIENCE_MS)
+        with closing(page), closing(streaming(server)):
+            assert admin.overview()[0].engines == 2
+            busy = until(lambda: busy_engines(admin), 60, "an engine that holds blocks")
+            assert len(busy) == 1
+            page.goto(f"{url}/kv")
+            # Each is drawn after the other one, so that what is seen is not still of that.
+            for engine in (*busy, 1 - busy[0], *busy):
+                page.get_by_role("combobox", name="Engine").first.click()
+                page.get_by_role("option", name=f"Engine {engine}", exact=True).click()
+                is_busy = engine in busy
+                holder = page.get_by_role("cell", name="req_")
+                holder.wait_for(state="visible" if is_busy else "detached")
+                idle = page.get_by_text("No request holds a block.")
+                idle.wait_for(state="detached" if is_busy else "visible")
+
+
+def busy_engines(admin: AdminClient) -> list[int]:
+    """Return which of two engines have requests that hold blocks."""
+    owners = [httpx.get(f"{admin.url}/admin/v1/kv?engine={number}").json() for number in (0, 1)]
+    return [number for number, found in enumerate(owners) if found["owners"]]

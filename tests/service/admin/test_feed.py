@@ -30,9 +30,9 @@ class Source:
         self.frames += 1
         return Frame(sample={"running": float(self.frames)})
 
-    async def kv_map(self) -> KvMap | None:
+    async def kv_map(self, engine: int) -> KvMap | None:
         self.maps += 1
-        return MAP
+        return msgspec.structs.replace(MAP, evictions=engine)
 
 
 async def taken(stream: AsyncGenerator[bytes, None], count: int) -> list[bytes]:
@@ -43,11 +43,11 @@ def test_one_key_cannot_take_all_places() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        greedy = [feed.follow("mallory", kv=False) for _ in range(MOST_FEED_READERS)]
+        greedy = [feed.follow("mallory", kv=None) for _ in range(MOST_FEED_READERS)]
         for stream in greedy:
             await anext(stream)
         feed.make_room("ann")
-        stream = feed.follow("ann", kv=False)
+        stream = feed.follow("ann", kv=None)
         await anext(stream)
         assert len(feed) == MOST_FEED_READERS
         async for _ in greedy[0]:  # the oldest: it ends
@@ -69,7 +69,7 @@ def test_readers_who_come_at_once_do_not_get_more_places_than_there_are() -> Non
         feed = Feed(source.frame, source.kv_map)
         for _ in range(MOST_FEED_READERS + 4):
             feed.make_room("ann")
-        streams = [feed.follow("ann", kv=False) for _ in range(MOST_FEED_READERS + 4)]
+        streams = [feed.follow("ann", kv=None) for _ in range(MOST_FEED_READERS + 4)]
         first = [await anext(stream, b"") for stream in streams]
         assert len(feed) == MOST_FEED_READERS
         assert first[MOST_FEED_READERS:] == [b""] * 4  # ended: when they come back, it is with 429
@@ -83,7 +83,7 @@ def test_keys_with_equal_shares_do_not_displace_each_other() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        streams = [feed.follow(f"key{n % 8}", kv=False) for n in range(MOST_FEED_READERS)]
+        streams = [feed.follow(f"key{n % 8}", kv=None) for n in range(MOST_FEED_READERS)]
         for stream in streams:
             await anext(stream)
         for alias in ("key0", "key7"):
@@ -99,7 +99,7 @@ def test_sixteen_readers_get_the_same_bytes_of_one_producer() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        streams = [feed.follow("ann", kv=False) for _ in range(MOST_FEED_READERS)]
+        streams = [feed.follow("ann", kv=None) for _ in range(MOST_FEED_READERS)]
         firsts = await asyncio.gather(*(taken(stream, 1) for stream in streams))
         assert len(feed) == MOST_FEED_READERS
         with pytest.raises(ProblemError) as caught:
@@ -122,7 +122,7 @@ def test_nothing_is_made_without_readers() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
         assert source.frames == 0
-        stream = feed.follow("ann", kv=True)
+        stream = feed.follow("ann", kv=0)
         await taken(stream, 2)
         await stream.aclose()
         made = (source.frames, source.maps)
@@ -136,7 +136,7 @@ def test_maps_go_only_to_those_who_want_them() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        plain, mapped = feed.follow("ann", kv=False), feed.follow("ann", kv=True)
+        plain, mapped = feed.follow("ann", kv=None), feed.follow("ann", kv=0)
         both = await asyncio.gather(taken(plain, 6), taken(mapped, 6))
         frames = [
             [msgspec.json.decode(one.removeprefix(b"data: "), type=Frame) for one in got]
@@ -150,11 +150,29 @@ def test_maps_go_only_to_those_who_want_them() -> None:
     asyncio.run(run())
 
 
+def test_maps_are_of_the_engine_that_a_reader_wants() -> None:
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        streams = [feed.follow("ann", kv=engine) for engine in (0, 1, 1)]
+        each = await asyncio.gather(*(taken(stream, 8) for stream in streams))
+        for engine, got in zip((0, 1, 1), each, strict=True):
+            frames = [msgspec.json.decode(one[6:], type=Frame) for one in got]
+            assert {frame.kv.evictions for frame in frames if frame.kv} == {engine}
+        await streams[0].aclose()
+        assert list(feed._kv_tasks) == [1]
+        for stream in streams[1:]:
+            await stream.aclose()
+        assert not feed._kv_tasks
+
+    asyncio.run(run())
+
+
 def test_a_reader_that_does_not_read_is_cut_off_and_the_others_go_on() -> None:
     async def run() -> None:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        slow, quick = feed.follow("ann", kv=False), feed.follow("ann", kv=False)
+        slow, quick = feed.follow("ann", kv=None), feed.follow("ann", kv=None)
         await asyncio.gather(taken(slow, 1), taken(quick, 1))
         while len(feed) == 2:
             await anext(quick)
@@ -177,7 +195,7 @@ def test_a_second_that_fails_does_not_end_the_feed() -> None:
                 raise RuntimeError("defect")
             return made
 
-        stream = Feed(frame, source.kv_map).follow("ann", kv=False)
+        stream = Feed(frame, source.kv_map).follow("ann", kv=None)
         got = await taken(stream, 2)
         assert b'"running":1' in got[0]
         assert b'"running":3' in got[1]
@@ -190,7 +208,7 @@ def test_closing_ends_the_readers() -> None:
     async def run() -> list[bytes]:
         source = Source()
         feed = Feed(source.frame, source.kv_map)
-        stream = feed.follow("ann", kv=True)
+        stream = feed.follow("ann", kv=0)
         await taken(stream, 1)
         feed.close()
         return [message async for message in stream]

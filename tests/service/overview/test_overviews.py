@@ -49,6 +49,7 @@ def test_the_overview_says_what_the_engine_and_the_requests_do() -> None:
     assert (now.running, now.max_running, now.max_waiting) == (3, READY.max_num_seqs, 1024)
     assert (now.kv_blocks_active, now.kv_blocks_cached, now.kv_blocks_free) == (10, 15, 25)
     assert now.parts == {"engine": "ok", "store": "ok"}
+    assert now.engines == 1
     assert now.slo == {"ttft": 2.0, "itl": 0.1}
     assert now.minute.ttft.p95 == 0.2
     assert now.minute.attainment == {"ttft": 0.5, "itl": 0.5}

@@ -13,7 +13,7 @@ def test_the_seventeenth_reader_is_sent_away(own_template: Path, tmp_path: Path)
     app = admin_app(own_template, tmp_path, store_url="none")
 
     async def run() -> Reply:
-        streams = [app.desk.feed.follow(LOOPBACK, kv=False) for _ in range(16)]
+        streams = [app.desk.feed.follow(LOOPBACK, kv=None) for _ in range(16)]
         for stream in streams:
             await anext(stream)
         reply = await ask(app, "GET", "/admin/v1/feed")
@@ -39,3 +39,5 @@ def test_a_reader_that_leaves_frees_its_place(own_template: Path, tmp_path: Path
 def test_a_wrong_parameter(own_template: Path, tmp_path: Path) -> None:
     app = admin_app(own_template, tmp_path, store_url="none")
     assert asyncio.run(ask(app, "GET", "/admin/v1/feed?kv=yes")).status == 422
+    reply = asyncio.run(ask(app, "GET", "/admin/v1/feed?kv=1&engine=1"))
+    assert (reply.status, "engine" in reply.json()["detail"]) == (422, True)
