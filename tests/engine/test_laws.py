@@ -380,7 +380,7 @@ class EngineLaws(RuleBasedStateMachine):
         self._hear(self.core.flush())
 
     def _tick(self) -> float:
-        """Return the time, which goes on whenever anybody looks."""
+        """Return the time, which advances with each reading."""
         self.now += 0.01
         return self.now
 
