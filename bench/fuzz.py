@@ -5,7 +5,7 @@
 HTTP bodies are drawn from the server's OpenAPI document, gRPC messages from the descriptors; some
 are then broken: a value of another type, beyond its bound, missing, unknown, or bytes that are not
 a message at all. No answer may be a fault of the server, the worker and the engine must live, and a
-client that streams a known text meanwhile must get it, again and again. The worker's memory is
+client that streams a known text meanwhile must get it every time. The worker's memory is
 compared after the first fifth and at the end.
 """
 
@@ -53,7 +53,7 @@ _METHODS = {
 
 
 class Bodies:
-    """Draws JSON values from schemas. ``breaks``: the chance that a value is not one of them."""
+    """Draws JSON values from schemas. ``breaks``: the chance that a value is made invalid."""
 
     def __init__(self, document: dict[str, Any], dice: random.Random, breaks: float) -> None:
         self._schemas = document["components"]["schemas"]
@@ -224,7 +224,7 @@ class Fuzzer:
 
 
 class Companion(threading.Thread):
-    """Streams the same seeded text again and again. ``different``: how often it was another."""
+    """Streams the same seeded text again and again. ``different``: how often the text differed."""
 
     def __init__(self, port: int) -> None:
         super().__init__(daemon=True)

@@ -14,7 +14,7 @@ from dashboard.server import authorization, unreachable
 _MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
 _RETRY_SECONDS = 1.0
 _END = b""
-# How a message with a map begins, which has nothing else.
+# How a message begins that has a map, and nothing else.
 _MAP = b'data: {"kv":'
 # The server sends a message every second.
 _TIMEOUT = httpx.Timeout(5.0, connect=2.0)

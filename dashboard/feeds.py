@@ -66,11 +66,11 @@ class Feeds:
         return await self._shared(index, f"kv/prefixes?limit={MOST_PREFIXES}")
 
     async def kv_times(self, index: int) -> bytes:
-        """Return the times of which the server keeps KV maps, likewise."""
+        """Return the times of the KV maps that the server keeps, likewise."""
         return await self._shared(index, "kv/times")
 
     async def kv_map(self, index: int, at: float) -> bytes:
-        """Return the KV map that was made last by then. Raises httpx.HTTPError."""
+        """Return the last KV map that was made by then. Raises httpx.HTTPError."""
         return await self._fetch(index, f"kv?at={at}")
 
     async def _shared(self, index: int, path: str) -> bytes:

@@ -58,7 +58,7 @@ async def kv_prefixes(request: Request) -> Response:
 
 
 async def kv_times(request: Request) -> Response:
-    """``GET /kv/{channel}/times``: when the KV maps were made that are kept."""
+    """``GET /kv/{channel}/times``: when the kept KV maps were made."""
     index = _kv_server(request)
     return _refused() if index is None else await _passed_on(feeds().kv_times(index))
 

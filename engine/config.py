@@ -91,8 +91,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         int,
         setting(
             _HARDWARE,
-            "Engines, each with a copy of the model and its own GPUs (tensor-parallel-size of "
-            "them), or an equal part of the CPU's cores.",
+            "Number of engines, each with a copy of the model and its own GPUs "
+            "(tensor-parallel-size of them) or an equal share of the CPU's cores.",
             ge=1,
             le=64,
         ),

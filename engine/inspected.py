@@ -1,5 +1,5 @@
 """The messages with which the service looks into the engine's KV cache, and the answer; and which
-steps it hears of.
+steps are reported to it.
 
 They are part of the protocol in ``engine.messages``.
 """

@@ -175,7 +175,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     request_id: str
     prompt_token_ids: list[TokenId]
     task: Task
-    priority: int = 0  # within the tenant and class; lower runs first, equal ones as they come
+    priority: int = 0  # within the tenant and class; lower runs first, equal ones by arrival
     arrival_time: float
     cache_salt: str = ""  # sequences share prefix cache blocks only under equal salts
     tenant: Annotated[str, Meta(max_length=64)] = ""

@@ -1,8 +1,8 @@
 """The names of the blocks in an engine's prefix cache, in memory shared with API workers.
 
-With several engines, a worker sends a request to the one that has most of its prompt in its cache.
+With several engines, a worker sends a request to the engine that has most of its prompt cached.
 The engine adds and removes names as its cache changes; workers look them up at any time without a
-lock. Of a name only the first eight bytes are kept, its fingerprint.
+lock. Only a name's first eight bytes are kept, its fingerprint.
 
 A file holds a header and a hash table of uint64 with linear probing, at most half full; 0 is empty.
 Each number is written at once, and only by the engine. A reader may miss a name while the engine
@@ -90,7 +90,7 @@ class PrefixTableWriter:
 
 
 class PrefixTableReader:
-    """Another process' view of a table. Raises OSError or ValueError if there is none that can be
+    """Another process's view of a table. Raises OSError or ValueError if there is none that can be
     read."""
 
     def __init__(self, path: Path) -> None:

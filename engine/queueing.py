@@ -55,9 +55,9 @@ class WaitingReason(enum.StrEnum):
 class RefusalReason(enum.StrEnum):
     """Why a sequence gets no place in the queue, or loses it."""
 
-    QUEUE_REQUESTS = "queue_requests"  # as many sequences wait as may
-    QUEUE_TOKENS = "queue_tokens"  # what waits has as many tokens as it may
-    TENANT_SHARE = "tenant_share"  # so many of this tenant wait, and others need places too
+    QUEUE_REQUESTS = "queue_requests"  # the maximum number of sequences wait
+    QUEUE_TOKENS = "queue_tokens"  # waiting sequences have the maximum number of tokens
+    TENANT_SHARE = "tenant_share"  # this tenant has its share, and others need places too
     DEADLINE_UNREACHABLE = "deadline_unreachable"  # its first token would come too late
     DEADLINE_PASSED = "deadline_passed"  # before its first token
 

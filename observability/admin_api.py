@@ -25,6 +25,7 @@ class Condition(enum.StrEnum):
     SILENT = "silent"  # the engine has work and says nothing
     LOADING = "loading"
     DRAINING = "draining"
+    ENGINES = "engines"  # one of several engines is silent, gone or loading
     KV = "kv"  # sequences wait for KV cache blocks, or are preempted for them
     SLOTS = "slots"  # sequences wait because max_num_seqs are running
     PREFILL = "prefill"  # long prompts take the steps' token budget
@@ -336,8 +337,7 @@ class Series(msgspec.Struct, frozen=True):
 
 
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
-    """What one group used in one bucket (an hour or a day, beginning at ``start``). ``group``: a
-    key's alias, a model or a route, as asked."""
+    """What a group (a key's alias, a model or a route) used in the hour or day from ``start``."""
 
     start: float
     group: str

@@ -202,6 +202,14 @@ ENGINE_READY = Metric(
     (MODEL,),
     combined=Combined.ANY,
 )
+ENGINES = Metric(
+    "quire_engines",
+    MetricKind.GAUGE,
+    Scope.ENGINE,
+    "Engines by their state. One that is ok is loaded and not silent, see /health.",
+    (MODEL, Label("state", ("ok", "silent", "loading", "lost", "failing"))),
+    combined=Combined.ANY,
+)
 ENGINE_SILENCE_SECONDS = Metric(
     "quire_engine_silence_seconds",
     MetricKind.GAUGE,
@@ -236,7 +244,7 @@ PREDICTED_WAIT_SECONDS = Metric(
     "Time until the sequences now waiting have started, at the pace of the last 30 seconds. No "
     "series while some wait and fewer than two have started.",
     (MODEL,),
-    combined=Combined.ANY,
+    combined=Combined.MAX,
 )
 ENGINE_LOAD_SECONDS = Metric(
     "quire_engine_load_seconds",
@@ -433,13 +441,8 @@ ENGINE_INFO = Metric(
     Scope.ENGINE,
     "What the engine runs: shape of the KV cache, limits, device.",
     (
-        MODEL,
-        Label("dtype"),
-        Label("device"),
-        Label("block_size"),
-        Label("num_kv_blocks"),
-        Label("max_model_len"),
-        Label("max_num_seqs"),
+        *(MODEL, Label("dtype"), Label("device"), Label("block_size"), Label("num_kv_blocks")),
+        *(Label("max_model_len"), Label("max_num_seqs")),
     ),
 )
 

@@ -1,7 +1,7 @@
-"""The numbers of several workers as one: what a scrape shows, whichever worker answers it.
+"""Combines the numbers of several workers, so that a scrape of any of them shows the same.
 
-Each worker writes its own ledger; the others map it to read. So that nothing is lost when a worker
-is killed, its ledger counts on: the next worker continues it.
+Each worker writes its own ledger, which the others map to read. Nothing is lost when a worker is
+killed: its ledger still counts, and the next worker continues it.
 """
 
 from __future__ import annotations

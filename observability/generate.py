@@ -35,9 +35,9 @@ Counters, histograms and exemplars survive the API worker: when it is killed, th
 them, and ends each request that was cut off as `error:worker`
 ([decision 8](decisions/0008-a-killed-worker-loses-no-count.md)). Counters that the engine keeps
 (tokens, preemptions, grammars) are exact across restarts of both, and are not shown before their
-value is known. If the server has several API workers, each page has the numbers of all, whichever
-worker answers ([decision 10](decisions/0010-any-worker-answers-for-all.md)), and metrics of
-processes (`process_*`) have the label `worker`.
+value is known. If the server has several API workers, each of them shows the totals of all
+([decision 10](decisions/0010-any-worker-answers-for-all.md)), and metrics of processes
+(`process_*`) have the label `worker`.
 
 Spans are exported over OTLP when `OTEL_EXPORTER_OTLP_ENDPOINT` (or `_TRACES_ENDPOINT`) is set;
 `OTEL_EXPORTER_OTLP_PROTOCOL` (`http/protobuf`, the default, or `grpc`), `OTEL_TRACES_SAMPLER` and

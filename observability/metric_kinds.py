@@ -27,7 +27,7 @@ class Combined(enum.StrEnum):
 
     SUM = "sum"
     MAX = "max"
-    ANY = "any"  # that of the worker which answers, as all know the same
+    ANY = "any"  # the answering worker's own, as all workers have the same
 
 
 @dataclass(frozen=True, slots=True)

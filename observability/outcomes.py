@@ -302,6 +302,7 @@ CONDITIONS = {
     "silent": "the engine sends no messages",
     "loading": "the engine is loading its model, or being replaced",
     "draining": "the server accepts no new requests",
+    "engines": "one of several engines is silent, gone or loading",
     "kv": "sequences wait for KV cache blocks, or are preempted for lack of them",
     "slots": "sequences wait because all slots are taken",
     "prefill": "prompts take up the engine's steps",

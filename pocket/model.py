@@ -155,7 +155,7 @@ class Pocket(nn.Module):
                 nn.init.zeros_(layer.self_attn.o_proj.weight)
                 nn.init.zeros_(layer.mlp.down_proj.weight)
         if missing:
-            raise ValueError(f"the model to begin with lacks {', '.join(sorted(missing))}")
+            raise ValueError(f"the initial model lacks {', '.join(sorted(missing))}")
 
     def forward(self, tokens: Tensor, keep: Tensor | None = None) -> Tensor:
         """Logits (B, T, V) of tokens (B, T); with flat positions `keep` (N,), only theirs (N, V).

@@ -17,47 +17,47 @@ _INTRODUCTION = """\
 Written by `python -m service.drill_page` (`make docs`) from `engine/faults/table.py`; a test fails
 when they differ.
 
-A server can inject faults into itself, so that you see what it does, and whether your alerts reach
-you, before a fault comes by itself. **Never do this on a server that people depend on.** Without
-`--fault` there is nothing in a server that could inject one.
+A server can inject faults into itself, so that you see how it reacts, and whether your alerts reach
+you, before a real fault occurs. **Never do this on a server that people depend on.** Without
+`--fault` a server cannot inject any.
 
 ## Start a server for it
 
-Name each fault that may happen. With `times=0` it happens only when an operator injects it:
+Name each fault that it may inject. With `times=0` it does so only when an operator requests it:
 
 ```
 QUIRE_ADMIN_KEY=operate:me=$KEY quire serve \\
     --fault engine_kill:times=0 --fault slow_step:times=0:seconds=2
 ```
 
-The log warns of each at the start (`this server injects a fault into itself`) and each time that
-one happens. Then, with some load on it (*Load* on the dashboard, or `quire bench`):
+The log warns of each at startup (`this server injects a fault into itself`) and each time that one
+is injected. Then, with some load on it (*Load* on the dashboard, or `quire bench`):
 
 ```
 URL=http://127.0.0.1:18000/admin/v1/faults
 curl -H "Authorization: Bearer $KEY" --json '{}' $URL/engine_kill
-curl -H "Authorization: Bearer $KEY" $URL    # what happened how often
+curl -H "Authorization: Bearer $KEY" $URL    # how often each was injected
 ```
 
-Only keys with the scope `operate` may ask, and [the audit trail](admin.md) has it. The public port
-has no such route. A fault happens at the next event of its place: a step, a request, a statement or
-an export. An idle engine takes no steps.
+This needs a key with the scope `operate` and is recorded in [the audit trail](admin.md). The public
+port has no such route. The fault is injected at the next event of its place: a step, a request, a
+statement or an export. An idle engine takes no steps.
 
-Faults can also happen by themselves, for a soak or an afternoon of chaos:
-`--fault engine_kill:after=1000:every=1000:times=5` kills each engine at its thousandth step until
-five are dead; `--fault parser_error:probability=0.01:times=1000` fails one request in a hundred.
+Faults can also be injected without an operator, for a soak test:
+`--fault engine_kill:after=1000:times=5` kills an engine after a thousand steps, five times in all;
+`--fault parser_error:probability=0.01:times=1000` fails one request in a hundred.
 `make soak FAULTS=1` does that under load and checks every answer and every count.
 
 ## Keys of a fault
 
-`--fault NAME:KEY=VALUE:KEY=VALUE`. All faults of a server have the first five; the table of faults
-says which have the others.
+`--fault NAME:KEY=VALUE:KEY=VALUE`. Every fault of a server has the first five keys. Those with a
+default below also have `seconds`; those that can be aimed, `max_tokens` and `output`.
 
 """
 _FAULTS = """
 ## Faults
 
-The last two are faults of clients, which no server can inject: `make soak` does.
+The last two are faults of clients, which a server cannot inject; `make soak` does.
 
 """
 _DRILLS = """
@@ -68,7 +68,7 @@ _DRILLS = """
 """
 _END = """
 Afterwards the state is *ok* again, `GET /health/ready` is 200, and no sequence runs without a
-request: [diagnosis](diagnosis.md) says what it means if not.
+request; if not, see [diagnosis](diagnosis.md).
 """
 
 
@@ -122,12 +122,12 @@ DRILLS = {
         "QuireStoreUnavailable",
     ),
     "store_full": Drill(
-        "As for `store_down` once something is to be written; nothing that was stored is lost.",
+        "As for `store_down`, once something has to be written; nothing already stored is lost.",
         "QuireStoreUnavailable",
     ),
     "exporter_hang": Drill(
-        "Spans arrive late. If it lasts, the queue of 8,192 spans fills and what does not fit is "
-        "counted.",
+        "Spans arrive late. If it lasts, the queue of 8,192 spans fills; those that do not fit are "
+        "dropped and counted.",
         "QuireTelemetryDropped",
     ),
 }

@@ -1,4 +1,4 @@
-"""The setting that has faults injected."""
+"""The setting that injects faults."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _TESTS = "Tests and drills"
 
 
 class FaultSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server does to itself so that one can see how it copes."""
+    """Faults that a server injects into itself, to show how it copes with them."""
 
     fault: Annotated[
         tuple[str, ...],
         setting(
             _TESTS,
-            "Inject this fault: NAME or NAME:KEY=VALUE:KEY=VALUE, see docs/drill.md. It harms "
+            "Fault to inject, as NAME or NAME:KEY=VALUE:KEY=VALUE (see docs/drill.md). It harms "
             "the server's users. Default: none.",
             max_length=32,
         ),

@@ -26,8 +26,8 @@ _PriorityKeys = Annotated[
     tuple[str, ...],
     setting(
         _KEYS,
-        "Further API keys, whose requests with a negative priority go ahead of others: they "
-        "have the class interactive. If the server has only one tenant, its requests may too.",
+        "Further API keys, whose requests with a negative priority get the class interactive, "
+        "so they go ahead of others. If the server has only one tenant, its requests may too.",
         max_length=1024,
         secret=True,
     ),

@@ -197,26 +197,26 @@ class ServiceSettings(KeySettings, frozen=True, kw_only=True):
             le=1_000_000,
         ),
     ] = 1024
-    api_workers: Annotated[
-        int,
-        setting(
-            _AVAILABILITY,
-            "API worker processes. They share the ports, and one that dies takes only its own "
-            "connections. A single one serves about 40,000 tokens per second.",
-            ge=1,
-            le=32,
-        ),
-    ] = 1
     max_waiting_tokens: Annotated[
         int,
         setting(
             _LIMITS,
-            "Maximum number of tokens of the sequences waiting for the engine: their prompts, and "
-            "up to 1024 of each one's output; beyond it, requests get 429.",
+            "Maximum number of tokens of all sequences waiting for the engine, each with its "
+            "prompt and up to 1024 output tokens; beyond it, requests get 429.",
             ge=1,
             le=10**12,
         ),
     ] = 4_194_304
+    api_workers: Annotated[
+        int,
+        setting(
+            _AVAILABILITY,
+            "Number of API worker processes. They share the ports; if one dies, only its own "
+            "connections break. A single one serves about 40,000 tokens per second.",
+            ge=1,
+            le=32,
+        ),
+    ] = 1
     drain_timeout: Annotated[
         _SecondsOrNone,
         setting(_AVAILABILITY, "Seconds that running requests have to finish at shutdown."),

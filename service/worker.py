@@ -54,6 +54,7 @@ from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
 from service.supervision.listener import (
     ServerAddress,
+    inherited_socket,
     open_admin_socket,
     open_listening_socket,
 )
@@ -241,7 +242,7 @@ class Worker:
             ring=_ring(self._options.history_fd, self._settings.api_workers),
             sources=ArchiveSources(self._telemetry.ended_requests, self._telemetry.usage),
             metering=Metering(self._options.limits_fd),
-            peers=_peers(self._settings, self._options, supervision),
+            peers=make_peers(self._settings, self._options, supervision),
         )
         services: Services = app.state.services
         services.link.watch(every_step=services.supervision.leads)
@@ -333,7 +334,7 @@ class Worker:
         if app is None:
             return None
         if descriptor is not None:
-            listener = _inherited(descriptor)
+            listener = inherited_socket(descriptor)
         else:
             listener = open_admin_socket(
                 settings.admin_host, settings.admin_port, public_port=public_port
@@ -343,20 +344,17 @@ class Worker:
     def _listener(self) -> socket.socket:
         if self._options.listen_fd is None:
             return open_listening_socket(self._settings.host, self._settings.port)
-        return _inherited(self._options.listen_fd)
+        return inherited_socket(self._options.listen_fd)
 
 
-def _peers(settings: ServiceSettings, options: WorkerOptions, supervision: Supervision) -> Peers:
+def make_peers(
+    settings: ServiceSettings, options: WorkerOptions, supervision: Supervision
+) -> Peers:
     directory = None if options.peer_dir is None else Path(options.peer_dir)
-    running = supervision.running_workers if options.supervisor_page else None
-    return Peers(Ids(options.worker_index, settings.api_workers), directory, running)
-
-
-def _inherited(descriptor: int) -> socket.socket:
-    """Return a listening socket that the supervisor opened."""
-    listener = socket.socket(fileno=descriptor)
-    listener.setblocking(False)
-    return listener
+    ids = Ids(options.worker_index, settings.api_workers)
+    if options.supervisor_page is None:
+        return Peers(ids, directory)
+    return Peers(ids, directory, supervision.running_workers, lead=lambda: supervision.lead)
 
 
 def _parse(argv: list[str]) -> tuple[ServiceSettings, WorkerOptions]:

@@ -76,7 +76,7 @@ async def _soak(server: SoakedServer, args: argparse.Namespace) -> Soaked:
 
 
 def _wrong_afterwards(server: SoakedServer, files_before: dict[str, int]) -> list[str]:
-    """Return what the server, quiet again, has wrong."""
+    """Return what is wrong with the server once it is idle again."""
     until(lambda: server.get("/health/ready")[0] == 200, _QUIET_SECONDS, "readiness")
 
     def is_quiet() -> bool:

@@ -67,7 +67,7 @@ def requests_of(metrics: Mapping[str, float], model: str) -> dict[tuple[str, str
 def compared(
     ledger: Ledger, metrics: Mapping[str, float], injected: Mapping[str, int]
 ) -> list[str]:
-    """Return what the server counted otherwise than the clients. ``injected``: how often each fault
+    """Return where the server's counts differ from the clients'. ``injected``: how often each fault
     happened. Without faults the counts must be equal. With them they may differ by this:
 
     - An answer that was delivered but could not be stored is counted as ``error:store``.
@@ -117,7 +117,7 @@ def problems(ledger: Ledger, injected: Mapping[str, int]) -> list[str]:
     if failed > injected.get("parser_error", 0):
         told = "; ".join(ledger.failures[:_SHOWN])
         made = injected.get("parser_error", 0)
-        wrong.append(f"{failed} requests failed, {made} were made to: {told}")
+        wrong.append(f"{failed} requests failed, {made} of them by injected faults: {told}")
     if cut and not injected.get("worker_kill", 0):
         wrong.append(f"{cut} connections were cut, and no worker was killed")
     if not ledger.num_answered:

@@ -122,7 +122,7 @@ class Load:
     # --- clients -------------------------------------------------------------------------------
 
     async def learn(self) -> None:
-        """Ask everything once, on a quiet server. What the model cannot do is left out."""
+        """Send each question once to an idle server. What the model cannot do is left out."""
         for name, (route, ask) in list(self._asks.items()):
             try:
                 said = await ask()
@@ -218,7 +218,7 @@ def _accepted(reply: Reply) -> Reply:
 
 
 class Faults:
-    """Has the server inject one fault of ``names`` after another, ``every`` so many seconds."""
+    """Makes the server inject one fault of ``names`` after another, one per ``every`` seconds."""
 
     def __init__(self, names: tuple[str, ...], every: float, *, seed: int) -> None:
         self._names = names
@@ -226,7 +226,7 @@ class Faults:
         self._dice = random.Random(seed)
 
     async def run(self, target: Target, end: float) -> None:
-        """Each once in random order, then again."""
+        """Send each question once in random order, then again."""
         todo: list[str] = []
         # The last one ends before the load does.
         while time.monotonic() + 2 * self._every < end:

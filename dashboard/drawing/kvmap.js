@@ -165,7 +165,7 @@ function goTo(state, at) {
   state.at = at;
   showTime(state);
   if (at === null) { if (state.newest) showMap(state, state.newest); return; }
-  // One is asked for at a time: whoever drags the slider sees the last place.
+  // One is requested at a time: while the slider is dragged, its last place is shown.
   if (state.asking) return;
   state.asking = true;
   read(state, `at/${at.toFixed(3)}`).then((map) => {

@@ -32,7 +32,7 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
-# The keys of the filters, which the address has, too.
+# The keys of the filters, which are also in the address.
 _FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
 
 
@@ -46,8 +46,8 @@ def page() -> None:
 
 
 def _come_back() -> None:
-    """Whoever comes from another page without filters in the address, by the menu or the browser's
-    back button, gets those of the last time."""
+    """Restore the last filters for someone who comes from another page without filters in the
+    address, by the menu or the browser's back button."""
     here = {name: st.query_params[name] for name in _FILTERS if name in st.query_params}
     before = typed().get("request filters")
     if has_arrived() and before and not here:

@@ -60,7 +60,7 @@ class FaultPage:
                 yield fault, FaultTrigger(fault, self)
 
     def ask(self, name: str) -> None:
-        """Have a fault happen at the next event, whatever its own keys say."""
+        """Inject a fault at the next event, whatever its own keys say."""
         with self._exclusively():
             self._numbers[_SLOTS[name] + _ASKED] += 1
 

@@ -51,24 +51,31 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     name: str
     after: Annotated[
-        int, Meta(ge=0, le=_MOST, description="How many events to let pass in each process.")
+        int, Meta(ge=0, le=_MOST, description="Events to skip first, in each process.")
     ] = 0
-    every: Annotated[int, Meta(ge=1, le=_MOST, description="Then it happens at each N-th.")] = 1
+    every: Annotated[int, Meta(ge=1, le=_MOST, description="Then at every N-th event.")] = 1
     probability: Annotated[
-        float, Meta(gt=0, le=1, description="The chance that it does happen there.")
+        float, Meta(gt=0, le=1, description="The probability at such an event.")
     ] = 1.0
-    seed: Annotated[int, Meta(ge=0, le=_MOST, description="Of that chance.")] = 0
+    seed: Annotated[int, Meta(ge=0, le=_MOST, description="Seed of the random draws.")] = 0
     times: Annotated[
         int,
         Meta(
             ge=0,
             le=_MOST,
-            description="How often at most, in all processes together. 0: only when the admin "
-            "API requests it.",
+            description="Maximum number of injections, in all processes together. 0: only when "
+            "the admin API requests it.",
         ),
     ] = 1
     seconds: (
-        Annotated[float, Meta(ge=-10 * 365 * _DAY, le=10 * 365 * _DAY, description="How long.")]
+        Annotated[
+            float,
+            Meta(
+                ge=-10 * 365 * _DAY,
+                le=10 * 365 * _DAY,
+                description="How long it lasts; of a clock jump, how far.",
+            ),
+        ]
         | None
     ) = None
     max_tokens: Annotated[
@@ -76,11 +83,12 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Meta(
             ge=0,
             le=_MOST,
-            description="Only to sequences of requests with this max_tokens. 0: to any.",
+            description="Only sequences of requests with this max_tokens. 0: any.",
         ),
     ] = 0
     output: Annotated[
-        int, Meta(ge=0, le=_MOST, description="Only to sequences with so many output tokens.")
+        int,
+        Meta(ge=0, le=_MOST, description="Only sequences with at least this many output tokens."),
     ] = 0
 
     @property
@@ -100,8 +108,8 @@ _AIM = ("max_tokens", "output")
 
 @dataclass(frozen=True, slots=True)
 class FaultRow:
-    """``does``: what is injected. ``expected``: what the product must do then. ``test``: what holds
-    that. ``seconds``: the default of the key; None: it has no such key. ``is_aimed``: it has
+    """``does``: what is injected. ``expected``: what the product must do then. ``test``: its test.
+    ``seconds``: the default of the key; None: it has no such key. ``is_aimed``: it has
     ``max_tokens`` and ``output``."""
 
     name: str
@@ -145,7 +153,7 @@ FAULTS = (
         "slow_step",
         Place.ENGINE,
         "A step takes `seconds` longer.",
-        "Streams continue, later.",
+        "Streams continue after the delay.",
         "tests/e2e/test_faults.py",
         seconds=0.2,
         is_aimed=True,
@@ -207,8 +215,8 @@ FAULTS = (
     FaultRow(
         "store_full",
         Place.STORE,
-        "For `seconds`, every statement that writes fails: the disk is full.",
-        "Answers are not affected; what is stored already can be read; it recovers by itself.",
+        "For `seconds`, every statement that writes fails, as if the disk were full.",
+        "Answers are not affected; what is already stored can be read; it recovers by itself.",
         "tests/e2e/test_faults.py",
         seconds=10.0,
     ),
@@ -270,7 +278,7 @@ def parse_faults(texts: tuple[str, ...]) -> tuple[Fault, ...]:
     names = [fault.name for fault in faults]
     for name in names:
         if names.count(name) > 1:
-            raise OptionError(f"{name} is given twice.")
+            raise OptionError(f"{name} is given twice; name each fault once.")
     return faults
 
 

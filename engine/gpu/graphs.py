@@ -16,7 +16,7 @@ GraphStep = Callable[[int], None]
 
 _FINE = (1, 2, 4, 8)
 _COARSE = 16
-# Up to so many tokens, steps are recorded in multiples of so many.
+# Up to each number of tokens, the multiples in which steps are recorded.
 _TOKEN_STEPS = ((512, 64), (1024, 128))
 
 
@@ -68,7 +68,7 @@ def graph_replays(
 
     ``step(size)`` must read and write the same memory on every call, and be harmless when called
     to warm up. The largest size comes first, so that smaller ones fit into its memory. All share
-    it, and with others the ``pool``, if given, so they may be replayed one after another only, and
+    it, and with others the ``pool``, if given: they may only be replayed one after another, and
     what one leaves for another must be outside. All ranks of ``collectives`` record the same.
     """
     if device.type != "cuda":

@@ -20,8 +20,8 @@ from engine.step.sequence import Sequence
 
 
 class SharedKernelSampler(KernelSampler):
-    """``logits`` returns a rank's part; so does what is given to ``choose``. The choices of ranks
-    other than rank 0 have its tokens and nothing else."""
+    """``logits`` returns a rank's part, and ``choose`` is given one. On other ranks than rank 0,
+    choices have rank 0's tokens and nothing else."""
 
     def __init__(
         self, sampler: Sampler, logits: Callable[[Tensor], Tensor], vocabulary: Vocabulary
@@ -34,7 +34,7 @@ class SharedKernelSampler(KernelSampler):
         return self._vocabulary.leads
 
     def is_plain(self, sequence: Sequence) -> bool:
-        # What changes with a sequence's tokens, the other ranks do not know.
+        # The other ranks do not know what changes with a sequence's tokens.
         return is_always_plain(sequence)
 
     def gathered(self, logits: Tensor) -> Tensor | None:

@@ -97,7 +97,10 @@ def _injection(fault: Fault, trigger: FaultTrigger, runner: Runner) -> _Injectio
             return OutOfMemory(aim)
         case "nan_logits":
             if runner.info.device.startswith("cuda") or runner.info.tensor_parallel_size > 1:
-                raise ModelError("--fault nan_logits is for one rank on a CPU")
+                raise ModelError(
+                    "--fault nan_logits needs a CPU and one rank: add --device cpu and "
+                    "--tensor-parallel-size 1"
+                )
             return poison_logits(aim)
     raise AssertionError(fault.name)
 

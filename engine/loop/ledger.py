@@ -253,7 +253,7 @@ class Ledger:
                 yield connection, step_outputs(ahead, StepFigures(), stats)
 
     def collect(self, figures: StepFigures, stats: EngineStats) -> dict[Connection, StepOutputs]:
-        """Return the outputs for each connection, except for those that are not to hear of this
+        """Return the outputs for each connection, except for those that need not receive this
         step. Connections without outputs share a message."""
         idle: StepOutputs | None = None
         outputs: dict[Connection, StepOutputs] = {}

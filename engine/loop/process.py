@@ -170,7 +170,7 @@ class EngineProcess:
     # --- loading -------------------------------------------------------------------------------
 
     def _publish_prefixes(self, core: EngineCore) -> None:
-        """Show API workers that choose among several engines what the prefix cache has."""
+        """Publish what the prefix cache has, for API workers that choose among several engines."""
         scheduler, path = core.scheduler, prefix_table_path(self._socket_path)
         path.unlink(missing_ok=True)
         if not isinstance(scheduler, Scheduler) or not scheduler.prefix.enabled:
@@ -178,7 +178,7 @@ class EngineProcess:
         try:
             table = PrefixTableWriter(path, scheduler.pool.num_blocks, scheduler.block_size)
         except OSError as error:
-            logger.error("requests are distributed without regard to prefixes: %s", error)
+            logger.error("no prefix table, so requests are routed by load alone: %s", error)
         else:
             scheduler.prefix.publish(table)
 

@@ -1,8 +1,8 @@
 """Steps with parts of prompts in them, as recorded passes of a fixed number of rows.
 
 Launching such a step kernel by kernel takes the host longer than a device needs for it, up to some
-hundreds of tokens. The batch is sent as ever, in one copy; a kernel then places it where the next
-larger recorded pass reads it. How its rows are divided among sequences is read on the device.
+hundreds of tokens. The batch is sent in one copy as before; a kernel then places it where the
+next larger recorded pass reads it. How its rows are divided among sequences is read on the device.
 """
 
 from __future__ import annotations

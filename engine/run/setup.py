@@ -107,7 +107,7 @@ def has_kernels(setup: RunnerSetup) -> bool:
     except availability.KernelsUnavailableError as error:
         why_not = str(error)
     if not setup.collectives.minimum(int(not why_not)):
-        why_not = why_not or "another rank cannot run kernels, and says why"
+        why_not = why_not or "another rank cannot run kernels; its log says why"
         if path == "triton":
             raise ModelError(f"--gpu-path triton: {why_not}")
         logger.warning("computing by torch alone, which is slower: %s", why_not)

@@ -90,7 +90,7 @@ class BlockPool:
         return block
 
     def allocate_all(self, count: int) -> list[int]:
-        """Return so many blocks, or raise OutOfBlocksError and take none."""
+        """Return ``count`` blocks. Raises OutOfBlocksError, and then takes none."""
         if count > self.num_available:
             raise OutOfBlocksError(
                 f"{count} KV-cache blocks are needed, {self.num_available} are available"

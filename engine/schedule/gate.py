@@ -6,11 +6,11 @@ first runs; those for which there are free slots do not count. If several tenant
 each may fill its part: by weight, with one more part left free for the next tenant. A tenant with
 nothing waiting always gets a place.
 
-A refusal says when to come back, in whole seconds as in HTTP: when what is in the way has drained
-at the measured pace, and after those refused before. While a tenant has such *promises*, the last
-quarter of its places is kept for submissions that come at a promised time, so that a client that
-waits does not find its place taken by one that did not. The rest of the queue stays open to all, so
-that clients who do not return leave no capacity unused.
+A refusal says when to come back, in whole seconds as in HTTP: once what is ahead has drained at
+the measured pace, and after those that were refused before. While a tenant has such *promises*, the
+last quarter of its places is kept for submissions that come at a promised time, so that a client
+that waits does not find its place taken by one that did not. The rest of the queue stays open to
+all, so that clients who do not return leave no capacity unused.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Gate:
     def _promise(
         self, tenant: _Tenant, sequences: int, tokens: int, count: int, now: float
     ) -> int | None:
-        """Return the seconds until so much has drained; None if the pace is unknown."""
+        """Return the seconds until this much has drained; None if the pace is unknown."""
         pace = self._pace_of(tenant, now)
         if pace is None:
             return None

@@ -48,7 +48,7 @@ class PrefillPace:
         self.tokens_per_second: float | None = None
 
     def note(self, tokens: int, seconds: float) -> None:
-        """``seconds``: of a step that computed so many tokens."""
+        """``seconds``: of a step that computed ``tokens``."""
         if seconds > 0:
             best = (self.tokens_per_second or 0.0) * _KEPT_OF_BEST
             self.tokens_per_second = max(best, tokens / seconds)

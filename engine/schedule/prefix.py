@@ -101,7 +101,7 @@ class PrefixCache:
             self.pool.release(block)
 
     def publish(self, table: PrefixTableWriter) -> None:
-        """Show in this table which blocks it has from now on."""
+        """Publish in this table which blocks it has from now on."""
         name, evicted = self.pool.name, self.misses.evicted
 
         def name_and_show(block: int, key: bytes) -> bool:

@@ -26,7 +26,7 @@ checks that it is up to date. The rules are in
 [prometheus.md](prometheus.md) says how to load them and how to set other objectives.
 
 *page*: wake the person on call. *ticket*: look at it within a working day. *info*: good to know.
-[Drill](drill.md) says how to inject the faults that cause them, and what you will see then.
+[Drill](drill.md) says how to inject the faults that cause them and what you should then see.
 """
 
 

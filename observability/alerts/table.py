@@ -18,6 +18,7 @@ _ON_ENGINE = f"on ({_ENGINE})"
 _XID_HARDWARE = (48, 79, 94, 95, 119, 120)
 _XID_KERNEL = (13, 31)
 
+_NOT_WELL = ("silent", "loading", "lost", "failing")
 _PENDING = (
     f"({_Q.gauge(catalogue.SEQUENCES_RUNNING, by=_ENGINE)}"
     f" + {_Q.gauge(catalogue.SEQUENCES_WAITING, by=_ENGINE)}) > 0"
@@ -84,6 +85,26 @@ _AVAILABILITY = (
         ("Kill the engine's process: the next one continues all streams.",),
         "engine",
         "1m",
+    ),
+    Alert(
+        "QuireEngineMissing",
+        f"{_Q.gauge(catalogue.ENGINES, by=_ENGINE, state=_NOT_WELL)} > 0 and {_ON_ENGINE}"
+        f" {_Q.gauge(catalogue.ENGINES, by=_ENGINE, state='ok')} > 0",
+        Severity.TICKET,
+        "{{ $labels.instance }} has had {{ $value }} of its engines not ready for 10 minutes",
+        "The server has several engines (`--data-parallel-size`); one does not load, keeps dying "
+        "or is silent, and the others do its work. Nothing fails, but there is less capacity.",
+        (
+            "The verdict on the Live page names the engine and says what is wrong with it.",
+            "The log lines with its index (`engine`), and its last lines before it died.",
+        ),
+        (
+            "A lost device or a full GPU: free or replace it; the engine is started again by "
+            "itself.",
+            "Otherwise restart the server when it can be drained.",
+        ),
+        "overview",
+        "10m",
     ),
 )
 

@@ -39,8 +39,8 @@ _STATE = PanelRow(
         ),
         Panel(
             "Engines ready",
-            "Engines that /health reports as ok.",
-            (PanelQuery(_q.gauge(catalogue.ENGINE_READY)),),
+            "Engines that are loaded and not silent. /health is ok as long as one is.",
+            (PanelQuery(_q.gauge(catalogue.ENGINES, state="ok")),),
             PanelUnit.PLAIN,
             PanelKind.STAT,
             width=3,

@@ -1,4 +1,4 @@
-"""Joins what the workers of a server answer, each for itself. Pure."""
+"""Joins the answers of a server's workers, each of which knows only its own requests. Pure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What one worker answers the others for the admin API: only of itself, and without recording who
-asked, which the worker does that an operator is connected to."""
+"""What one worker answers the others for the admin API: only about itself. The worker that the
+operator is connected to records who asked."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def remembered(records: Records, query: RequestQuery) -> bool:
 
 
 class OwnPart:
-    """``overridable``: values that fall back by themselves, by name."""
+    """``overridable``: values that revert after a time, by name."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The server as one, whichever of its workers an operator's connection lands on: each worker
+"""Answers for the whole server, on whichever worker an operator's connection lands: each worker
 answers with its part, within a time limit, and the parts are joined. A worker that does not answer
 is named in the reply.
 
-No worker keeps what others know, so nothing is sent between them until an operator looks.
+No worker keeps a copy of what others know, so nothing is sent between them until an operator looks.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ from service.peers.peers import Peers
 from service.peers.requests import ask_worker
 from service.records.records import SLOWEST_IN_FEED
 
-# For all workers to answer. One whose event loop is held for longer is missing in the reply.
+# For all workers to answer. One whose event loop is blocked for longer is missing from the reply.
 GATHER_SECONDS = 2.0
-_MOST_AT_ONCE = 32  # questions on their way
+_MOST_AT_ONCE = 32  # questions in flight
 MISSING_HEADER = "quire-missing-workers"
 
 _Asked = TypeVar("_Asked")

@@ -40,7 +40,7 @@ class Admission:
 
     @property
     def most_waiting(self) -> int:
-        """How many sequences may wait for the engine, which keeps to it."""
+        """How many sequences may wait for the engine, which enforces it."""
         bounds = self._link.bounds
         assert bounds is not None
         return bounds.sequences

@@ -77,7 +77,7 @@ class HandingOver:
             self._giving_up = None
 
     def begin(self, writer: asyncio.StreamWriter) -> None:
-        """Start to send to an engine that is ready, unless that is under way."""
+        """Start sending to an engine that is ready, unless that has begun."""
         self._stop_waiting()
         if self._task is not None and not self._task.done():
             return

@@ -120,7 +120,7 @@ class Handover:
     # --- the order of the hand-over ---------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Tell by ``on_trial`` whether an engine that is now ready has to hold trials first."""
+        """Set ``on_trial`` if an engine that is now ready has to hold trials first."""
         suspects = any(sequence.trial_tokens for sequence in self._unsent())
         self.on_trial = suspects or self._turn.is_announced()
 

@@ -45,7 +45,7 @@ class Inspections:
             del self._open[number]
 
     def watch(self, *, every_step: bool) -> None:
-        """Hear of each step, as at first, or while nothing is open only of some."""
+        """Receive every step, as at first, or only some while nothing is open."""
         if every_step is not self._sees_every_step:
             self._sees_every_step = every_step
             self._send(WatchSteps(every_step))

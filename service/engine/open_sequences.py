@@ -291,7 +291,7 @@ class OpenSequences:
             self._admissions.append(time.monotonic())
 
     def _place(self, sequence: EngineSequence) -> None:
-        """Note that the engine has a place for a sequence, which its request may wait to hear."""
+        """Note that the engine has a place for a sequence; its request may be waiting for that."""
         if sequence.is_unanswered:
             sequence.waker.wake()
         sequence.has_place = True

@@ -2,8 +2,8 @@
 
 Each engine has its own link. The pool chooses one for each request (``service.engine.routing``);
 tokens go from a link to their readers as if it were the only one. When an engine dies, the others
-take over its sequences at once, but for those that may have killed it: these wait for the next
-engine in its place (``service.engine.suspects``), so that they kill no other one.
+take over its sequences at once, except for those that may have killed it: these wait for the next
+engine in its place (``service.engine.suspects``), so that they cannot kill another one.
 """
 
 from __future__ import annotations
@@ -148,9 +148,9 @@ class EnginePool(Siblings):
         return siblings[best.number]
 
     def _candidates(self) -> list[Sibling]:
-        """Return the engines that a request may go to, the first of these kinds that there is:
-        those that run it at once; one that has not sent a message for a while; one that runs
-        suspects first; one whose successor is expected. Raises ConnectionError."""
+        """Return the engines that a request may go to, of the first kind that there is: those that
+        run it at once; those without a recent message; those that run suspects first; those whose
+        successor is expected. Raises ConnectionError."""
         accepting = [one for one in self._siblings if one.link.accepts]
         speaking = [one for one in accepting if one.link.silence <= self._silence_timeout]
         if found := speaking or accepting:
@@ -188,10 +188,12 @@ class EnginePool(Siblings):
                 self._distribute(link)
 
     def _distribute(self, dead: EngineLink) -> None:
-        """Give the sequences that wait for a successor of a dead engine to those that accept, all
-        of a request to the same one."""
+        """Give the sequences that wait for a dead engine's successor to engines that accept, all of
+        a request to the same one. If none accepts, they stay where they wait."""
         parts: dict[int, list[EngineSequence]] = {}
         loads = {one.link.number: one.load() for one in self._siblings if one.link.accepts}
+        if not loads:  # an engine became free and died, which its link will notice
+            return
         requests: dict[str, int] = {}
         for sequence in dead.release():
             message = sequence.message
@@ -203,7 +205,7 @@ class EnginePool(Siblings):
             self._siblings[number].sent(sum(one.prompt_tokens for one in sequences))
             self.links[number].adopt(sequences)
             _log.info(
-                "sequences go to another engine",
+                "moving sequences to another engine",
                 count=len(sequences),
                 engine=number,
                 of_engine=dead.number,
@@ -220,7 +222,7 @@ class EnginePool(Siblings):
                 if own != theirs:
                     return (
                         f"engine {number} has {field} {own!r} and engine {link.number} "
-                        f"{theirs!r}: all engines of a server must be the same"
+                        f"{theirs!r}; all engines of a server must have the same"
                     )
         return None
 
@@ -241,7 +243,7 @@ class EnginePool(Siblings):
 
     @property
     def stats(self) -> EngineStats | None:
-        """Their sum."""
+        """The sum of all engines' figures."""
         known = [link.stats for link in self.links if link.stats is not None]
         if not known:
             return None
@@ -254,7 +256,7 @@ class EnginePool(Siblings):
 
     @property
     def last_message_time(self) -> float | None:
-        """Of the engine that was heard last, among those that are ready if any is."""
+        """The latest of any engine, or of those that are ready if any is."""
         links = [link for link in self.links if _is_ready(link)] or self.links
         times = [t for link in links if (t := link.last_message_time) is not None]
         return max(times, default=None)

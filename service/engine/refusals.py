@@ -16,8 +16,8 @@ def refused(refusal: Refusal) -> QuireError:
             )
         case RefusalReason.QUEUE_TOKENS:
             return OverloadedError(
-                f"The {waiting} sequences that are already waiting have as many tokens as may "
-                "wait; retry later.",
+                f"{waiting} sequences are already waiting, which together have as many tokens as "
+                "are allowed to wait; retry later.",
                 retry_after=retry_after,
             )
         case RefusalReason.TENANT_SHARE:

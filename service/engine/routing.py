@@ -1,9 +1,9 @@
 """Which of several engines a request goes to.
 
-To the one with the longest cached prefix of its prompt, unless that one is too busy: compared with
-the least loaded engine, its load may be greater by ``SHARE``, and by ``WORTH`` tokens for each
-token of the prompt that only the longer prefix saves. With equal prefixes, or none: to the engine
-with less load, then the one that was chosen longest ago.
+The engine with the longest cached prefix of its prompt, unless that engine is too busy: compared
+with the least loaded engine, its load may be greater by ``SHARE``, and by ``WORTH`` tokens for each
+token of the prompt that only the longer prefix saves. With equal prefixes, or none, it is the
+engine with less load, then the one that was chosen longest ago.
 """
 
 from __future__ import annotations

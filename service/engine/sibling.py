@@ -14,7 +14,7 @@ from observability.logging import get_logger
 from service.engine.link import EngineLink
 from service.engine.submission import Submission
 
-# Blocks of a prompt that are looked for: at 2 to 3 us each, at most some 6 ms of the event loop.
+# Blocks of a prompt to look up: at 2 to 3 us each, at most some 6 ms of the event loop.
 MOST_BLOCKS = 2048
 # From sending a request until it is in the engine's queue, at most; it is counted twice for longer.
 _ARRIVAL_SECONDS = 0.02
@@ -41,7 +41,7 @@ class Sibling:
             self._table = None  # it has no prefix cache
         except (OSError, ValueError) as error:
             self._table = None
-            _log.error("cannot see the prefix cache", engine=self.link.number, error=str(error))
+            _log.error("failed to open the prefix table", engine=self.link.number, error=str(error))
 
     def lost(self) -> None:
         self._forget()

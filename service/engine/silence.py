@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import enum
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.queueing import ServiceClass
@@ -46,7 +47,17 @@ def engine_status(
     engines: Engines, supervision: Supervision, silence_timeout: float
 ) -> EngineStatus:
     """Return the status of all engines together: OK if one of them is."""
-    each = [link_status(link, supervision, silence_timeout) for link in engines.links]
+    return status_of_all(engine_statuses(engines, supervision, silence_timeout))
+
+
+def engine_statuses(
+    engines: Engines, supervision: Supervision, silence_timeout: float
+) -> list[EngineStatus]:
+    """Return the status of each engine."""
+    return [link_status(link, supervision, silence_timeout) for link in engines.links]
+
+
+def status_of_all(each: Sequence[EngineStatus]) -> EngineStatus:
     return min(each, key=_BEST_FIRST.index)
 
 
@@ -67,13 +78,15 @@ def link_status(link: EngineLink, supervision: Supervision, silence_timeout: flo
 class EngineFigures:
     """What the worker knows of the engine at one moment, in seconds. ``silence``: since its last
     message; None before the first. ``predicted_wait``: until the sequences now waiting have
-    started, at the recent pace; None if none started recently. ``waits``: of each class."""
+    started, at the recent pace; None if none started recently. ``waits``: of each class.
+    ``engines``: the status of each."""
 
     status: EngineStatus
     silence: float | None
     waits: dict[ServiceClass, ClassWait]
     longest_gap: float
     predicted_wait: float | None
+    engines: Sequence[EngineStatus] = ()
 
     @property
     def oldest_wait(self) -> float:
@@ -81,15 +94,17 @@ class EngineFigures:
         return max((one.oldest for one in self.waits.values()), default=0.0)
 
 
-def engine_figures(link: Engines, status: EngineStatus) -> EngineFigures:
-    """Takes time in proportion to the open sequences, 0.1 ms for a thousand."""
+def engine_figures(link: Engines, each: Sequence[EngineStatus]) -> EngineFigures:
+    """``each``: the status of each engine. Takes time in proportion to the open sequences, 0.1 ms
+    for a thousand."""
     now, sequences = time.monotonic(), link.open_sequences
     return EngineFigures(
-        status,
+        status_of_all(each),
         None if link.last_message_time is None else link.silence,
         waits(sequences, now),
         sequences.longest_gap(now),
         link.predicted_wait(link.waiting_sequences),
+        each,
     )
 
 

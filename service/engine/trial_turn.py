@@ -12,7 +12,7 @@ import fcntl
 import os
 from pathlib import Path
 
-# A worker that looks whether the other file is locked holds it for microseconds.
+# A worker that checks whether the second file is locked holds the lock for microseconds.
 _ATTEMPTS = 100
 
 
@@ -68,7 +68,7 @@ class TrialTurn:
             self._accused.release()
 
     def is_announced(self) -> bool:
-        """True if another worker has accused sequences. Not to be asked by one that has."""
+        """True if another worker has accused sequences. Not to be called by one that has some."""
         if self._accused is None:
             return False
         free = self._accused.take()

@@ -1,4 +1,4 @@
-"""The time that a client gives its request, by header."""
+"""The deadline that a client sets for its request, by header."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_SECONDS = 86_400.0
 
 
 def deadline_of(scope: Scope, received: float) -> float | None:
-    """Return when the answer of a request must have begun, in the clock of ``received``; None if
+    """Return when the answer to a request must have begun, in the clock of ``received``; None if
     it may take any time. Raises InvalidRequestError.
 
     The vendors' clients send their own time limit as ``x-stainless-timeout``. It is not a deadline:
@@ -29,8 +29,8 @@ def deadline_of(scope: Scope, received: float) -> float | None:
         seconds = math.nan
     if not 0 < seconds <= _MOST_SECONDS:
         raise InvalidRequestError(
-            f"{_HEADER} is the number of seconds in which the answer must begin: more than 0, at "
-            f"most {_MOST_SECONDS:,.0f}.",
+            f"{_HEADER} must be the number of seconds within which the answer must begin: more "
+            f"than 0, at most {_MOST_SECONDS:,.0f}.",
             param=_HEADER,
         )
     return received + seconds

@@ -1,7 +1,8 @@
 """Passes a request on to the API worker that has what it names, and the answer back, unchanged.
 
-The owner checks the key, counts the request and logs it, as if the client were connected to it;
-here it is neither counted nor looked into.
+The owner checks the key, counts the request and logs it, as if the client were connected to it.
+Here the key is checked too, for its share of what is forwarded (``service.peers.peers``); the
+request is counted here only if that fails.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _log = get_logger()
 
 
 class Forwarding:
-    """``drain`` counts the requests on their way."""
+    """``drain`` counts the requests being forwarded."""
 
     def __init__(self, peers: Peers, drain: Drain) -> None:
         self._peers = peers
@@ -59,16 +60,17 @@ class Forwarding:
         receive: Receive,
         *,
         patience: float,
+        owner: str = "",
         body: bytes = b"",
         send: Send | None = None,
     ) -> bool:
         """Serve a request by asking a worker. ``patience``: seconds that the client may block one
-        write. ``send``: None for the server's own, which no layer sees. False: it cannot be
-        reached, so that only the store can know what it had. Raises OverloadedError, or
-        WorkerLostError if it ends before it has answered."""
+        write. ``owner``: see ``Peers.place``. ``send``: None for the server's own, which bypasses
+        all layers. Return False if the worker cannot be reached: only the store may have what it
+        had. Raises OverloadedError, or WorkerLostError if it ends before it has answered."""
         self._drain.enter()
         try:
-            with self._peers.place():
+            with self._peers.place(owner):
                 async with self._peers.connected(worker) as connection:
                     await _Passage(scope, receive, patience, send).serve(connection, body)
         except PeerUnreachableError as error:
@@ -112,8 +114,8 @@ class _Passage:
             )
         except PeerLostError as error:
             raise WorkerLostError(
-                f"The API worker that has what this request names could not answer: {error}. "
-                "Retry: what was stored can be read from any worker."
+                f"The API worker that has what this request names did not answer: {error}. "
+                "Retry; what was stored is available from any worker."
             ) from error
         headers = [pair for pair in answer.headers if pair[0] not in HOP_BY_HOP]
         await self._send(
@@ -143,7 +145,9 @@ class _Passage:
         if not answer.header(b"content-type").startswith(_EVENTS):
             self._cut()
             return
-        error: QuireError = WorkerLostError("The API worker that ran this stream ended before it.")
+        error: QuireError = WorkerLostError(
+            "The API worker that ran this stream has ended; send the request again."
+        )
         request_id = answer.header(b"x-request-id").decode("latin-1")
         told = shape_for(self._scope["path"])(error, request_id)
         try:

@@ -120,10 +120,18 @@ class ExchangeMiddleware(ASGIMiddleware):
     async def _forwarded(
         self, forwarding: Forwarding, route: RouteRow, scope: Scope, receive: Receive
     ) -> bool:
-        """True if another worker has served the request. Raises QuireError if it should have."""
+        """True if another worker has served the request. Raises QuireError if it should have, or
+        without a valid key, which takes no place among the forwarded requests."""
         worker = forwarding.owner(route, scope)
-        return worker is not None and await forwarding.forward(
-            worker, scope, receive, patience=self.patience
+        if worker is None:
+            return False
+        caller = self._admit(scope, route)
+        return await forwarding.forward(
+            worker,
+            scope,
+            receive,
+            patience=self.patience,
+            owner=caller.owner if caller.shares else "",
         )
 
     def _admit(self, scope: Scope, route: RouteRow) -> Caller:

@@ -1,6 +1,6 @@
-"""What workers ask each other for themselves: to abort a call, and for a response that is kept by
-the worker that ran it but is not stored. Whoever asks has checked the key; the owner is its digest.
-The admin API's questions are its own (``service.admin.own_part``).
+"""Answers the questions of other workers: to abort a call, and to return a response that is kept
+by the worker that ran it but is not stored. The one that asks has checked the key; ``owner`` is its
+digest. The admin API adds its questions (``service.admin.own_part``).
 """
 
 from __future__ import annotations
@@ -24,6 +24,10 @@ PeerCall = Callable[[bytes], Awaitable[bytes]]
 """Answers a question. Raises NotFoundError."""
 
 
+class _GivenUpError(Exception):
+    """The connection ended before the question did."""
+
+
 class PeerCalls:
     """``services``: of this worker; ``more``: other questions that it answers, by path."""
 
@@ -39,9 +43,12 @@ class PeerCalls:
         return path in self._calls
 
     async def serve(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer with 200, or 404 for what is not there."""
+        """Answer with 200, or 404 for what is not there; not at all if the worker that asked has
+        given up."""
         try:
             status, body = 200, await self._calls[scope["path"]](await _body(receive))
+        except _GivenUpError:
+            return
         except NotFoundError:
             status, body = 404, b""
         except Exception:
@@ -73,7 +80,7 @@ async def _body(receive: Any) -> bytes:
     while True:
         event = await receive()
         if event["type"] != "http.request":
-            raise EOFError
+            raise _GivenUpError
         body += event["body"]
         if len(body) > _MOST_BYTES:
             raise ValueError("a request of another worker that is too long")

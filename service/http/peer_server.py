@@ -1,7 +1,7 @@
-"""A worker's own socket, on which the other workers pass on to it what concerns it.
+"""A worker's own socket, on which the other workers forward requests to it.
 
-It is a file that only this server's user can open. What comes on it is served here in any case and
-never passed on again.
+It is a file that only this server's user can open. Requests that arrive on it are always served
+here and never forwarded again.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Installs the faults of the API worker, each around one object at the rim of what it harms."""
+"""Installs the faults of the API worker, each around one object of the part that it breaks."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def _hang_exports(fault: Fault, trigger: FaultTrigger, tracer: Tracer) -> None:
     from observability.otlp import OtlpTracer  # only installed where spans are exported
 
     if not isinstance(tracer, OtlpTracer):
-        _log.warning("no spans are exported that could hang", fault=fault.name)
+        _log.warning("not injecting a fault: no spans are exported", fault=fault.name)
         return
 
     def before() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from engine.queueing import WaitingReason
 from observability.admin_api import Condition, Figure, Verdict
 from service.engine.silence import EngineStatus
-from service.overview.snapshot import Snapshot
+from service.overview.snapshot import OneEngine, Snapshot
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +74,10 @@ def _is_draining(now: Snapshot, _: Thresholds) -> bool:
     return now.draining
 
 
+def _engine_missing(now: Snapshot, _: Thresholds) -> bool:
+    return any(engine.status != EngineStatus.OK for engine in now.engines)
+
+
 def _waits(now: Snapshot, thresholds: Thresholds, reason: WaitingReason) -> bool:
     return (
         now.waiting > 0
@@ -122,6 +126,7 @@ _TESTS: tuple[tuple[Condition, Callable[[Snapshot, Thresholds], bool]], ...] = (
     (Condition.SILENT, _is_silent),
     (Condition.LOADING, _is_loading),
     (Condition.DRAINING, _is_draining),
+    (Condition.ENGINES, _engine_missing),
     (Condition.KV, _kv_limits),
     (Condition.SLOTS, _slots_limit),
     (Condition.PREFILL, _prefill_limits),
@@ -186,9 +191,16 @@ def _down(now: Snapshot) -> _Description:
     )
 
 
+def _until_restart(now: Snapshot, silence: float) -> tuple[float | None, str]:
+    """Return the seconds until a silent engine is restarted, and the end of a sentence."""
+    if now.killed_after is None:
+        return None, ""
+    left = max(0.0, now.killed_after - silence)
+    return left, f"; it will be restarted in {duration(max(1.0, left))}"
+
+
 def _silent(now: Snapshot) -> _Description:
-    left = None if now.killed_after is None else max(0.0, now.killed_after - now.silence)
-    end = "" if left is None else f"; it will be restarted in {duration(max(1.0, left))}"
+    left, end = _until_restart(now, now.silence)
     return (
         f"Engine silent for {duration(now.silence)} with {plural(now.sequences, 'sequence')} in "
         f"flight{end}.",
@@ -226,6 +238,50 @@ def _draining(now: Snapshot) -> _Description:
             Figure("sequences in flight", now.sequences),
         ),
     )
+
+
+# Of several engines that are not well, the sentence is about the first with the first of these.
+_WORST_FIRST = (
+    *(EngineStatus.SILENT, EngineStatus.FAILING, EngineStatus.LOST),
+    *(EngineStatus.LOADING, EngineStatus.OK),
+)
+
+
+def _engines(now: Snapshot) -> _Description:
+    number, engine = min(
+        enumerate(now.engines or (OneEngine(status=EngineStatus.OK),)),
+        key=lambda each: _WORST_FIRST.index(EngineStatus(each[1].status)),
+    )
+    ready = sum(one.status == EngineStatus.OK for one in now.engines)
+    verb = "is ready and gets" if ready == 1 else "are ready and get"
+    sentence = (
+        f"Engine {number} {_state_of(engine, now)}. {ready} of {len(now.engines)} engines {verb} "
+        "all new requests."
+    )
+    if engine.status == EngineStatus.OK:
+        sentence = "All engines are ready again."
+    return (
+        sentence,
+        (
+            Figure("engines ready", ready),
+            Figure("silence", engine.silence, "s"),
+            Figure("its sequences", engine.sequences),
+        ),
+    )
+
+
+def _state_of(engine: OneEngine, now: Snapshot) -> str:
+    """Return what is wrong with one of several engines, as the rest of a sentence about it."""
+    left = f" with {plural(engine.sequences, 'sequence')} in flight" if engine.sequences else ""
+    if engine.status == EngineStatus.SILENT:
+        _, end = _until_restart(now, engine.silence)
+        return f"has been silent for {duration(engine.silence)}{left}{end}"
+    if engine.status == EngineStatus.LOADING:
+        return f"is not ready yet ({engine.detail}){left}"
+    died = ""
+    if engine.deaths:
+        died = f"; it died {plural(engine.deaths, 'time')} in a row without progress, see the log"
+    return f"is down ({engine.detail}){left}{died}"
 
 
 def _kv(now: Snapshot) -> _Description:
@@ -352,6 +408,7 @@ _DESCRIPTIONS: dict[Condition, Callable[[Snapshot], _Description]] = {
     Condition.SILENT: _silent,
     Condition.LOADING: _loading,
     Condition.DRAINING: _draining,
+    Condition.ENGINES: _engines,
     Condition.KV: _kv,
     Condition.SLOTS: _slots,
     Condition.PREFILL: _prefill,

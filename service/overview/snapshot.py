@@ -5,19 +5,34 @@ from __future__ import annotations
 import msgspec
 
 
+class OneEngine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One of several engines. ``status`` and ``detail`` as in ``Snapshot``, ``silence`` in seconds.
+    ``sequences``: that it runs, has queued, or is to continue once it is replaced. ``deaths``: how
+    often it died in a row without progress."""
+
+    status: str
+    detail: str = ""
+    silence: float = 0.0
+    sequences: int = 0
+    deaths: int = 0
+
+
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Durations are seconds. Rates and shares are of the seconds of ``diagnose.Thresholds.window``.
 
     ``engine``: a ``service.engine.silence.EngineStatus``. ``detail``: of the link, for humans.
     ``problem``: why no engine is expected. ``killed_after``: the silence after which the supervisor
-    replaces the engine; None: never. ``longest_prefill``: since the first scheduling of a sequence
-    without a first token. ``stalled``: of ``streams``, those whose client has not read for a while.
+    replaces the engine; None: never. ``engines``: each by its index, if there are several; the
+    other figures are of all together. ``longest_prefill``: since the first scheduling of a
+    sequence without a first token. ``stalled``: of ``streams``, those whose client has not read for
+    a while.
     """
 
     engine: str
     detail: str = ""
     problem: str | None = None
     expects_engine: bool = False
+    engines: tuple[OneEngine, ...] = ()
     load_seconds: float | None = None  # of the last engine
     uptime: float = 0.0
     draining: bool = False

@@ -13,7 +13,12 @@ from observability.admin_api import Condition
 FLIP_SECONDS = 10.0
 HOLD_SECONDS = 3.0
 
-AT_ONCE = frozenset({Condition.DOWN, Condition.SILENT, Condition.LOADING, Condition.DRAINING})
+AT_ONCE = frozenset(
+    {
+        *(Condition.DOWN, Condition.SILENT, Condition.LOADING, Condition.DRAINING),
+        Condition.ENGINES,
+    }
+)
 
 
 class SteadyCondition:

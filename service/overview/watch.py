@@ -14,14 +14,14 @@ from observability.metrics import MetricRegistry
 from service.admission.drain import Drain
 from service.constraint.trial import GrammarTrial
 from service.engine.engines import Engines
-from service.engine.silence import engine_status
+from service.engine.silence import engine_status, link_status
 from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose, plural
 from service.overview.history import LastHour
 from service.overview.refusals import Refusals
 from service.overview.ring import COLUMN_NUMBERS
 from service.overview.sampler import SecondSampler
 from service.overview.sequences import SequenceFigures, sequence_figures
-from service.overview.snapshot import Snapshot
+from service.overview.snapshot import OneEngine, Snapshot
 from service.overview.steadiness import SteadyCondition
 from service.settings import ServiceSettings
 from service.supervision.hang_watch import ENGINE_TIMEOUT_SECONDS
@@ -177,6 +177,7 @@ class ServerWatch:
             detail=link.state.detail,
             problem=parts.supervision.problem,
             expects_engine=link.expects_engine,
+            engines=self._each_engine(),
             load_seconds=link.load_seconds,
             uptime=now - self.started,
             draining=parts.drain.draining,
@@ -214,6 +215,23 @@ class ServerWatch:
             refused_share=refused.share,
             refused_outcome=refused.outcome,
             since_request=now - self._last_request,
+        )
+
+    def _each_engine(self) -> tuple[OneEngine, ...]:
+        """Return each of several engines."""
+        links, supervision = self.parts.link.links, self.parts.supervision
+        if len(links) == 1:
+            return ()
+        timeout = self.parts.settings.engine_silence_timeout
+        return tuple(
+            OneEngine(
+                status=link_status(link, supervision, timeout).value,
+                detail=link.state.detail,
+                silence=link.silence,
+                sequences=len(link.open_sequences),
+                deaths=supervision.fruitless_deaths(link.number),
+            )
+            for link in links
         )
 
     def _killed_after(self) -> float | None:

@@ -1,8 +1,8 @@
 """Asks another API worker over its unix socket: HTTP/1.1, one request a connection.
 
 What answers is this program's own HTTP server, so little of HTTP is needed; anything else is an
-error. Nothing is held but one piece of the answer and what the kernel and the stream reader buffer:
-the worker that answers waits until its bytes are taken.
+error. Only one piece of the answer is held, besides what the kernel and the stream reader buffer:
+the worker that answers waits until its bytes are read.
 """
 
 from __future__ import annotations
@@ -172,9 +172,9 @@ def _request(
     # The HTTP server that read the request lets none of these in; without them, what is sent is one
     # request.
     if any(b"\r" in line or b"\n" in line or b"\0" in line for line in lines):
-        raise ValueError("a header with a line break")
+        raise ValueError("a header contains a line break")
     if b" " in target:
-        raise ValueError("a path with a blank")
+        raise ValueError("the path contains a space")
     return _END.join([*lines, b"", body])
 
 

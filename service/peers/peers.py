@@ -1,14 +1,16 @@
-"""The other API workers of this server, and how many requests may be on their way to them."""
+"""The other API workers of this server, and how many requests may be forwarded to them."""
 
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 
 from service.errors import OverloadedError
 from service.ids import Ids
 from service.peers.asking import PeerConnection, connected
+from service.tenants.shares import share
 
 # Each may hold some 200 KiB: in the kernel, in its reader, and a piece.
 MOST_FORWARDED = 512
@@ -16,7 +18,8 @@ MOST_FORWARDED = 512
 
 class Peers:
     """``directory``: of the workers' sockets; None if there is only one worker. ``running``: the
-    workers that run now, as far as is known."""
+    workers that run now, as far as is known. ``lead``: the one that serves routes of ``LEAD``;
+    None: the first that runs."""
 
     def __init__(
         self,
@@ -24,13 +27,16 @@ class Peers:
         directory: Path | None = None,
         running: Callable[[], Iterable[int]] | None = None,
         *,
+        lead: Callable[[], int] | None = None,
         most: int = MOST_FORWARDED,
     ) -> None:
         self.ids = ids or Ids()
         self.directory = directory
         self._running = running
+        self._lead = lead
         self._most = most
-        self.forwarded = 0  # requests on their way now
+        self.forwarded = 0  # requests being forwarded now
+        self._of_owner: Counter[str] = Counter()  # of them, those of each owner
 
     def __bool__(self) -> bool:
         """True if the server has several workers."""
@@ -45,12 +51,14 @@ class Peers:
 
     @property
     def lead(self) -> int:
-        """The worker that does what only one does: the first that runs."""
+        """The worker that serves routes of ``LEAD``."""
+        if self and self._lead is not None:
+            return self._lead()
         return min((self.ids.worker, *self.others()))
 
     @property
     def leads(self) -> bool:
-        """True if this worker is the one that does what only one does."""
+        """True if this worker serves routes of ``LEAD``."""
         return self.lead == self.ids.worker
 
     def owner_of(self, identity: str) -> int | None:
@@ -69,15 +77,34 @@ class Peers:
             yield connection
 
     @contextlib.contextmanager
-    def place(self) -> Iterator[None]:
-        """Count a request on its way to another worker. Raises OverloadedError for too many."""
-        if self.forwarded >= self._most:
-            raise OverloadedError(
-                f"{self._most} requests are on their way to other API workers, the limit; retry, "
-                "another connection may reach the right one."
-            )
+    def place(self, owner: str = "") -> Iterator[None]:
+        """Count a request while it is forwarded. ``owner``: the digest of its key; empty: it has no
+        share of its own. An owner without any is always admitted, and none may exceed its share.
+        Raises OverloadedError for too many."""
+        self._check_places(owner)
         self.forwarded += 1
+        if owner:
+            self._of_owner[owner] += 1
         try:
             yield
         finally:
             self.forwarded -= 1
+            if owner:
+                self._of_owner[owner] -= 1
+                if not self._of_owner[owner]:
+                    del self._of_owner[owner]
+
+    def _check_places(self, owner: str) -> None:
+        own = self._of_owner[owner]
+        if owner:
+            allowed = share(self._most, len(self._of_owner) - bool(own))
+            if own >= allowed:
+                raise OverloadedError(
+                    f"This API worker is already forwarding {own} requests of this key, which is "
+                    "its share; retry: another connection may reach the right worker."
+                )
+        if self.forwarded >= self._most and (own or not owner):
+            raise OverloadedError(
+                f"This API worker is already forwarding {self._most} requests, the maximum; retry: "
+                "another connection may reach the right worker."
+            )

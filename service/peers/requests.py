@@ -1,4 +1,4 @@
-"""What workers ask each other for themselves. Whoever asks has checked the key."""
+"""The questions that workers ask each other. The one that asks has checked the key."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ async def ask_owner(peers: Peers, path: str, identity: str, owner: str) -> bytes
         return None
     question = msgspec.msgpack.encode(PeerQuestion(identity, owner))
     try:
-        with peers.place():
+        with peers.place(owner):
             return await ask_worker(peers, worker, path, question, seconds=_SECONDS)
     except (PeerUnreachableError, NotFoundError):
         return None
     except PeerLostError as error:
-        raise WorkerLostError(f"The API worker that has it could not answer: {error}.") from error
+        raise WorkerLostError(
+            f"The API worker that has '{identity[:64]}' did not answer: {error}. Retry."
+        ) from error
 
 
 async def ask_worker(

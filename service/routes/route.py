@@ -17,7 +17,7 @@ ANY_PATH = "*"
 """The path of a row for every path that has a route."""
 
 LEAD = "lead"
-"""In place of a parameter: what the route is about lives in the worker that leads."""
+"""In place of a parameter: one worker serves the route (``service.peers.peers.Peers.lead``)."""
 
 _TYPE_OF_PARAMETER = re.compile(r":[a-z]+\}")
 
@@ -59,7 +59,7 @@ class Limit(enum.Enum):
     """What a route's requests count against, besides the memory of all arriving bodies."""
 
     KEY = "what the [limits of its key](keys.md#limits) leave"
-    QUEUE = "`--max-waiting-requests`, and the key's share of it"
+    QUEUE = "`--max-waiting-requests`, `--max-waiting-tokens`, and the key's share of both"
     RUNS = "`--resume-total-bytes`, and the key's share of it"
     SOCKETS = "`--max-websockets`, and the key's share of it"
     FEED = "16 readers, and the admin key's share of them"
@@ -74,8 +74,7 @@ class RouteRow:
     """``scope``: what its caller's key must have. ``does``: in a few words. ``counted``: the name
     under which metrics and logs have its requests (``observability.outcomes.ROUTES``); those of a
     route without one are not counted. ``live_id``: the parameter of its path that is the id of
-    what may live in one API worker only, which then serves the request; ``LEAD``: it is served by
-    the worker that leads."""
+    what may live in one API worker only, which then serves the request; or ``LEAD``."""
 
     port: Port
     method: str

@@ -169,7 +169,7 @@ ADMIN: Final = RouteTable(
         _shown("/admin/v1/kv", "The block pool by owner", live_id=LEAD),
         _shown(
             "/admin/v1/kv/times",
-            "The times of the last hour of which maps of it are kept",
+            "The times of the maps of it that are kept",
             live_id=LEAD,
         ),
         _shown("/admin/v1/kv/prefixes", "The tree of shared prefixes"),
@@ -177,7 +177,7 @@ ADMIN: Final = RouteTable(
         _shown("/admin/v1/usage.csv", "The same as CSV", _EXPORTS),
         _shown("/admin/v1/usage.parquet", "The same as Parquet", _EXPORTS),
         _shown("/admin/v1/settings", "The settings that can be changed while the server runs"),
-        _order("PATCH", "/admin/v1/settings", "Change them"),
+        _order("PATCH", "/admin/v1/settings", "Change them", live_id=LEAD),
         _order("POST", "/admin/v1/drain", "Accept no new requests"),
         _order("POST", "/admin/v1/resume", "Undo a drain"),
         _order("POST", "/admin/v1/loglevel", "Log at another level for some seconds"),

@@ -10,7 +10,13 @@ from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint
 from service.engine.engines import Engines
-from service.engine.silence import EngineFigures, EngineStatus, engine_figures, engine_status
+from service.engine.silence import (
+    EngineFigures,
+    EngineStatus,
+    engine_figures,
+    engine_status,
+    engine_statuses,
+)
 from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
@@ -97,7 +103,8 @@ class Services:
 
     def engine_figures(self) -> EngineFigures:
         """What the metrics show of the engine at this moment."""
-        return engine_figures(self.link, self.engine_status())
+        timeout = self.settings.engine_silence_timeout
+        return engine_figures(self.link, engine_statuses(self.link, self.supervision, timeout))
 
     def health(self) -> str:
         """Return ``draining``, or the engine's status."""

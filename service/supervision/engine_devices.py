@@ -34,7 +34,7 @@ def engine_environments(config: EngineConfig, gpus: list[str]) -> list[dict[str,
     if len(gpus) < engines * each:
         raise OptionError(
             f"--data-parallel-size {engines} with --tensor-parallel-size {each} needs "
-            f"{engines * each} GPUs, and there are {len(gpus)}; lower one of them, or choose "
+            f"{engines * each} GPUs, and there are {len(gpus)}; lower one of the two, or use "
             "--device cpu"
         )
     return [

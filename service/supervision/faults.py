@@ -1,4 +1,4 @@
-"""Passes the faults that are to be injected to the children."""
+"""Passes the faults to inject on to the child processes."""
 
 from __future__ import annotations
 

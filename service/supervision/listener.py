@@ -28,6 +28,13 @@ def open_listening_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
+def inherited_socket(descriptor: int) -> socket.socket:
+    """Return a listening socket that the supervisor opened."""
+    listener = socket.socket(fileno=descriptor)
+    listener.setblocking(False)
+    return listener
+
+
 def _socket_for(host: str, port: int) -> tuple[socket.socket, Any]:
     """Return a socket that is not bound yet, and the address for it."""
     family, kind, protocol, _, address = socket.getaddrinfo(

@@ -102,10 +102,15 @@ class Supervision:
         return self._page is not None
 
     @property
+    def lead(self) -> int:
+        """The index of the worker that does what only one may do. Another one leads only once that
+        one is dead."""
+        return self.index if self._page is None else self._page.lead
+
+    @property
     def leads(self) -> bool:
-        """True if this worker does what only one may do. Another one leads only once this one is
-        dead."""
-        return self._page is None or self._page.lead == self.index
+        """True if this worker does what only one may do."""
+        return self.lead == self.index
 
     @property
     def workers(self) -> int:
@@ -124,6 +129,10 @@ class Supervision:
         """True if the engine has a process, as far as is known."""
         return self._page is None or self._page.engine_runs(index)
 
+    def fruitless_deaths(self, index: int) -> int:
+        """Return how often the engine died in a row, each time without progress."""
+        return 0 if self._page is None else self._page.fruitless_deaths(index)
+
     @property
     def problem(self) -> str | None:
         """The reason why requests should not wait for the next engine; None if they may."""
@@ -141,7 +150,7 @@ class Supervision:
         return f"{problem}; next start in {seconds} s" if seconds > 0 else problem
 
     def _dying(self, deaths: int) -> list[int]:
-        """Return the engines that died at least so often in a row without progress."""
+        """Return the engines that died at least ``deaths`` times in a row without progress."""
         page = self._page
         if page is None:
             return []

@@ -77,7 +77,7 @@ def plan(
     tick: float,
 ) -> Plan:
     """``directory``: the server's runtime directory. ``listeners``: the public one, and that of the
-    admin API if there is one. ``tick``: seconds between two looks at a child. Raises OSError if
+    admin API if there is one. ``tick``: seconds between two checks of a child. Raises OSError if
     the directory cannot be written to, OptionError if there are too few GPUs."""
     environments = engine_environments(config, visible_gpus(os.environ))
     workers, engines = settings.api_workers, config.data_parallel_size

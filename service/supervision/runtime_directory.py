@@ -48,13 +48,8 @@ def engine_sockets(first: Path, engines: int) -> list[Path]:
     return [first.with_stem(f"{first.stem}-{index}") for index in range(engines)]
 
 
-def worker_socket(directory: Path, index: int) -> Path:
-    """Return the socket on which a worker takes what other workers pass on to it."""
-    return directory / f"api-{index}.sock"
-
-
 def make_signing_key(directory: Path) -> None:
-    """Write what the server's workers sign with, and only they can read. Raises OSError."""
+    """Write the key that the server's workers sign with; only they can read it. Raises OSError."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     descriptor = os.open(directory / _SIGNING_FILE, flags, 0o600)
     with os.fdopen(descriptor, "w") as file:

@@ -136,7 +136,10 @@ class Supervisor:
                 self._stderr.write(f"quire: {error}")
                 return 1
             except OSError as error:
-                self._stderr.write(f"quire: cannot write to {directory}: {error.strerror or error}")
+                self._stderr.write(
+                    f"quire: cannot write to {directory}: {error.strerror or error}; free some "
+                    "space, or set XDG_RUNTIME_DIR or TMPDIR to another directory"
+                )
                 return 1
             wakeups = stack.enter_context(self._signal_pipe())
             return self._serve(parts, listeners, wakeups)

@@ -40,8 +40,8 @@ class EngineTelemetry:
     engines are summed up.
 
     Messages arrive with every step, scrapes every few seconds: a message's state is only stored,
-    and ``publish`` sets gauges and counters from it. Of several workers the one that leads counts
-    steps, which all hear, and the engine's totals.
+    and ``publish`` sets gauges and counters from it. Of several workers, the one that leads counts
+    steps and the engine's totals.
     """
 
     def __init__(self, metrics: MetricRegistry, observed: Observed, *, leads: bool = True) -> None:
@@ -62,6 +62,10 @@ class EngineTelemetry:
         self._usage = metrics[catalogue.KV_USAGE_RATIO].labels(model)
         self._last_message = metrics[catalogue.ENGINE_LAST_MESSAGE].labels(model)
         self._ready = metrics[catalogue.ENGINE_READY].labels(model)
+        self._engines = {
+            status: metrics[catalogue.ENGINES].labels(model, status.value)
+            for status in EngineStatus
+        }
         self._oldest_wait = metrics[catalogue.OLDEST_WAITING_SECONDS].labels(model)
         self._class_waiting = {
             kind: metrics[queue_metrics.CLASS_WAITING].labels(model, kind.value)
@@ -160,6 +164,8 @@ class EngineTelemetry:
 
     def _publish_figures(self, figures: EngineFigures) -> None:
         self._ready.set(figures.status is EngineStatus.OK)
+        for status, gauge in self._engines.items():
+            gauge.set(figures.engines.count(status))
         self._oldest_wait.set(figures.oldest_wait)
         for kind in ServiceClass:
             wait = figures.waits.get(kind, _NO_WAIT)

@@ -12,7 +12,8 @@ from observability.layout import ENGINE_HEAD, LedgerLayout
 from observability.ledger import Past, WorkerLedger
 from observability.metrics import MetricRegistry
 
-# The first cells of each engine: the process heard last, the one before it, 1 once it was heard.
+# The first cells of each engine: the process that sent the last message, the one before it, and 1
+# once there was a message.
 _IDENTITY, _IDENTITY_BEFORE, _HEARD = range(ENGINE_HEAD)
 
 

@@ -74,9 +74,9 @@ class Caller:
         return asked if self.may_hurry else max(0, asked)
 
     def class_of(self, asked: int, tier: Tier | None = None) -> ServiceClass:
-        """Return the class of a request with this priority and tier. A negative priority orders
-        only the tenant's own requests; to go ahead of other tenants' takes the most urgent
-        class."""
+        """Return the class of a request with this priority and tier. A negative priority by
+        itself orders only the tenant's own requests, so one that is allowed also gets the most
+        urgent class."""
         if tier is Tier.FLEX:
             return ServiceClass.BATCH
         hurries = tier is Tier.PRIORITY or (self.shares and asked < 0)

@@ -239,3 +239,28 @@ def engine_of(server: QuireServer, *, other_than: int = 0) -> int:
         return None
 
     return until(found, 60, "an engine")
+
+
+def engines_of(server: QuireServer) -> list[int]:
+    """The process ids of its engines."""
+    assert server.process is not None
+    pids = descendants(server.process.pid)
+    return [pid for pid in sorted(pids) if b"-m\0engine\0" in b"\0".join(command_of(pid))]
+
+
+def engine_sockets(server: QuireServer) -> list[str]:
+    """The paths of the sockets of its engines, in the order of their indices."""
+    words = [word for pid in engines_of(server) for word in command_of(pid)]
+    return sorted({os.fsdecode(word[9:]) for word in words if word.startswith(b"--socket=")})
+
+
+def workers_of(server: QuireServer) -> dict[int, int]:
+    """The process ids of its workers by index; of several only."""
+    assert server.process is not None
+    found = {}
+    for pid in descendants(server.process.pid):
+        words = command_of(pid)
+        if b"service.worker" in words:
+            [index] = [word for word in words if word.startswith(b"--worker-index=")]
+            found[int(index.partition(b"=")[2])] = pid
+    return found

@@ -60,7 +60,7 @@ class Clients:
         self.anthropic = anthropic.AsyncAnthropic(
             base_url=server.url, api_key="unused", max_retries=0
         )
-        self.http = httpx.AsyncClient(base_url=server.url, timeout=120)
+        self.http = httpx.AsyncClient(base_url=server.url, timeout=600)
         self.chunks = 0
 
     async def close(self) -> None:

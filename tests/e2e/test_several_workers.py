@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+from tests.e2e.quire_server import QuireServer, until, workers_of
 from tests.e2e.test_worker_death import EngineWatcher, Stream, request_lines
 
 WORKERS = 4
@@ -29,18 +29,6 @@ def server(tmp_path: Path) -> Iterator[QuireServer]:
     model = f"simulated:step=4ms,script={script},context=1000000"
     with QuireServer(model, *arguments, "--num-kv-blocks=200000", "--log-format=json") as running:
         yield running
-
-
-def workers_of(server: QuireServer) -> dict[int, int]:
-    """Their process ids by index."""
-    assert server.process is not None
-    found = {}
-    for pid in descendants(server.process.pid):
-        words = command_of(pid)
-        if b"service.worker" in words:
-            [index] = [word for word in words if word.startswith(b"--worker-index=")]
-            found[int(index.partition(b"=")[2])] = pid
-    return found
 
 
 class Clients:

@@ -25,7 +25,14 @@ import pytest
 
 from observability.admin_api import Condition
 from service.overview.steadiness import AT_ONCE, FLIP_SECONDS
-from tests.e2e.quire_server import QuireServer, command_of, descendants, stopped, until
+from tests.e2e.quire_server import (
+    QuireServer,
+    command_of,
+    descendants,
+    engines_of,
+    stopped,
+    until,
+)
 
 SLOTS = 8
 SEEN: dict[str, dict[str, Any]] = {}
@@ -225,6 +232,31 @@ def test_each_fault_is_named(tmp_path: Path) -> None:
             server.verdict(Condition.DRAINING)
     times = flips(server.looks())
     assert all(later - earlier >= FLIP_SECONDS for earlier, later in itertools.pairwise(times))
+
+
+def test_the_silent_one_of_two_engines_is_named(tmp_path: Path) -> None:
+    server = WatchedServer(
+        tmp_path / "looks.jsonl",
+        "simulated:step=10ms",
+        *("--data-parallel-size", "2", "--log-level", "warning", "--store-url", "none"),
+    )
+    with server, load(server, 8, lambda: body(max_tokens=300)):
+        server.verdict(Condition.HEALTHY)
+        until(
+            lambda: server.total("quire_engines", state="ok") == 2, 30, "both engines to be counted"
+        )
+        until(lambda: server.total("quire_sequences_running") == 8, 30, "streams to run")
+        pid = engines_of(server)[1]
+        number = int(b"engine-1." in b"".join(command_of(pid)))
+        with stopped(pid):
+            look = server.verdict(Condition.ENGINES)
+            assert look["sentence"].startswith(f"Engine {number} has been silent for ")
+            engines = look["snapshot"]["engines"]
+            assert [engine["status"] for engine in engines].count("silent") == 1
+            assert engines[number]["sequences"] > 0
+            assert server.total("quire_engines", state="ok") == 1
+            assert server.total("quire_engines", state="silent") == 1
+        server.verdict(Condition.HEALTHY)
 
 
 def test_a_full_kv_cache_is_named(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from engine.messages import (
     decode_from_engine,
 )
 from tests.e2e.prometheus_server import exact_increase, prometheus_scraping, query
-from tests.e2e.quire_server import QuireServer, command_of, descendants, until
+from tests.e2e.quire_server import QuireServer, command_of, descendants, engine_sockets, until
 from tests.observability.otlp_receiver import Receiver, attributes_of, http_receiver
 
 STREAMS = 32
@@ -71,12 +71,11 @@ class Stream(threading.Thread):
 
 
 class EngineWatcher:
-    """A second connection to the engine, which receives the engine's totals."""
+    """A second connection to the engine on the socket ``path``, by default the first: it receives
+    the engine's totals."""
 
-    def __init__(self, server: QuireServer) -> None:
-        assert server.process is not None
-        words = [word for pid in descendants(server.process.pid) for word in command_of(pid)]
-        path = next(word[9:] for word in words if word.startswith(b"--socket="))
+    def __init__(self, server: QuireServer, path: str | None = None) -> None:
+        path = path or engine_sockets(server)[0]
         self._socket = socket.socket(socket.AF_UNIX)
         self._socket.settimeout(30)
         self._socket.connect(path)

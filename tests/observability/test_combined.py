@@ -47,6 +47,7 @@ def test_counters_histograms_and_gauges_add_up_whoever_answers(server: Server) -
         worker[catalogue.REQUESTS_IN_PROGRESS].labels("chat_completions").set(number)
         worker[catalogue.E2E_SECONDS].labels("m").observe(0.1 * number)
         worker[catalogue.OLDEST_WAITING_SECONDS].labels("m").set(number)
+        worker[catalogue.PREDICTED_WAIT_SECONDS].labels("m").set(10 - number)
         worker[catalogue.SEQUENCES_RUNNING].labels("m").set(7)
     for worker in workers:
         page = shown(worker)
@@ -55,6 +56,7 @@ def test_counters_histograms_and_gauges_add_up_whoever_answers(server: Server) -
         assert page['quire_request_seconds_count{model="m"}'] == "3.0"
         assert float(page['quire_request_seconds_sum{model="m"}']) == pytest.approx(0.6)
         assert page['quire_oldest_waiting_seconds{model="m"}'] == "3.0"
+        assert page['quire_predicted_wait_seconds{model="m"}'] == "9.0"
         assert page['quire_sequences_running{model="m"}'] == "7.0"
     workers[0][catalogue.REQUESTS_RECEIVED].labels("chat_completions").inc()
     assert shown(workers[2])['quire_requests_received_total{route="chat_completions"}'] == "7.0"

@@ -12,6 +12,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # Modules with a main of theirs that end by themselves, on a developer's machine.
 TOOLS = {"engine.cpu.library", "service.grpc.generate"} | {
+    "service.drill_page",
     "service.routes_page",
     "service.settings_page",
 }

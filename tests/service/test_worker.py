@@ -19,7 +19,8 @@ from observability import logging
 from observability.ledger import Past
 from service.settings import ServiceSettings
 from service.supervision.listener import open_listening_socket
-from service.worker import WorkerOptions, make_telemetry
+from service.supervision.page import Supervision, SupervisorPage
+from service.worker import WorkerOptions, make_peers, make_telemetry
 from tests.e2e.quire_server import QuireServer, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -255,3 +256,22 @@ def test_a_worker_whose_ledger_cannot_be_written_counts_for_itself(
     assert telemetry.metrics.ledger.past is Past.PRIVATE
     assert b"quire_requests_in_progress" in telemetry.exposition(None)[0]
     writer.close()
+
+
+def test_the_lead_is_the_same_for_routes_and_for_what_only_one_may_do(tmp_path: Path) -> None:
+    page = SupervisorPage(workers=3)
+    for worker in range(3):
+        page.set_worker(worker, 4711 + worker)
+    page.lead = 2  # worker 0 died, and its successor is still starting
+    for index in range(3):
+        options = WorkerOptions(
+            socket="engine.sock",
+            worker_index=index,
+            peer_dir=str(tmp_path),
+            model_dir="",
+            supervisor_page="page",
+        )
+        supervision = Supervision(page, index)
+        peers = make_peers(ServiceSettings(api_workers=3), options, supervision)
+        assert peers.lead == supervision.lead == 2
+        assert peers.leads == supervision.leads == (index == 2)

@@ -1,8 +1,8 @@
-"""Samples a few rows with several programs for each: every one has a part of the vocabulary.
+"""Samples a few rows with several programs for each, which divide the vocabulary.
 
-One program a row leaves most of a device idle when there are few rows, and then takes longer than
-small layers do. What parts hand on are maxima and sums of whole numbers, which do not depend on how
-the row was divided, so the tokens are those of ``engine.gpu.kernels.sampling``.
+One program per row leaves most of a device idle when there are few rows, and then takes longer than
+small layers do. Parts pass on maxima and sums of whole numbers, which do not depend on how the row
+was divided, so the tokens are those of ``engine.gpu.kernels.sampling``.
 """
 
 import torch

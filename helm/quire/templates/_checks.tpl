@@ -11,7 +11,7 @@
 {{- fail (printf "gpu.count: must be 0, as %s (model.path) computes nothing" $model.path) -}}
 {{- end -}}
 {{- if mod (int .Values.gpu.count) (int .Values.dataParallelSize) -}}
-{{- fail (printf "gpu.count: must be a multiple of dataParallelSize (%d), as each engine has as many GPUs" (int .Values.dataParallelSize)) -}}
+{{- fail (printf "gpu.count: must be a multiple of dataParallelSize (%d), because every engine gets the same number of GPUs" (int .Values.dataParallelSize)) -}}
 {{- end -}}
 {{- if $model.existingClaim -}}
 {{- if not $model.path -}}

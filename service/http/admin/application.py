@@ -175,7 +175,7 @@ class _Gatekeeper(ASGIMiddleware):
         if not await forwarding.forward(
             worker, scope, receive, patience=self._patience, body=body, send=send
         ):
-            raise unavailable(f"API worker {worker}, which has it, does not answer; retry.")
+            raise unavailable(f"API worker {worker}, which handles this, does not answer; retry.")
 
 
 def make_admin_app(

@@ -1,4 +1,4 @@
-"""Faults that an operator has injected for a drill: only those that the server was started for."""
+"""Injects faults when an operator requests it: only those that the server was started with."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from service.http.serves import serves_admin
 
 
 class FaultState(msgspec.Struct, frozen=True):
-    """``asked``: how often operators requested it. ``injected``: how often it happened, whether or
-    not one did; both since the server's start."""
+    """``asked``: how often operators requested it. ``injected``: how often it was injected, for
+    whatever reason. Both since the server's start."""
 
     name: str
     place: str
@@ -47,7 +47,7 @@ async def list_faults(request: AdminCall) -> Response[bytes]:
 
 @serves_admin("POST /admin/v1/faults/{name}", status=202)
 async def inject_fault(request: AdminCall, name: FromPath[str]) -> Response[bytes]:
-    """Have a fault happen at the next step, request, statement or export of its place."""
+    """Inject a fault at the next step, request, statement or export of its place."""
     await request.decoded(InjectOrder)
     page = request.desk.faults
     if page is None:
@@ -55,9 +55,7 @@ async def inject_fault(request: AdminCall, name: FromPath[str]) -> Response[byte
     fault = next((fault for fault in page.faults if fault.name == name), None)
     if fault is None:
         names = ", ".join(fault.name for fault in page.faults)
-        raise not_found(
-            f"'{name[:64]}' is not a fault that the server was started for. These are: {names}."
-        )
+        raise not_found(f"The server was not started with --fault {name[:64]}, only with: {names}.")
     # First, because the fault may end this process.
     request.audit("inject", target=name)
     page.ask(name)

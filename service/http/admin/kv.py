@@ -27,8 +27,8 @@ async def kv_map(request: AdminCall) -> Response[bytes]:
         then = await kv_cache.history.at(at)
         if then is None:
             raise not_found(
-                "No map of that time is kept. A map that a reader requested is kept for an hour; "
-                "/admin/v1/kv/times lists them."
+                "No map of that time is available: maps are kept for an hour, and only made while "
+                "a reader requests them. /admin/v1/kv/times lists them."
             )
         then = await request.desk.whole.with_keys(then)
         return download(paced(kv_pieces(then)), "application/json")

@@ -136,7 +136,7 @@ def test_all_ranks_use_kernels_or_none_does(
 
     assert together(2, decide) == [True, True]
     broken.append(1)
-    reasons = ["another rank cannot run kernels, and says why", "no compiler"]
+    reasons = ["another rank cannot run kernels; its log says why", "no compiler"]
     if path == "triton":
         assert together(2, decide) == [f"--gpu-path triton: {reason}" for reason in reasons]
     else:

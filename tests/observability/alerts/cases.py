@@ -121,6 +121,22 @@ CASES: Mapping[str, Case] = {
         ENGINE,
         "a holds 7 sequences and has run no step for 2 minutes",
     ),
+    "QuireEngineMissing": Case(
+        {
+            f'quire_engines{{{ON},state="ok"}}': "1x80",
+            # The one that is missing is replaced now and then.
+            f'quire_engines{{{ON},state="lost"}}': "1x30 0 1x50",
+            f'quire_engines{{{ON},state="loading"}}': "0x30 1 0x50",
+        },
+        # Two shorter outages; then no engine is left, which other alerts say.
+        {
+            f'quire_engines{{{ON},state="ok"}}': "1x35 2 1x20 0x30",
+            f'quire_engines{{{ON},state="lost"}}': "1x35 0 1x20 2x30",
+        },
+        "15m",
+        ENGINE,
+        "a has had 1 of its engines not ready for 10 minutes",
+    ),
     **_budget("Fast", "20%", "1h", "65m", "1m"),
     **_budget("Medium", "20%", "6h", "7h", "5m"),
     **_budget("Slow", "20%", "1d", "25h", "5m"),

@@ -84,6 +84,7 @@ def test_every_metric_is_on_a_board() -> None:
     assert unseen == {
         "quire_build_info",  # the variables come from it
         "quire_engine_last_message_timestamp_seconds",  # silence is the same, at scrape time
+        "quire_engine_ready",  # quire_engines{state="ok"} says how many
     }
 
 

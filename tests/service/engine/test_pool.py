@@ -400,6 +400,21 @@ async def test_streams_wait_while_the_only_other_engine_holds_a_trial(tmp_path: 
         assert stream.engine == trial
 
 
+async def test_streams_stay_where_they_wait_if_the_engine_that_became_free_has_died(
+    two: Two,
+) -> None:
+    sequence = two.submit()
+    await two.run(sequence)
+    await two.give(sequence, 7)
+    other = 1 - sequence.engine
+    await two.die(other)
+    await two.die(sequence.engine)
+    two.pool.free(other)  # as if its end had not been noticed yet
+    assert sequence in two.pool.links[1 - other].open_sequences
+    await two.come_back(other)
+    assert (await two.hear(other)).handle == sequence.handle
+
+
 async def test_closing_ends_every_sequence(two: Two) -> None:
     sequences = [two.submit() for _ in range(4)]
     await two.pool.close()

@@ -19,6 +19,7 @@ from service.engine.silence import (
     SilenceLog,
     engine_figures,
     engine_status,
+    engine_statuses,
 )
 from service.supervision.page import Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS
@@ -56,17 +57,19 @@ def test_the_status_follows_the_link_the_deaths_and_the_silence(
 
 def test_figures_are_those_of_this_moment() -> None:
     link = linked(silent=7.0)
-    figures = engine_figures(link, EngineStatus.SILENT)
+    figures = engine_figures(link, [EngineStatus.SILENT])
     assert figures.silence == pytest.approx(7.0, abs=1.0)
     assert (figures.oldest_wait, figures.longest_gap, figures.predicted_wait) == (0.0, 0.0, 0.0)
     link.open_sequences.add(EngineSequence(1, 3, 0.0, Waker()))
     running = EngineSequence(2, 3, 0.0, Waker(), last_token_time=time.monotonic() - 3.0)
     link.open_sequences.add(running)
-    figures = engine_figures(link, EngineStatus.SILENT)
+    figures = engine_figures(link, [EngineStatus.SILENT])
     assert 0 < figures.oldest_wait < 1
     assert figures.longest_gap == pytest.approx(3.0, abs=1.0)
     assert figures.predicted_wait is None
-    assert engine_figures(linked(LinkPhase.CONNECTING, None), EngineStatus.LOADING).silence is None
+    assert (
+        engine_figures(linked(LinkPhase.CONNECTING, None), [EngineStatus.LOADING]).silence is None
+    )
 
 
 @pytest.fixture
@@ -125,6 +128,7 @@ def test_of_several_engines_the_best_one_decides_and_each_has_its_lines(logged: 
         pool.add(one)
     pool.links[1].last_message_time = time.monotonic() - TIMEOUT - 1
     assert engine_status(pool, NOBODY, TIMEOUT) is EngineStatus.OK
+    assert engine_statuses(pool, NOBODY, TIMEOUT) == ["ok", "silent"]
     SilenceLog(pool, NOBODY, TIMEOUT).look()
     assert [(line["event"], line["engine"]) for line in logged] == [("the engine is silent", 1)]
     pool.links[0].state = EngineState(LinkPhase.LOST)

@@ -248,6 +248,14 @@ def test_a_forwarded_request_is_counted_once_by_the_owner_as_the_clients(
     assert headers.get("x-trace-id", trace_id) == trace_id
 
 
+def test_without_a_valid_key_nothing_is_forwarded(workers: RunningWorkers) -> None:
+    response_id = made(workers[0], SHORT)["id"]
+    before = [counted(worker) for worker in workers]
+    assert ask(workers[1], "GET", f"{RESPONSES}/{response_id}", key="sk-wrong")[0] == 401
+    until(lambda: counted(workers[1]) == before[1] + 1, 5, "it is counted where it arrived")
+    assert counted(workers[0]) == before[0]
+
+
 def test_a_conversation_goes_on_at_another_worker(workers: RunningWorkers) -> None:
     first = made(workers[0], SHORT)
     here, there = (

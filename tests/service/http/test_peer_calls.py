@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from service.generation.request import Generation
 from service.http.peer_calls import PeerCalls
@@ -67,6 +68,27 @@ async def test_a_response_that_does_not_run_here_is_not_found() -> None:
 async def test_what_is_not_a_question_is_an_error(body: bytes) -> None:
     calls = PeerCalls(services(loaded()))
     assert (await asked(calls, ABORT, body))[0] == 500
+
+
+async def test_a_worker_that_gave_up_is_neither_answered_nor_logged() -> None:
+    calls = PeerCalls(services(loaded()))
+    sent: list[Any] = []
+    events = iter(
+        (
+            {"type": "http.request", "body": b"\x82", "more_body": True},
+            {"type": "http.disconnect"},
+        )
+    )
+
+    async def receive() -> Any:
+        return next(events)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    with capture_logs() as lines:
+        await calls.serve({"path": ABORT}, receive, send)
+    assert sent == lines == []
 
 
 def test_only_what_workers_ask_is_answered() -> None:

@@ -22,10 +22,14 @@ from service.overview.diagnose import (
     duration,
     plural,
 )
-from service.overview.snapshot import Snapshot
+from service.overview.snapshot import OneEngine, Snapshot
 
 RECORDED = json.loads(Path(__file__).with_name("snapshots.json").read_text())
 BUSY = Snapshot(engine="ok", running=32, max_running=64, sequences=32, in_flight=32)
+
+
+WELL = OneEngine(status="ok", detail="ready")
+LOADING = OneEngine(status="loading", detail="loading: weights 3/7")
 
 
 def busy(**changes: Any) -> Snapshot:
@@ -58,6 +62,10 @@ def test_the_conditions_are_those_of_the_metric_in_the_same_order() -> None:
         ({"engine": "loading"}, Condition.LOADING),
         ({"engine": "silent", "draining": True}, Condition.SILENT),
         ({"draining": True, "recomputed_share": 0.5}, Condition.DRAINING),
+        ({"engines": (WELL, WELL)}, Condition.HEALTHY),
+        ({"engines": (WELL, LOADING), "recomputed_share": 0.5}, Condition.ENGINES),
+        ({"engines": (WELL, LOADING), "draining": True}, Condition.DRAINING),
+        ({"engine": "loading", "engines": (LOADING, LOADING)}, Condition.LOADING),
         ({"recomputed_share": THRESHOLDS.recomputed_share}, Condition.KV),
         ({"waiting": 1, "waiting_reason": "kv_blocks", "oldest_waiting": 0.5}, Condition.KV),
         ({"waiting": 1, "waiting_reason": "kv_blocks", "oldest_waiting": 0.4}, Condition.HEALTHY),
@@ -110,6 +118,48 @@ def test_a_silent_engine_says_when_it_will_be_restarted() -> None:
     )
     alone = msgspec.structs.replace(snapshot, killed_after=None)
     assert diagnose(alone).sentence == "Engine silent for 12 s with 20 sequences in flight."
+
+
+@pytest.mark.parametrize(
+    ("engines", "killed_after", "sentence"),
+    [
+        (
+            (WELL, OneEngine(status="silent", detail="ready", silence=12.0, sequences=7)),
+            60.0,
+            "Engine 1 has been silent for 12 s with 7 sequences in flight; it will be restarted in "
+            "48 s. 1 of 2 engines is ready and gets all new requests.",
+        ),
+        (
+            (OneEngine(status="silent", detail="ready", silence=12.0), WELL),
+            None,
+            "Engine 0 has been silent for 12 s. 1 of 2 engines is ready and gets all new requests.",
+        ),
+        (
+            (WELL, LOADING, WELL),
+            60.0,
+            "Engine 1 is not ready yet (loading: weights 3/7). 2 of 3 engines are ready and get "
+            "all new requests.",
+        ),
+        (
+            (
+                *(WELL, LOADING),
+                OneEngine(status="lost", detail="the engine is gone", sequences=1, deaths=3),
+            ),
+            60.0,
+            "Engine 2 is down (the engine is gone) with 1 sequence in flight; it died 3 times in a "
+            "row without progress, see the log. 1 of 3 engines is ready and gets all new requests.",
+        ),
+    ],
+)
+def test_one_engine_of_several_is_named_with_what_it_holds(
+    engines: tuple[OneEngine, ...], killed_after: float | None, sentence: str
+) -> None:
+    verdict = diagnose(busy(engines=engines, killed_after=killed_after))
+    assert verdict.condition is Condition.ENGINES
+    assert verdict.sentence == sentence
+    ready, silence, _ = verdict.figures
+    assert ready.value == engines.count(WELL)
+    assert silence.value == max(engine.silence for engine in engines)
 
 
 def test_a_shutdown_says_when_it_cuts_requests_off_and_an_operator_s_drain_does_not() -> None:

@@ -17,7 +17,9 @@ from observability import catalogue
 from observability.admin_api import Condition
 from service.admission.drain import Drain
 from service.constraint.trial import GrammarTrial
+from service.engine.engines import Engines
 from service.engine.link import EngineLink, EngineState, LinkPhase
+from service.engine.pool import EnginePool
 from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.overview.history import LastHour
 from service.overview.ring import Ring
@@ -50,7 +52,14 @@ READY = Ready(
 class Server:
     """The parts, with a link to an engine that is well, and a clock that the test sets."""
 
-    def __init__(self, ring: Ring | None = None, **settings: Any) -> None:
+    def __init__(
+        self,
+        ring: Ring | None = None,
+        *,
+        link: Engines | None = None,
+        supervision: Supervision | None = None,
+        **settings: Any,
+    ) -> None:
         self.telemetry = Telemetry(["m"], version="1", keys=["alice", "bob"])
         self.link = EngineLink(Path("unused"), on_step=lambda _: None, on_state=lambda _: None)
         self.link.state = EngineState(LinkPhase.READY, "ready", READY)
@@ -59,9 +68,9 @@ class Server:
         self.history = LastHour(ring or Ring())
         parts = WatchedParts(
             ServiceSettings(**settings),
-            self.link,
+            link or self.link,
             self.drain,
-            Supervision(SupervisorPage()),
+            supervision or Supervision(SupervisorPage()),
             self.telemetry.metrics,
             self.telemetry.observed,
             self.live,
@@ -122,6 +131,37 @@ def test_a_second_s_row_has_the_gauges_and_the_condition() -> None:
     assert newest is not None
     assert (newest["running"], newest["kv_active"], newest["kv_free"]) == (2, 5, 39)
     assert newest["condition"] == list(Condition).index(server.watch.condition)
+
+
+def test_each_of_several_engines_is_looked_at() -> None:
+    supervised = SupervisorPage(engines=2)
+    supervised.set_engine(1, runs=False, deaths=2)
+    pool = EnginePool(lambda state, engine=0: None, 5.0)
+    for number in range(2):
+        link = EngineLink(
+            Path(f"unused-{number}"),
+            on_step=lambda _: None,
+            on_state=pool.hears(number),
+            number=number,
+            siblings=pool,
+        )
+        link.state = EngineState(LinkPhase.READY, "ready", READY)
+        pool.add(link)
+    pool.state = pool.links[0].state
+    server = Server(link=pool, supervision=Supervision(supervised))
+    server.look()
+    assert [engine.status for engine in server.watch.snapshot.engines] == ["ok", "ok"]
+    pool.links[1].state = EngineState(LinkPhase.LOST, "the engine is gone", READY)
+    server.look()
+    assert server.watch.condition is Condition.ENGINES
+    assert server.watch.verdict.sentence == (
+        "Engine 1 is down (the engine is gone); it died 2 times in a row without progress, see the "
+        "log. 1 of 2 engines is ready and gets all new requests."
+    )
+    assert server.limited()["engines"] == 1.0
+    pool.links[1].state = EngineState(LinkPhase.READY, "ready", READY)
+    server.look()
+    assert server.watch.condition is not Condition.ENGINES
 
 
 def test_the_key_that_holds_most_of_the_cache_is_named_by_its_alias() -> None:

@@ -71,5 +71,6 @@ def test_an_engine_that_says_nothing_is_silent() -> None:
         "no message from the engine for 11 s",
     )
     assert of.engine_figures().status == "silent"
+    assert of.engine_figures().engines == ["silent"]
     of.drain.begin()  # which is the server's, not the engine's
     assert (of.health(), of.engine_figures().status) == ("draining", "silent")

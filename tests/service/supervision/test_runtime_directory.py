@@ -15,7 +15,6 @@ from service.supervision.runtime_directory import (
     make_signing_key,
     read_signing_key,
     runtime_directory,
-    worker_socket,
 )
 
 _OWNER = """
@@ -138,4 +137,3 @@ def test_several_engines_have_numbered_sockets_and_a_single_one_has_not() -> Non
     first = Path("/run/engine.sock")
     assert engine_sockets(first, 1) == [first]
     assert engine_sockets(first, 2) == [Path("/run/engine-0.sock"), Path("/run/engine-1.sock")]
-    assert worker_socket(Path("/run"), 3) == Path("/run/api-3.sock")

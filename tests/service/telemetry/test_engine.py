@@ -148,6 +148,13 @@ def test_sequences_without_a_place_are_counted_by_reason(
     assert counted == {each: float(each is reason) for each in RefusalReason}
 
 
+def test_engines_are_counted_by_their_state(telemetry: Telemetry) -> None:
+    each = [EngineStatus.OK, EngineStatus.LOST, EngineStatus.OK, EngineStatus.SILENT]
+    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 0.5, {}, 0.0, None, each))
+    found = {one: value(telemetry, catalogue.ENGINES, state=one.value) for one in EngineStatus}
+    assert found == {one: each.count(one) for one in EngineStatus}
+
+
 def test_figures_that_move_without_a_message_are_read_for_each_page(telemetry: Telemetry) -> None:
     gauges = {
         "silence": catalogue.ENGINE_SILENCE_SECONDS,

@@ -31,7 +31,7 @@ async def test_a_fault_is_asked_for_listed_and_audited(own_template: Path, tmp_p
     ]
     other = await ask(app, "POST", f"{V1}/engine_kill", key=OPERATE)
     assert other.status == 404
-    assert "These are: slow_step, store_down" in other.json()["detail"]
+    assert "only with: slow_step, store_down" in other.json()["detail"]
     assert (await ask(app, "POST", f"{V1}/slow_step", key=READ)).status == 403
 
 

@@ -7,8 +7,10 @@ import http.client
 import io
 import json
 import signal
+import threading
 import zipfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -151,8 +153,24 @@ def test_settings_apply_to_all_workers(workers: RunningWorkers) -> None:
         assert {name: now[name]["value"] for name in change} == change
         assert now["slow_reader_timeout"]["changed_by"] == "ann"
     assert ask(workers[0], "PATCH", "/settings", change, **{"if-match": revision})[0] == 412
-    until(lambda: audited(workers[0], "settings", "slow_reader_timeout"), 10, "the store has it")
-    assert audited(workers[1], "settings", "slow_reader_timeout") == 1
+    until(lambda: audited(workers[1], "settings", "slow_reader_timeout"), 10, "the store has it")
+    assert audited(workers[0], "settings", "slow_reader_timeout") == 1
+
+
+def test_of_two_changes_at_once_at_two_workers_one_is_made(workers: RunningWorkers) -> None:
+    for turn in range(10):
+        revision = get(workers[0], "/settings")["revision"]
+        together = threading.Barrier(2)
+
+        def change(number: int) -> int:
+            value = {"slow_reader_timeout": 30.0 + 2 * turn + number}  # noqa: B023  used in this turn
+            together.wait(10)  # noqa: B023
+            match = {"if-match": revision}  # noqa: B023
+            return ask(workers[number], "PATCH", "/settings", value, **match)[0]
+
+        with ThreadPoolExecutor(2) as pool:
+            assert sorted(pool.map(change, range(2))) == [200, 412]
+        assert get(workers[0], "/settings")["revision"] == get(workers[1], "/settings")["revision"]
 
 
 def test_a_drain_is_one_of_all_workers(workers: RunningWorkers) -> None:
