@@ -6,11 +6,11 @@
 A whole server (``quire serve``) with a simulated model and four keys of equal weight. First twice
 as many streams as there are slots, again and again: the peak goodput. Then requests arrive at
 random, ten times as many as can be served; one tenant sends nine tenths of them. A tenth of all
-have ``service_tier: "flex"``. Clients of the other three tenants obey ``Retry-After``, at most four
-times; the greedy tenant's do not come back. Goodput is streamed tokens of admitted requests, as all
-of those are answered completely. A share is of these tokens, against the part that the tenant's
-weight gives it: 1 is fair. The bound on the time to the first token is what a full queue takes to drain at the
-peak. A result is only worth keeping from a machine that does nothing else.
+have ``service_tier: "flex"``. Clients of the other three tenants obey ``Retry-After``, at most
+four times; the greedy tenant's do not come back. Goodput is streamed tokens of admitted requests,
+as all of those are answered completely. A share is of these tokens, against the part that the
+tenant's weight gives it: 1 is fair. The bound on the time to the first token is what a full queue
+takes to drain at the peak. A result is only worth keeping from a machine that does nothing else.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Every metric of Quire, declared once.
 
-Code, the docs table (docs/metrics.md), the dashboard and the chart's rules all read this module;
-a test fails when one of them drifts. ``observability.outcomes`` has the words that metrics, spans
-and log lines share, ``observability.schema`` the spans and the request's log line. All three import
-nothing outside the standard library, so that any room may read them.
+Code, the docs table (docs/metrics.md), the dashboard and the chart's rules all read this module.
+``observability.outcomes`` has the words that metrics, spans and log lines share, ``schema`` the
+spans and the request's log line. All three import only the standard library.
 
 Label values are closed sets wherever they can be: such series exist at 0 from the start, so that
 ``increase()`` sees the first event. A label without values here gets them at run time. ``model``
@@ -41,7 +40,6 @@ OTHER_KEY = "other"
 
 LOAD_TEST_KEY = "loadtest"
 """The ``key`` label of requests that the server sends to itself in a load run."""
-
 
 MODEL = Label("model")
 KEY = Label("key", rest=OTHER_KEY)  # the aliases of the configured keys, and LOAD_TEST_KEY
