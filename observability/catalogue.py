@@ -1,9 +1,8 @@
 """Every metric of Quire, declared once.
 
-Code, the docs table (docs/metrics.md), the dashboard and the chart's rules all read this module;
-a test fails when one of them drifts. ``observability.outcomes`` has the words that metrics, spans
-and log lines share, ``observability.schema`` the spans and the request's log line. All three import
-nothing outside the standard library, so that any room may read them.
+Code, the docs table (docs/metrics.md), the dashboard and the chart's rules all read this module.
+``observability.outcomes`` has the words that metrics, spans and log lines share, ``schema`` the
+spans and the request's log line. All three import only the standard library.
 
 Label values are closed sets wherever they can be: such series exist at 0 from the start, so that
 ``increase()`` sees the first event. A label without values here gets them at run time. ``model``
