@@ -98,6 +98,11 @@ class OwnPart:
             LOOK_AT_KEYS_AT: self._look_at_keys,
         }
 
+    @property
+    def needs_key(self) -> bool:
+        """True if requests of this server have keys."""
+        return self._services.settings.needs_key
+
     async def answer(self, question: Question[_Asked, _Told], asked: _Asked) -> _Told:
         """Raises QueryError for an invalid query."""
         told: _Told = await self._answers[question](asked)

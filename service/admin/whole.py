@@ -34,12 +34,14 @@ from service.admin.own_part import (
 from service.admin.part_messages import (
     AuditAsk,
     DrainAsk,
+    DrainPart,
     EngineName,
     OverviewAsk,
     RequestIds,
     RequestName,
     RowsPart,
     SettingsAsk,
+    SettingsPart,
 )
 from service.errors import NotFoundError
 from service.peers.asking import PeerLostError, PeerUnreachableError
@@ -170,7 +172,9 @@ class Whole:
 
     async def with_keys(self, found: KvMap) -> KvMap:
         """Return the map with the keys of other workers' requests, too."""
-        unknown = tuple(one.request_id for one in found.owners if one.key is None and self.peers)
+        if not (self.peers and self.own.needs_key):
+            return found
+        unknown = tuple(one.request_id for one in found.owners if one.key is None)
         if not unknown:
             return found
         told = await self.gather(KEYS_OF_LIVE, RequestIds(unknown))
@@ -191,18 +195,33 @@ class Whole:
         return Gathered(_newest((part.rows for part in found.parts), limit), found.missing)
 
     async def adopt(self) -> None:
-        """Take over what operators have changed at the other workers, which this one, just started,
-        does not know."""
-        for other in self.peers.others():
-            settings = await self._ask(other, SETTINGS_OF, SettingsAsk(), is_expected=False)
-            drain = await self._ask(other, DRAIN_OF, DrainAsk(), is_expected=False)
-            if not (settings and drain):
-                continue
-            for name, (value, actor) in settings[0].changed.items():
-                await self.own.answer(SETTINGS_OF, SettingsAsk({name: value}, actor))
-            if drain[0].is_held:
-                await self.own.answer(DRAIN_OF, DrainAsk(held=True))
-            return
+        """Take over what operators have changed, which this worker, just started, does not know:
+        from the first of the others that answers."""
+        asked = [asyncio.ensure_future(self._changed_at(one)) for one in self.peers.others()]
+        try:
+            for each in asked:
+                told = await each
+                if told is not None:
+                    await self._take_over(*told)
+                    return
+        finally:
+            for each in asked:
+                each.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+
+    async def _take_over(self, settings: SettingsPart, drain: DrainPart) -> None:
+        for name, (value, actor) in settings.changed.items():
+            await self.own.answer(SETTINGS_OF, SettingsAsk({name: value}, actor))
+        if drain.is_held:
+            await self.own.answer(DRAIN_OF, DrainAsk(held=True))
+
+    async def _changed_at(self, other: int) -> tuple[SettingsPart, DrainPart] | None:
+        """Return what operators have changed at a worker; None if it does not answer in time."""
+        settings, drain = await asyncio.gather(
+            self._ask(other, SETTINGS_OF, SettingsAsk(), is_expected=False),
+            self._ask(other, DRAIN_OF, DrainAsk(), is_expected=False),
+        )
+        return (settings[0], drain[0]) if settings and drain else None
 
 
 def _newest(parts: Iterable[Sequence[AuditRow]], limit: int) -> list[AuditRow]:

@@ -46,11 +46,14 @@ class KvHistory:
         self.bytes = 0
 
     async def keep(self, found: KvMap) -> None:
-        """Keep the map, unless there is one of the same few seconds."""
-        if self._maps and found.time - self._maps[-1][0] < GRAIN_SECONDS:
+        """Keep the map, unless there is one of the same few seconds. Maps that were made later are
+        discarded: the clock has been set back since."""
+        if self._maps and abs(found.time - self._maps[-1][0]) < GRAIN_SECONDS:
             return
         # Compressing releases the interpreter's lock; encoding takes a hundredth of the time.
         packed = await asyncio.to_thread(zlib.compress, _encoder.encode(found), _LEVEL)
+        while self._maps and self._maps[-1][0] >= found.time:
+            self.bytes -= len(self._maps.pop()[1])
         self._maps.append((found.time, packed))
         self.bytes += len(packed)
         self._forget()

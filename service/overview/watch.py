@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+import msgspec
 
 from engine.queueing import WaitingReason
 from observability import catalogue
@@ -17,6 +20,7 @@ from service.engine.engines import Engines
 from service.engine.silence import engine_status, link_status
 from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose, plural
 from service.overview.history import LastHour
+from service.overview.queues import AllQueues, Queues
 from service.overview.refusals import Refusals
 from service.overview.ring import COLUMN_NUMBERS
 from service.overview.sampler import SecondSampler
@@ -65,7 +69,8 @@ class ServerWatch:
         self._refusals = Refusals(thresholds.window)
         self._steady = SteadyCondition(now=now)
         self._last_look = self._last_request = now
-        self.snapshot = self._snapshot(now)
+        self._queues = AllQueues(parts.metrics)
+        self.snapshot = self._diagnosed = self._snapshot(now)
         self._found = diagnose(self.snapshot, thresholds)
         self._engines = self.sampler.totals.engine_identities()
         self._was_draining = False
@@ -83,7 +88,7 @@ class ServerWatch:
         """The condition with the numbers of the last look."""
         if self._found.condition is self.condition:
             return self._found
-        return describe(self.condition, self.snapshot)
+        return describe(self.condition, self._diagnosed)
 
     @property
     def condition_seconds(self) -> float:
@@ -95,14 +100,23 @@ class ServerWatch:
         running = len(link.open_sequences) - link.waiting_sequences
         figures = sequence_figures(link.open_sequences, now, running=running)
         leads = self.parts.supervision.leads
+        own = queues = self._own_queues(figures)
+        if leads and self._queues:
+            queues = self._queues.read()
         if leads:
-            grown = self.sampler.sample(now, self._gauges(figures, now))
+            grown = self.sampler.sample(now, self._gauges(queues, now))
         else:
             grown = self.sampler.look()
         if grown.get("received") or self.parts.drain.in_flight:
             self._last_request = now
-        self.snapshot = self._snapshot(now, figures)
-        self._found = diagnose(self.snapshot, self._thresholds)
+        self.snapshot = self._diagnosed = self._snapshot(now, figures)
+        if queues is not own:
+            self._diagnosed = msgspec.structs.replace(
+                self.snapshot,
+                sequences=max(self.snapshot.sequences, self.snapshot.running + queues.waiting),
+                **dataclasses.asdict(queues),
+            )
+        self._found = diagnose(self._diagnosed, self._thresholds)
         shown = self._steady.observe(self._found.condition, now)
         if leads:
             ring = self.history.ring
@@ -130,15 +144,19 @@ class ServerWatch:
 
     # --- figures --------------------------------------------------------------------------------
 
-    def _gauges(self, figures: SequenceFigures, now: float) -> dict[str, float | None]:
+    def _own_queues(self, figures: SequenceFigures) -> Queues:
+        link = self.parts.link
+        waiting = link.waiting_sequences
+        return Queues(
+            waiting, figures.oldest_waiting, link.predicted_wait(waiting), figures.longest_gap
+        )
+
+    def _gauges(self, queues: Queues, now: float) -> dict[str, float | None]:
         link = self.parts.link
         stats = link.stats
         return {
             "running": 0 if stats is None else stats.running,
-            "waiting": link.waiting_sequences,
-            "oldest_waiting": figures.oldest_waiting,
-            "predicted_wait": link.predicted_wait(link.waiting_sequences),
-            "longest_gap": figures.longest_gap,
+            **dataclasses.asdict(queues),
             "silence": None if link.last_message_time is None else link.silence,
             "kv_active": None if stats is None else stats.kv_blocks_active,
             "kv_cached": None if stats is None else stats.kv_blocks_cached,

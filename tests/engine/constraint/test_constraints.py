@@ -36,6 +36,7 @@ def test_a_grammar_being_compiled_delays_no_other_sequence(
     engine: Engine, gate: threading.Event
 ) -> None:
     waiting = engine.submit(WORD)
+    engine.core.flush()  # which says that it is queued
     assert not engine.core.has_work
     assert engine.core.stats().waiting == 1
     assert engine.core.stats().waiting_reason is WaitingReason.CONSTRAINT

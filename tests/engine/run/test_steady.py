@@ -14,13 +14,14 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.gpu.edits import RowEditor
 from engine.gpu.graphs import padded_sizes
 from engine.gpu.llama import KernelLlama
 from engine.messages import Embed, SamplingParams, token_mask
 from engine.run.launched import LaunchedStep
 from engine.run.model_runner import ModelRunner
 from engine.run.steady import SteadyDecode, SteadyStep
-from engine.sampling.sampler import Sampler, SamplingError
+from engine.sampling.sampler import SamplingError
 from engine.step.grammar_state import GrammarState
 from engine.step.mask import Allowed, TokenMask
 from engine.step.sequence import Sequence
@@ -353,7 +354,7 @@ def test_a_special_row_that_is_skipped_is_not_edited(
     a, b = start(runner, [0, 1])
     b.sequence.params = SamplingParams(max_tokens=9, repetition_penalty=2.0)
     step = steady.launch([a.next(), b.next()])
-    monkeypatch.setattr(Sampler, "edit", lambda *_: pytest.fail("edited"))
+    monkeypatch.setattr(RowEditor, "edit", lambda *_: pytest.fail("edited"))
     step.sample({b.sequence.uid})
     a.take(step.result().sampled[0])
     check([a], reference)

@@ -35,8 +35,8 @@ from tests.service.serving.by_hand import loaded, services
 class Part:
     """A worker's part, with what it reads and changes."""
 
-    def __init__(self) -> None:
-        self.services = services(loaded())
+    def __init__(self, **settings: Any) -> None:
+        self.services = services(loaded(), **settings)
         self.value = 3
         knob = Knob("most", "", "int", lambda: self.value, self.set, minimum=1, maximum=9)
         self.settings = HotSettings([knob])

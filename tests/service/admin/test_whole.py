@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
+import pytest
+from structlog.testing import capture_logs
 
+from observability.admin_api import BlockRun, KvMap, Owner
 from service.admin.own_part import AUDIT_OF, DRAIN_OF, SETTINGS_OF
 from service.admin.part_messages import AuditAsk, DrainAsk, SettingsAsk
 from service.admin.whole import MISSING_HEADER, Whole
@@ -24,11 +29,29 @@ async def _unused(scope: object, receive: object, send: object) -> None:
     raise AssertionError
 
 
+async def hung(
+    whole: Whole, servers: list[PeerServer], number: int, left: asyncio.Event | None = None
+) -> asyncio.Server:
+    """Replace a worker's server by one that never answers. ``left``: set when who asked has
+    left."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        if left is not None:
+            left.set()
+        writer.close()
+
+    await servers[number].stop(5)
+    return await asyncio.start_unix_server(serve, str(whole.peers.socket_of(number)))
+
+
 @asynccontextmanager
-async def workers(count: int) -> AsyncIterator[tuple[list[Part], list[Whole], list[PeerServer]]]:
+async def workers(
+    count: int, **settings: Any
+) -> AsyncIterator[tuple[list[Part], list[Whole], list[PeerServer]]]:
     """Workers of one server, in this process."""
     with tempfile.TemporaryDirectory(prefix="q-") as folder:
-        parts = [Part() for _ in range(count)]
+        parts = [Part(**settings) for _ in range(count)]
         peers = [Peers(Ids(number, count), Path(folder)) for number in range(count)]
         servers = [
             PeerServer(
@@ -61,15 +84,8 @@ async def test_every_worker_is_asked_and_one_that_is_away_is_named() -> None:
 
 async def test_a_worker_that_is_silent_is_not_waited_for() -> None:
     async with workers(2) as (_, wholes, servers):
-        await servers[1].stop(5)
         silent = asyncio.Event()
-
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.read()
-            silent.set()
-            writer.close()
-
-        server = await asyncio.start_unix_server(serve, str(wholes[0].peers.socket_of(1)))
+        server = await hung(wholes[0], servers, 1, silent)
         told = await asyncio.wait_for(wholes[0].gather(DRAIN_OF, DrainAsk()), 5)
         assert told.missing == (1,)
         await asyncio.wait_for(silent.wait(), 5)  # and its connection is closed
@@ -109,3 +125,38 @@ async def test_a_worker_that_starts_takes_over_what_was_changed() -> None:
         assert parts[2].settings.changed() == {"most": (7, "ann")}
         assert parts[2].services.drain.is_held
         assert msgspec.json.encode(parts[0].value) == b"3"
+
+
+async def test_a_worker_that_starts_waits_once_for_all_that_hang() -> None:
+    async with workers(6) as (parts, wholes, servers):
+        hanging = [await hung(wholes[5], servers, number) for number in range(4)]
+        await parts[4].own.answer(SETTINGS_OF, SettingsAsk({"most": 7}, "ann"))
+        started = time.monotonic()
+        await wholes[5].adopt()
+        # Each question waits for 0.5 s.
+        assert time.monotonic() - started < 1.5
+        assert parts[5].value == 7
+        for server in hanging:
+            server.close()
+
+
+async def test_a_worker_that_starts_waits_for_none_after_the_first_that_answers() -> None:
+    async with workers(3) as (parts, wholes, servers):
+        hanging = await hung(wholes[2], servers, 1)
+        patient = Whole(wholes[2].peers, parts[2].own, seconds=60)
+        await parts[0].own.answer(DRAIN_OF, DrainAsk(held=True))
+        await asyncio.wait_for(patient.adopt(), 10)
+        assert parts[2].services.drain.is_held
+        hanging.close()
+
+
+@pytest.mark.parametrize("has_keys", [False, True])
+async def test_the_keys_of_a_map_are_asked_for_only_if_there_are_keys(has_keys: bool) -> None:
+    keys = {"api_key": ("ann=sk-ann-1234567",)} if has_keys else {}
+    run, owner = BlockRun(0, 3, True), Owner("req_1", None, 3, 40)
+    found = KvMap(1.0, 8, 16, 3, 0, 5, (run,), (owner,))
+    async with workers(2, **keys) as (_, wholes, servers):
+        await servers[1].stop(5)  # to ask it is logged as a failure
+        with capture_logs() as lines:
+            assert await wholes[0].with_keys(found) == found
+    assert [line["worker"] for line in lines] == [1] * has_keys

@@ -43,6 +43,21 @@ async def test_after_an_hour_it_is_forgotten() -> None:
     assert history.bytes == 0
 
 
+async def test_maps_are_kept_after_the_clock_was_set_back() -> None:
+    now = 10_000.0
+    history = KvHistory(clock=lambda: now)
+    for at in (9_000.0, 9_990.0, 9_998.0):
+        await history.keep(seen(at))
+    now -= 500.0
+    again = seen(9_498.0, "r2")
+    await history.keep(again)
+    assert history.times().times == (9_000.0, 9_498.0)
+    assert await history.at(9_499.0) == again
+    now = 9_498.0 + HOUR + 1
+    assert history.times().times == ()
+    assert history.bytes == 0
+
+
 async def test_memory_is_bounded() -> None:
     history = KvHistory(most_bytes=10_000, clock=lambda: 100.0)
     for number in range(50):

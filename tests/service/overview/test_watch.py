@@ -29,7 +29,9 @@ from service.supervision.page import Supervision, SupervisorPage
 from service.telemetry.record import RequestRecord
 from service.telemetry.requests import Telemetry
 from tests.service.engine.test_link import submission
+from tests.service.overview.test_queues import waits
 from tests.service.request_records import started
+from tests.service.telemetry.test_engine_totals import one_of
 
 READY = Ready(
     model="m",
@@ -56,11 +58,12 @@ class Server:
         self,
         ring: Ring | None = None,
         *,
+        telemetry: Telemetry | None = None,
         link: Engines | None = None,
         supervision: Supervision | None = None,
         **settings: Any,
     ) -> None:
-        self.telemetry = Telemetry(["m"], version="1", keys=["alice", "bob"])
+        self.telemetry = telemetry or Telemetry(["m"], version="1", keys=["alice", "bob"])
         self.link = EngineLink(Path("unused"), on_step=lambda _: None, on_state=lambda _: None)
         self.link.state = EngineState(LinkPhase.READY, "ready", READY)
         self.live: dict[str, RequestRecord] = {}
@@ -162,6 +165,29 @@ def test_each_of_several_engines_is_looked_at() -> None:
     pool.links[1].state = EngineState(LinkPhase.READY, "ready", READY)
     server.look()
     assert server.watch.condition is not Condition.ENGINES
+
+
+def test_what_waits_at_another_worker_is_in_the_history_and_the_condition(tmp_path: Path) -> None:
+    lead, other = (one_of(tmp_path, number, leads=number == 0) for number in range(2))
+    server = Server(telemetry=lead)
+    waits(lead, None, standard=(1, 2.0))
+    waits(other, 4.0, standard=(3, 5.0))
+    server.engine_says(running=4, waiting=4, waiting_reason=WaitingReason.SLOTS)
+    server.look(10)
+    newest = server.history.newest()
+    assert newest is not None
+    names = ("waiting", "oldest_waiting", "predicted_wait", "longest_gap")
+    assert [newest[name] for name in names] == [4, 5.0, 4.0, 0.5]
+    assert server.watch.condition is Condition.SLOTS
+    assert "4" in server.watch.verdict.sentence
+    assert server.watch.snapshot.waiting == 0  # what this worker adds to the overview
+    waits(lead, None)
+    waits(other, None)
+    server.look()
+    newest = server.history.newest()
+    assert newest is not None
+    assert newest["waiting"] == 0
+    assert newest["predicted_wait"] is None
 
 
 def test_the_key_that_holds_most_of_the_cache_is_named_by_its_alias() -> None:
