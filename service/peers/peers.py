@@ -73,8 +73,8 @@ class Peers:
 
     @contextlib.contextmanager
     def place(self, owner: str = "") -> Iterator[None]:
-        """Count a request while it is forwarded. ``owner``: the digest of its key; empty: it has no
-        share of its own. An owner without any is always admitted, and none may exceed its share.
+        """Count a request while it is forwarded. ``owner``: the digest of its key; empty: only the
+        total counts. An owner without any is always admitted, and none may exceed its share.
         Raises OverloadedError for too many."""
         self._check_places(owner)
         self.forwarded += 1
