@@ -169,8 +169,7 @@ class EngineLink:
     @property
     def silence(self) -> float:
         """Seconds since the engine's last message; 0 before the first."""
-        last = self.last_message_time
-        return 0.0 if last is None else time.monotonic() - last
+        return silence_since(self.last_message_time)
 
     @property
     def load_seconds(self) -> float | None:
@@ -382,3 +381,8 @@ class EngineLink:
     def _fail_all(self, why: QuireError) -> None:
         self._handing_over.stop()
         self._sequences.fail(self._sequences, why)
+
+
+def silence_since(last_message_time: float | None) -> float:
+    """Return the seconds since the last message; 0 before the first."""
+    return 0.0 if last_message_time is None else time.monotonic() - last_message_time

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +22,7 @@ from engine.queueing import QueueBounds
 from observability.logging import get_logger
 from service.engine.engines import Engines
 from service.engine.inspections import Inspections
-from service.engine.link import EngineLink, EngineState, LinkPhase, Siblings
+from service.engine.link import EngineLink, EngineState, LinkPhase, Siblings, silence_since
 from service.engine.routing import Candidate, choose
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.sibling import Sibling, cached_tokens
@@ -38,13 +37,14 @@ class OnState(Protocol):
     def __call__(self, state: EngineState, engine: int = 0) -> None: ...
 
 
-# What the engines of one server have in common.
-_SAME = (
-    *("model", "architecture", "dtype", "vocab_size", "max_model_len", "block_size"),
-    *("eos_token_ids", "prefix_caching", "generates", "embedding_size", "num_scores"),
-    "matryoshka_dimensions",
-)
 _SUMS = ("max_num_seqs", "num_kv_blocks", "kv_cache_bytes")
+_MAY_DIFFER = {
+    *_SUMS,
+    *("device", "num_parameters", "max_num_batched_tokens", "load_seconds"),
+    *("tensor_parallel_size", "identity"),
+}
+# What the engines of one server have in common.
+_SAME = tuple(field for field in Ready.__struct_fields__ if field not in _MAY_DIFFER)
 _GAUGES = ("running", "waiting", "kv_blocks_free", "kv_blocks_cached", "kv_blocks_active")
 
 _log = get_logger()
@@ -268,8 +268,7 @@ class EnginePool(Siblings):
     @property
     def silence(self) -> float:
         """Seconds since the last message of any engine; 0 before the first."""
-        last = self.last_message_time
-        return 0.0 if last is None else time.monotonic() - last
+        return silence_since(self.last_message_time)
 
     @property
     def load_seconds(self) -> float | None:

@@ -12,16 +12,22 @@ import fcntl
 import os
 from pathlib import Path
 
+from observability.logging import get_logger
+
 # A worker that checks whether the second file is locked holds the lock for microseconds.
 _ATTEMPTS = 100
 
+_log = get_logger()
+
 
 class _Lock:
-    """A lock on a file, which is created. A file that cannot be used is always free."""
+    """A lock on a file, which is created. A file that cannot be used is always free,
+    which is logged once."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor: int | None = None
+        self._is_logged = False
 
     def take(self, *, shared: bool = False) -> bool:
         """Return False if others hold it. Taking it twice is the same as once."""
@@ -33,7 +39,14 @@ class _Lock:
             fcntl.flock(self._descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        except OSError:
+        except OSError as error:
+            if not self._is_logged:
+                self._is_logged = True
+                _log.warning(
+                    "workers cannot take turns with trials: requests of others may be accused",
+                    file=str(self._path),
+                    error=str(error),
+                )
             return True
         return True
 
@@ -59,8 +72,9 @@ class TrialTurn:
 
     def announce(self) -> None:
         """Have the other workers leave the next engine to this worker's accused sequences."""
-        if self._accused is not None:
-            any(self._accused.take(shared=True) for _ in range(_ATTEMPTS))
+        accused = self._accused
+        if accused is not None and not any(accused.take(shared=True) for _ in range(_ATTEMPTS)):
+            _log.warning("accused sequences could not be announced to the other workers")
 
     def withdraw(self) -> None:
         """No sequence of this worker is accused any longer."""

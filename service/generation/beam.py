@@ -83,8 +83,10 @@ class BeamGeneration(Generation):
         *,
         caller: Caller,
         eos_token_ids: frozenset[int],
+        deadline: float | None = None,
     ) -> None:
-        """Raises ConnectionError, or ValueError for a prompt that is too long to send."""
+        """``deadline``: when the first token is no longer wanted, in monotonic seconds. Raises
+        ConnectionError, or ValueError for a prompt that is too long to send."""
         super().__init__(link, request, choices)
         self._caller = caller
         self._length_penalty = 1.0 if request.length_penalty is None else request.length_penalty
@@ -103,7 +105,12 @@ class BeamGeneration(Generation):
         self._latest: EngineSequence | None = None  # others go to the same engine
         self._first_step: EngineSequence | None = None
         self._handovers = 0
-        self._submit()
+        self._submit(deadline)
+
+    @property
+    def first_step(self) -> list[EngineSequence]:
+        """Return what the first step requests: the only one that may get no place."""
+        return [] if self._first_step is None else [self._first_step]
 
     def collect(self) -> list[Choice]:
         if self._filled:
@@ -137,7 +144,7 @@ class BeamGeneration(Generation):
 
     # --- the search ------------------------------------------------------------------------------
 
-    def _submit(self) -> None:
+    def _submit(self, deadline: float | None = None) -> None:
         """Request one token after each beam. Raises ConnectionError, or ValueError for a prompt
         that is too long to send."""
         request = self.request
@@ -152,6 +159,7 @@ class BeamGeneration(Generation):
                 priority=request.priority,
                 tier=request.tier,
                 cache_salt=request.cache_salt,
+                deadline=deadline,
                 keeps_place=self._first_step is not None,
             )
             self._at_work += self._link.submit(submission, self.waker, beside=self._latest)

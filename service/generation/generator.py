@@ -50,7 +50,7 @@ class Generator:
         """
         try:
             if request.length_penalty is not None:
-                return self._search(request, caller)
+                return await self._search(request, caller, deadline)
             return await self._sample(request, caller, deadline)
         except ConnectionError as error:
             raise EngineUnavailableError(f"The engine does not respond: {error}.") from error
@@ -90,7 +90,9 @@ class Generator:
             raise
         return Generation(self._link, request, choices)
 
-    def _search(self, request: GenerationRequest, caller: Caller) -> Generation:
+    async def _search(
+        self, request: GenerationRequest, caller: Caller, deadline: float | None
+    ) -> Generation:
         waker = Waker()
         choices = [
             self._choice(request, index, unsubmitted(request, waker)) for index in range(request.n)
@@ -98,13 +100,20 @@ class Generator:
         ready = self._link.state.ready
         if ready is None:
             raise ConnectionError(self._link.state.detail)
-        return BeamGeneration(
+        generation = BeamGeneration(
             self._link,
             request,
             choices,
             caller=caller,
             eos_token_ids=frozenset(ready.eos_token_ids),
+            deadline=deadline,
         )
+        try:
+            await _placed(generation.first_step, waker)
+        except BaseException:
+            generation.close()
+            raise
+        return generation
 
     def _choice(self, request: GenerationRequest, index: int, sequence: EngineSequence) -> Choice:
         vocabulary = self._parsed_vocabulary if request.parse else self._checkpoint.vocabulary

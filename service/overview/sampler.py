@@ -11,9 +11,8 @@ from observability.metrics import MetricRegistry
 from service.overview.history import LastHour
 from service.overview.ring import HISTORY_SECONDS, RATES
 from service.overview.totals import LATENCIES, Totals
+from service.records.recent import weighted_quantiles
 from service.telemetry.observed import Observed
-
-_RANKS = (50, 95, 99)
 
 
 class SecondSampler:
@@ -115,19 +114,9 @@ def _grown(
 
 
 def _quantiles(name: str, weighted: list[tuple[float, int]]) -> dict[str, float | None]:
-    """Return the quantiles by nearest rank. ``weighted``: values, and how often each occurred."""
-    weighted.sort()
-    count = sum(times for _, times in weighted)
-    found: dict[str, float | None] = {}
-    passed, entries = 0, iter(weighted)
-    value: float | None = None
-    for rank in _RANKS:
-        wanted = -(-count * rank // 100)
-        while passed < wanted:
-            value, times = next(entries)
-            passed += times
-        found[f"{name}_p{rank}"] = value
-    return found
+    """Return the quantiles as columns. ``weighted``: values, and how often each occurred."""
+    found = weighted_quantiles(sorted(weighted))
+    return {f"{name}_p50": found.p50, f"{name}_p95": found.p95, f"{name}_p99": found.p99}
 
 
 def _number(value: float | None) -> float:

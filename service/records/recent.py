@@ -20,6 +20,7 @@ MOST_ENDED = 16_384
 # Of one kind, that a worker sends to another one. Beyond it, quantiles are off by at most 0.1 % of
 # the requests.
 MOST_TOLD = 1000
+PERCENTS = (50, 95, 99)
 
 
 class _Ended(NamedTuple):
@@ -116,7 +117,26 @@ def quantiles(ordered: list[float]) -> Quantiles:
     count = len(ordered)
     if not count:
         return Quantiles()
-    p50, p95, p99 = (ordered[-(-count * percent // 100) - 1] for percent in (50, 95, 99))
+    p50, p95, p99 = (ordered[-(-count * percent // 100) - 1] for percent in PERCENTS)
+    return Quantiles(p50, p95, p99, count)
+
+
+def weighted_quantiles(weighted: Sequence[tuple[float, float]]) -> Quantiles:
+    """Return the quantiles by nearest rank. ``weighted``: values in ascending order, each with how
+    many it represents."""
+    count = round(sum(weight for _, weight in weighted))
+    if not count:
+        return Quantiles()
+    found: list[float] = []
+    passed, values = 0.0, iter(weighted)
+    value = 0.0
+    for percent in PERCENTS:
+        rank = -(-count * percent // 100)
+        while round(passed, 6) < rank:
+            value, weight = next(values)
+            passed += weight
+        found.append(value)
+    p50, p95, p99 = found
     return Quantiles(p50, p95, p99, count)
 
 
@@ -134,9 +154,9 @@ def joined_window(
     return Window(
         seconds=seconds,
         ended={name: count / seconds for name, count in outcomes.items()},
-        ttft=_weighted_quantiles(weighted["ttft"]),
-        itl=_weighted_quantiles(weighted["itl"]),
-        total=_weighted_quantiles(weighted["total"]),
+        ttft=weighted_quantiles(weighted["ttft"]),
+        itl=weighted_quantiles(weighted["itl"]),
+        total=weighted_quantiles(weighted["total"]),
         attainment={
             name: _weight_within(weighted[name], limit) for name, limit in objectives.items()
         },
@@ -146,23 +166,6 @@ def joined_window(
 def _weighted(parts: Iterable[ToldValues]) -> list[tuple[float, float]]:
     """Return the values in ascending order, each with how many it represents."""
     return sorted((value, part.count / len(part.values)) for part in parts for value in part.values)
-
-
-def _weighted_quantiles(weighted: Sequence[tuple[float, float]]) -> Quantiles:
-    if not weighted:
-        return Quantiles()
-    count = round(sum(weight for _, weight in weighted))
-    found: list[float] = []
-    passed, values = 0.0, iter(weighted)
-    value = 0.0
-    for percent in (50, 95, 99):
-        rank = -(-count * percent // 100)
-        while round(passed, 6) < rank:
-            value, weight = next(values)
-            passed += weight
-        found.append(value)
-    p50, p95, p99 = found
-    return Quantiles(p50, p95, p99, count)
 
 
 def _weight_within(weighted: Sequence[tuple[float, float]], limit: float) -> float | None:

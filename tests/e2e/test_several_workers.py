@@ -8,6 +8,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,16 @@ def test_what_one_worker_signs_another_accepts(server: QuireServer) -> None:
         *({"role": "user", "content": "Think"}, {"role": "assistant", "content": content}),
         {"role": "user", "content": "And now?"},
     ]
-    for _ in range(3 * WORKERS):
+    answered = {answer["id"][:6]}  # the digits after "msg_" are of the worker
+
+    def accepted(_: int) -> None:
         status, reply = server.post("/v1/messages", {**body, "messages": messages})
         assert status == 200, reply
+        answered.add(reply["id"][:6])
+
+    def another_accepts() -> bool:
+        list(clients.map(accepted, range(3 * WORKERS)))
+        return len(answered) > 1
+
+    with ThreadPoolExecutor(WORKERS) as clients:  # at once: one alone could get the same worker
+        until(another_accepts, 60, "an answer of another worker")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import itertools
 import os
 import signal
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.engine.handover import Handover
 from service.engine.open_sequences import OpenSequences
@@ -67,8 +69,23 @@ def test_a_single_worker_is_never_in_another_s_way() -> None:
 
 def test_a_folder_that_cannot_be_written_to_does_not_stop_trials(tmp_path: Path) -> None:
     turn = TrialTurn(tmp_path / "missing" / "engine.sock")
-    assert turn.take()
-    assert not turn.is_announced()
+    with capture_logs() as lines:
+        for _ in range(3):
+            assert turn.take()
+            assert not turn.is_announced()
+    files = [line["file"] for line in lines]  # each once
+    assert files == [str(tmp_path / "missing" / f"engine.{kind}") for kind in ("trial", "accused")]
+
+
+def test_what_cannot_be_announced_is_logged(tmp_path: Path) -> None:
+    turn = TrialTurn(tmp_path / "engine.sock")
+    with (tmp_path / "engine.accused").open("w") as file, capture_logs() as lines:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        turn.announce()
+        assert ["could not be announced" in line["event"] for line in lines] == [True]
+        fcntl.flock(file, fcntl.LOCK_UN)
+        turn.announce()
+    assert len(lines) == 1
 
 
 def test_the_locks_of_a_killed_worker_are_free(tmp_path: Path) -> None:

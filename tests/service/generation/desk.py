@@ -21,7 +21,9 @@ class WatchedDesk(Desk):
         self.submissions: list[Submission] = []
         self.aborted: list[int] = []
 
-    def submit(self, submission: Submission, waker: Waker) -> list[EngineSequence]:
+    def submit(
+        self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
+    ) -> list[EngineSequence]:
         self.submissions.append(submission)
         return super().submit(submission, waker)
 

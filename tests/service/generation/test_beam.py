@@ -18,6 +18,7 @@ from service.generation.generator import Generator
 from service.generation.request import GenerationRequest
 from service.tenants.caller import ANYBODY
 from tests.service.at_once import at_once
+from tests.service.generation.desk import WatchedDesk, asked
 from tests.service.wire.chat.test_answer import Desk, fail, finish
 
 READY = Ready(
@@ -137,6 +138,18 @@ def test_a_beam_that_fails_in_the_engine_fails_the_search_with_its_reason(
     assert raised.value.status == status
     generation.close()
     assert generation._at_work == []
+
+
+def test_only_the_first_token_has_a_deadline(checkpoint: Checkpoint) -> None:
+    desk = WatchedDesk()
+    desk.state = EngineState(LinkPhase.READY, "ready", READY)
+    request = asked(n=2, length_penalty=1.0)
+    generation = at_once(Generator(desk, checkpoint).start(request, ANYBODY, 5.0))
+    assert isinstance(generation, BeamGeneration)
+    step(generation, random.Random(4))
+    told = [(one.deadline, one.keeps_place) for one in desk.submissions]
+    assert told == [(5.0, False), (None, True), (None, True)]
+    generation.close()
 
 
 def test_beams_share_their_beginnings() -> None:

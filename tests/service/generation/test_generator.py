@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from engine.messages import FinishReason
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from service.engine.link import EngineLink
-from service.engine.sequence import EngineSequence, Waker
+from service.engine.link import EngineLink, EngineState, LinkPhase
+from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.engine.submission import Submission
-from service.errors import EngineUnavailableError, InvalidRequestError
+from service.errors import EngineUnavailableError, ExpiredError, InvalidRequestError
 from service.generation.generator import Generator
 from service.generation.request import choice_seed
 from service.output.log import fold
 from service.tenants.caller import ANYBODY
 from tests.service.at_once import at_once
 from tests.service.generation.desk import WatchedDesk, asked, begun
+from tests.service.generation.test_beam import READY
 from tests.service.wire.chat.test_answer import finish
 
 
@@ -62,6 +64,56 @@ def test_without_an_engine_there_is_no_generation(checkpoint: Checkpoint) -> Non
         request = asked(length_penalty=penalty)
         with pytest.raises(EngineUnavailableError):
             at_once(Generator(link, checkpoint).start(request, ANYBODY))
+
+
+class SlowDesk(WatchedDesk):
+    """Its engine is ready and does not answer at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state = EngineState(LinkPhase.READY, "ready", READY)
+
+    def submit(
+        self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
+    ) -> list[EngineSequence]:
+        sequences = super().submit(submission, waker)
+        for one in sequences:
+            one.state = SequenceState.QUEUED
+        return sequences
+
+
+@pytest.mark.parametrize("penalty", [None, 1.0], ids=["sampled", "beams"])
+async def test_a_request_starts_when_the_engine_has_a_place_for_it(
+    checkpoint: Checkpoint, penalty: float | None
+) -> None:
+    desk = SlowDesk()
+    request = asked(n=2, length_penalty=penalty)
+    start = asyncio.ensure_future(Generator(desk, checkpoint).start(request, ANYBODY, 5.0))
+    await asyncio.sleep(0)
+    assert not start.done()
+    assert [one.deadline for one in desk.submissions] == [5.0]
+    for one in desk.sequences:
+        one.state = SequenceState.RUNNING
+        one.waker.wake()
+    generation = await start
+    assert desk.aborted == []
+    generation.close()
+
+
+@pytest.mark.parametrize("penalty", [None, 1.0], ids=["sampled", "beams"])
+async def test_a_request_without_a_place_fails_before_it_starts(
+    checkpoint: Checkpoint, penalty: float | None
+) -> None:
+    desk = SlowDesk()
+    request = asked(length_penalty=penalty)
+    start = asyncio.ensure_future(Generator(desk, checkpoint).start(request, ANYBODY, 5.0))
+    await asyncio.sleep(0)
+    (sequence,) = desk.sequences
+    sequence.state, sequence.failure = SequenceState.ENDED, ExpiredError("too late")
+    sequence.waker.wake()
+    with pytest.raises(ExpiredError):
+        await start
+    assert sequence.handle in desk.aborted
 
 
 class FullDesk(WatchedDesk):

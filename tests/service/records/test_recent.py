@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from observability.admin_api import KeptRequest, Quantiles
 from service.records import recent
-from service.records.recent import MOST_TOLD, RecentlyEnded, joined_window, quantiles
+from service.records.recent import (
+    MOST_TOLD,
+    RecentlyEnded,
+    joined_window,
+    quantiles,
+    weighted_quantiles,
+)
 from service.records.row import Row, row_of
 from tests.service.records.keeping import row
 
@@ -93,6 +99,13 @@ def test_windows_of_several_workers_are_joined_to_that_of_one(count: int) -> Non
     objectives = {"ttft": 0.25, "itl": 0.1}
     parts = [window.values(1000.0) for window in several]
     assert joined_window(10.0, parts, objectives) == one.window(1000.0, objectives)
+
+
+@pytest.mark.parametrize("times", [[1], [3, 1], [90, 8, 1, 1], [1, 1, 98], [2] * 50])
+def test_weighted_quantiles_are_those_of_each_value_repeated(times: list[int]) -> None:
+    weighted = [(float(value), count) for value, count in enumerate(times)]
+    repeated = [value for value, count in weighted for _ in range(count)]
+    assert weighted_quantiles(weighted) == quantiles(repeated)
 
 
 def test_beyond_that_number_quantiles_are_close() -> None:
