@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from service.app import create_app
+from service.ids import Ids
+from service.peers.peers import Peers
 from service.settings import ServiceSettings
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
@@ -100,3 +103,38 @@ def test_each_request_is_counted_once_however_it_ends(own_template: Path, tmp_pa
     ]
     assert telemetry.begun == len(telemetry.ended)
     assert app.state.drain.in_flight == 0
+
+
+class NotedPeers(Peers):
+    """Whose requests were about to be forwarded to the other worker, which does not run."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(Ids(0, 2), folder)
+        self.owners: list[str] = []
+
+    def place(self, owner: str = "") -> AbstractContextManager[None]:
+        self.owners.append(owner)
+        return super().place(owner)
+
+
+@pytest.mark.parametrize("keys", [(), KEYS[:1], KEYS])
+def test_keys_that_share_the_server_share_what_is_forwarded(
+    own_template: Path, tmp_path: Path, keys: tuple[str, ...]
+) -> None:
+    peers = NotedPeers(tmp_path)
+    app = create_app(
+        ServiceSettings(api_key=keys, api_workers=2),
+        model_dir=own_template,
+        socket_path=tmp_path / "no-engine.sock",
+        telemetry=NoTelemetry(),
+        peers=peers,
+    )
+    path = f"/v1/streams/{Ids(1, 2).new('resp_')}"
+    with TestClient(app, base_url="http://quire.localhost") as client:
+        for key in keys or ("any",):
+            assert client.get(path, headers={"x-api-key": key}).status_code == 404
+        if keys:
+            assert client.get(path, headers={"x-api-key": "wrong"}).status_code == 401
+    assert len(peers.owners) == max(1, len(keys))
+    assert len(set(peers.owners)) == len(peers.owners)
+    assert ("" in peers.owners) == (len(keys) < 2)
