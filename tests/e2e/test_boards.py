@@ -17,7 +17,7 @@ from tests.observability.boards.test_table import filled
 
 pytestmark = [pytest.mark.debian, pytest.mark.integration]
 
-# A small KV cache and few slots, so that sequences wait and are preempted.
+# A small KV cache, few slots and places, so that sequences wait, are preempted and refused.
 MODEL = "simulated:fast,step=5ms,kv_tokens=1024,context=1024,output=150-200"
 ADMIN_PORT = free_port()  # with API keys, only it has /metrics
 ARGUMENTS = (
@@ -31,7 +31,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with (
         QuireServer(MODEL, *ARGUMENTS) as server,
         exporter() as gpu_port,
-        loaded(server, streams=12),
+        loaded(server, streams=20),
         prometheus_scraping(
             ADMIN_PORT, tmp_path_factory.mktemp("prometheus"), others={"dcgm": gpu_port}
         ) as url,
