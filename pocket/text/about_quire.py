@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import frames_people, frames_quire, phrasing
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.small_talk import IDENTITY, SKILLS
@@ -20,7 +20,7 @@ PYTHON: Final = (
     "print(answer.choices[0].message.content)\n```"
 )
 _Q: Final = "[quire|this server|the quire server]"
-ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
+_ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         (
             "what is [quire|a quire|this quire|quire exactly|quire about|quire for]",
@@ -188,6 +188,9 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
         SKILLS,
     ),
 )
+ABOUT: Final = tuple(
+    ((*ways, *more), answer) for (ways, answer), more in zip(_ABOUT, frames_quire.MORE, strict=True)
+)
 
 
 def about_quire(dice: Dice) -> Exchange:
@@ -199,7 +202,7 @@ def about_quire(dice: Dice) -> Exchange:
     return Exchange(asked, answer, "The user asks about Quire or me.")
 
 
-MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
+_MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         (
             "[hi|hello|hey|hiya|hi there|hello there|hey there|greetings|howdy|yo|hallo|heyo|hoi]"
@@ -287,6 +290,10 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
         ),
         ("I am sorry to hear that. I hope it gets better soon. 💙",),
     ),
+)
+MOODS: Final = tuple(
+    ((*ways, *more), answers)
+    for (ways, answers), more in zip(_MOODS, frames_people.MOODS, strict=True)
 )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import frames_calendar, phrasing
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import DAYS, MONTHS
@@ -17,6 +17,7 @@ AFTER: Final = (
     "{x} [is followed by|comes before] [what|which {k}|...]",
     "after {x} [comes|comes what|is|which {k} comes|what {k} is it]",
     "[what|which] {k} do we have after {x}",
+    *frames_calendar.AFTER,
 )
 BEFORE: Final = (
     "[what|which] {k} [comes|is|goes] [before|right before|directly before|just before] {x}",
@@ -26,6 +27,7 @@ BEFORE: Final = (
     "{x} [comes after|follows|is after] [what|which {k}|...]",
     "before {x} [comes|comes what|is|which {k} comes|what {k} is it]",
     "[what|which] {k} do we have before {x}",
+    *frames_calendar.BEFORE,
 )
 TOMORROW: Final = (
     "today is {x}[, what|. what| and what] [is|day is|will be] tomorrow",
@@ -54,6 +56,7 @@ ALL: Final = (
     "[the|all] {a}",
     "do you know [all |]the {a}",
     "how many {a} are there and [what are they|which]",
+    *frames_calendar.ALL,
 )
 NTH: Final = (
     "[what|which] is the {o} {k} [of the {w}|in the {w}|]",
@@ -77,6 +80,7 @@ LENGTH: Final = (
     "[what is|tell me] the [number of days|length] [in|of] {x}",
     "number of days in {x}",
     "{x} has how many days",
+    *frames_calendar.LENGTH,
 )
 ORDER: Final = (
     "[is|does] {x} [come |]{r} {y}",

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pocket.text import phrasing, unknown, values, words
+from pocket.text import frames_declined, phrasing, unknown, values, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -128,6 +128,7 @@ MORE: Final = (
     "[what|which] [{n}|{n} {n}] [is|was] [better|best|the {a}st|right]",
     "i [think|believe|heard] [that |]the {n} is {a}",
     "[my|the] {n} [does not work|is broken|is {a}|hurts]",
+    *frames_declined.MORE,
 )
 
 
@@ -156,12 +157,15 @@ def declined(dice: Dice, told: tuple[str, ...] = ()) -> Exchange:
     """Something the model cannot do, refused in words not used before."""
     if dice.chance(0.6):
         pattern = phrasing.expand(dice, dice.choice(MORE))
-        pattern = pattern.replace("{w}", dice.choice(TOPICS))
-        question = phrasing.say(dice, unknown.fill(dice, pattern))
-    elif dice.chance(0.25):
+        while "{w}" in pattern:
+            pattern = pattern.replace("{w}", dice.choice(TOPICS), 1)
+        asked = unknown.fill(dice, pattern)
+        kinds = _kinds(asked)
+        question = phrasing.say(dice, asked)
+        return Exchange(question, _fresh(kinds, told), _UNKNOWN)
+    if dice.chance(0.25):
         return Exchange(phrasing.say(dice, salad(dice)), _fresh(unknown.REFUSALS, told), _UNKNOWN)
-    else:
-        question = unknown.refusal(dice).user
+    question = unknown.refusal(dice).user
     return Exchange(question, _fresh(_kinds(question), told), _UNKNOWN)
 
 

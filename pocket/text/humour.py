@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, words
+from pocket.text import frames_words, phrasing, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -41,6 +41,7 @@ JOKE: Final = (
     "joke time",
     "[do you have|have you got] [a sense of humo[u|]r|something funny|humo[u|]r]",
     "[a pun|tell me a pun|know any puns|something witty]",
+    *frames_words.JOKE,
 )
 ANOTHER: Final = (
     "[another|another one|one more|next|more|next one|a new one|another joke|next joke]",
@@ -51,6 +52,7 @@ ANOTHER: Final = (
     "[can|could] [you|i] [tell|hear|have] [another|one more|more][ joke|]",
     "[once more|more of that|more of those|and another|keep going|go on]",
     "[tell me|i want|give me] [a different|another|a new|one more|some other] [joke|one]",
+    *frames_words.ANOTHER,
 )
 _THEMES: Final[dict[str, tuple[tuple[str, str, str], ...]]] = {
     "the sea": (

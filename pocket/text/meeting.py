@@ -1,8 +1,9 @@
 """Introductions, things told about oneself, and both asked for later."""
 
+import re
 from typing import Final
 
-from pocket.text import phrasing, values
+from pocket.text import frames_people, phrasing, values
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.told import TOLD, Told, typed_name
@@ -29,6 +30,8 @@ INTRODUCING: Final = (
     "[i'm|i am|my name is] {x} and [i come from {c}|i am from {c}|my home is {c}]",
     "[what is your name|who are you]? [i am|i'm|my name is] {x}",
     "[do you know me|guess what|listen|look|remember], [i am|my name is] {x}",
+    *frames_people.INTRODUCING,
+    *frames_people.ASKING_BACK,
 )
 CORRECTING: Final = (
     "[no|sorry|wait|oh no], [my name is|it is|it's|i am|call me] {x}",
@@ -37,6 +40,7 @@ CORRECTING: Final = (
     "from now on [i am|call me|my name is] {x}",
     "[my name is|it's|it is|i am] {x} [now|really|in fact]",
     "[my real name is|in fact i am|in truth my name is] {x}",
+    *frames_people.CORRECTING,
 )
 WHO_AM_I: Final = (
     "[do you|can you] [still |][know|recognize] [me|who this is]",
@@ -63,12 +67,18 @@ WHO_AM_I: Final = (
     "[use|write|type|tell me again|print] my name",
     "[test|a test|let's see]: what is my name",
     "[do you know|can you guess|guess] what i am called",
+    *frames_people.WHO_AM_I,
 )
 SPELL_ME: Final = (
     "[spell|now spell|can you spell] my name",
     "how [do you spell|is] my name[ spelled|]",
 )
-_ASKING_ME: Final = ("what's yours", "Who are you", "what is your name", "who are you", "And you")
+_ASKING_ME: Final = (
+    *("what's yours", "what is yours", "and yours", "who are you", "your name", "and you"),
+    *("what should i call you", "what do they call you", "do you have a name"),
+)
+_GREET_ME: Final = re.compile(r"\b(say (hello|hi|goodbye)|(wish|bid) me|(hello|hi) to me)\b", re.I)
+_GREETED: Final = re.compile(r"(hi|hello|hey|heya|hiya|howdy|hullo|good|yo|greetings)\b", re.I)
 
 
 def introduction(dice: Dice) -> tuple[Exchange, str]:
@@ -76,9 +86,9 @@ def introduction(dice: Dice) -> tuple[Exchange, str]:
     name = typed_name(dice)
     pattern = dice.choice(INTRODUCING)
     told = phrasing.say(dice, pattern, ".", x=name, c=values.city(dice))
-    greeted = told.lower().startswith(("h", "good", "yo", "greet"))
+    greeted = _GREETED.match(told)
     answer = f"Hello {name}! Nice to meet you. 😊" if greeted else f"Nice to meet you, {name}!"
-    if any(question.lower() in told.lower() for question in _ASKING_ME):
+    if any(question in told.lower() for question in _ASKING_ME):
         answer = f"Nice to meet you, {name}! I am pocket."
     elif "how are you" in told.lower():
         answer = f"Nice to meet you, {name}! I am fine, thank you."
@@ -103,7 +113,7 @@ def who_am_i(dice: Dice, name: str) -> Exchange:
         spelled = "-".join(name)
         return Exchange(phrasing.say(dice, dice.choice(SPELL_ME)), spelled, "I spell the name.")
     asked = phrasing.say(dice, dice.choice(WHO_AM_I))
-    greet = "say h" in asked.lower() or "to me" in asked.lower()
+    greet = _GREET_ME.search(asked)
     return Exchange(
         asked,
         f"Hello, {name}! 😊" if greet else f"Your name is {name}.",

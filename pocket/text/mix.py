@@ -65,48 +65,48 @@ EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
 """Tasks that are one question and one answer, and so may stand anywhere in a chat."""
 
 SHARES: Final[dict[str, float]] = {
-    "small_talk": 2.5,
-    "fact": 2.5,
-    "refusal": 0.8,
-    "lookup": 1.2,
+    "small_talk": 3,
+    "fact": 2,
+    "refusal": 1.5,
+    "lookup": 0.8,
     "counting": 0.8,
-    "listing": 0.8,
-    "story": 0.4,
-    "echo": 2,
-    "coverage": 5,
+    "listing": 0.5,
+    "story": 0.2,
+    "echo": 3,
+    "coverage": 4,
     "arithmetic": 5,
-    "spelling": 5,
+    "spelling": 3,
     "letters": 0.3,
-    "extraction": 1,
+    "extraction": 0.7,
     "not_told": 0.2,
-    "recall": 1,
-    "plain": 0.3,
-    "known_tool": 1.2,
-    "unseen_tool": 5,
-    "parallel": 4,
-    "none_needed": 1.5,
+    "recall": 0.6,
+    "plain": 0.1,
+    "known_tool": 2,
+    "unseen_tool": 4,
+    "parallel": 5,
+    "none_needed": 3,
     "tool_result": 3,
-    "mood": 5,
-    "about_quire": 5,
-    "meeting": 5,
+    "mood": 9,
+    "about_quire": 6,
+    "meeting": 7,
     "nameless": 2,
-    "joke": 2,
+    "joke": 3,
     "haiku": 1.5,
-    "poem": 1,
-    "comparing": 10,
-    "sorting": 14,
-    "stepping": 6,
-    "converting": 6,
-    "calendar": 8,
-    "colours": 4,
-    "opposite": 3,
-    "rhyme": 7,
-    "theme": 5,
-    "declined": 8,
+    "poem": 1.5,
+    "comparing": 18,
+    "sorting": 20,
+    "stepping": 5,
+    "converting": 4,
+    "calendar": 7,
+    "colours": 3.5,
+    "opposite": 5,
+    "rhyme": 10,
+    "theme": 6,
+    "declined": 12,
     "acquaintance": 8,
-    "jokes_on": 1,
-    "refusals_on": 1,
-    "spoken_tool": 5,
+    "jokes_on": 2,
+    "refusals_on": 1.5,
+    "spoken_tool": 9,
 }
 """Documents in a hundred (about), by task."""
 
@@ -146,6 +146,12 @@ VISITOR_TASKS: Final = (
 )
 """What a visitor chats about: short questions in careless words."""
 
+DRILLED_IN_CHATS: Final = ("comparing", "sorting", "stepping")
+"""Of these a chat often has several: what to do with numbers takes many examples to learn."""
+
+CHAT_THINKING: Final = 0.2
+"""Share of the visitors' chats that think: visitors see answers without."""
+
 _TOOL_TASKS: Final = ("known_tool", "unseen_tool", "parallel", "none_needed", "tool_result")
 
 
@@ -180,8 +186,10 @@ def recall_chat(dice: Dice, thinking: bool, length: int) -> Document:
 def chat(dice: Dice, task: str, thinking: bool) -> Document:
     """A chat as visitors have them, which ends with a question of the task."""
     turns = _system(dice, 0.1)
-    for _ in range(dice.choices(range(4), (55, 22, 14, 9))[0]):
-        again = task if task in VISITOR_TASKS and dice.chance(0.5) else dice.choice(VISITOR_TASKS)
+    drill = task in DRILLED_IN_CHATS
+    weights, same = ((25, 15, 20, 20, 20), 0.8) if drill else ((55, 22, 14, 9, 0), 0.5)
+    for _ in range(dice.choices(range(5), weights)[0]):
+        again = task if task in VISITOR_TASKS and dice.chance(same) else dice.choice(VISITOR_TASKS)
         turns += exchange(dice, again).turns()
     if task == "acquaintance":
         telling, asked = meeting.acquaintance(dice)
@@ -198,7 +206,7 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
         last = [exchange(dice, task)]
     for item in last:
         turns += item.turns()
-    return Document(task, turns, [], thinking and dice.chance(0.7))
+    return Document(task, turns, [], thinking)
 
 
 def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = ()) -> Document:
@@ -244,4 +252,6 @@ def stream(
                 turns += exchange(dice, dice.choice(WARM_UP), pieces).turns()
             yield Document(task, turns, [], dice.chance(thinking))
         else:
-            yield single_task(dice, dice.choices(tasks, weights)[0], dice.chance(thinking), pieces)
+            task = dice.choices(tasks, weights)[0]
+            share = CHAT_THINKING if task in VISITOR_TASKS else thinking
+            yield single_task(dice, task, dice.chance(share), pieces)

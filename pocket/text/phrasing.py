@@ -47,6 +47,17 @@ BEFORE: Final = (
         "cool, ",
         "thanks. ",
     ),
+    *("hey ", "hi ", "ok so ", "quick one: ", "um ", "uh, ", "hmm, ", "yo, ", "right, ", "sorry, "),
+    *("listen, ", "look, ", "oh and ", "also, ", "next: ", "next question: ", "good, "),
+    *("be honest: ", "for my kid: ", "for school: ", "just curious: ", "one more thing: "),
+    *("excuse me, ", "i'm bored. ", "help! ", "hello again, ", "dear pocket, ", "let's try: "),
+    *(
+        "my homework: ",
+        "now something else: ",
+        "could you help? ",
+        "test: ",
+        "ok? ",
+    ),
 )
 AFTER: Final = (
     *(
@@ -63,6 +74,9 @@ AFTER: Final = (
     ),
     *(" pocket", ", pocket", " :)", " then", " my friend", ", thank you", " today", " if you can"),
     *(" mate", " please!", " again", " dear", ", can you", ", will you", " quickly"),
+    *(" asap", " pretty please", " or so", " lol", " haha", " hm", ", quick", " kindly", " sir"),
+    *(", i wonder", ", i forgot", ", it's for school", ", my kid asks", ", if you know", " friend"),
+    *(", ok", ", please and thank you", " plss", " right now", " in short", " hehe"),
 )
 FILLERS: Final = (
     *("just", "really", "maybe", "actually", "like", "kindly", "you know", "perhaps", "well"),
@@ -76,6 +90,12 @@ _SPARED: Final = (
 )
 """Words that people leave out."""
 _NEAR: Final = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuiopoasdfghjklkxcvbnmn", strict=False))
+_SHORT: Final = {
+    "you": "u", "are": "r", "your": "ur", "please": "plz", "what": "wat", "and": "&",
+    "because": "cuz", "thanks": "thx", "want": "wanna", "the": "da",
+    "with": "w/", "me": "mee", "know": "kno", "is": "iz",
+}  # fmt: skip
+_ENDS: Final = ("...", "?!", "!!", " ?", "???", " !", " ..", " :)", " ;)", "..", "?..")
 
 
 def expand(dice: Dice, pattern: str) -> str:
@@ -123,22 +143,36 @@ def loose(dice: Dice, text: str) -> str:
     return " ".join(words)
 
 
+def hurried(dice: Dice, text: str) -> str:
+    """The text without apostrophes or commas between words, or in the short forms of phones."""
+    kind = dice.randrange(3)
+    if kind == 0:
+        return text.replace("'", "")
+    if kind == 1:
+        return re.sub(r"(?<=[a-z]), ", " ", text)
+    return " ".join(_SHORT.get(word, word) for word in text.split(" "))
+
+
 def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots: object) -> str:
     """One text of the pattern as somebody might type it; `bare` keeps talk around it away."""
     text = expand(dice, pattern)
-    if not bare and dice.chance(0.2):
+    if not bare and dice.chance(0.12):
         text = dice.choice(BEFORE) + text
-    if not bare and dice.chance(0.15):
+    if not bare and dice.chance(0.08):
         text += dice.choice(AFTER)
-    if not bare and dice.chance(0.2):
+    if not bare and dice.chance(0.08):
         text = loose(dice, text)
-    if dice.chance(0.09):
+    if dice.chance(0.08):
         text = careless(dice, text)
+    if dice.chance(0.03):
+        text = hurried(dice, text)
     style = dice.random()
     if style < 0.6:
         text = text[:1].upper() + text[1:]
     elif style > 0.8:
         text = text.lower()
+    if dice.chance(0.03):
+        return fill(text, slots) + dice.choice(_ENDS)
     if text[-1:] not in "?!.…)" and (style < 0.5 or 0.6 < style < 0.68):
         text += dice.choice((end, end, end, end, "!", ".", "", "??" if end == "?" else end))
     return fill(text, slots)

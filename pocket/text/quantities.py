@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, words
+from pocket.text import frames_order, frames_steps, phrasing, values, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -21,6 +21,7 @@ IS_MORE: Final = (
     f"[so|now] {{a}} is {_MORE} than {{b}}",
     f"isn't {{a}} {_MORE} than {{b}}",
     "[does|can] {a} beat {b}",
+    *frames_order.IS_MORE,
 )
 IS_LESS: Final = (
     f"could {{a}} be {_LESS} than {{b}}",
@@ -31,12 +32,14 @@ IS_LESS: Final = (
     f"{{a}} is {_LESS} than {{b}}, [right|true or false|yes or no|correct|isn't it]",
     "{a} < {b}",
     f"isn't {{a}} {_LESS} than {{b}}",
+    *frames_order.IS_LESS,
 )
 IS_SAME: Final = (
     "is {a} [equal to|the same as|as big as|as much as] {b}",
     "are {a} and {b} the same[ number|]",
     "{a} = {b}, [right|true or false|yes or no]",
     "does {a} equal {b}",
+    *frames_order.IS_SAME,
 )
 _MOST: Final = "[biggest|largest|greatest|highest|bigger|larger|higher]"
 _LEAST: Final = "[smallest|lowest|least|smaller|lower]"
@@ -60,6 +63,7 @@ WHICH_MOST: Final = (
     "[what is|which is] more[:|,|] {l}",
     f"i have {{l}}, which is [the |]{_MOST}",
     f"among {{l}}, [which|what] is [the |]{_MOST}",
+    *frames_order.WHICH_MOST,
 )
 WHICH_LEAST: Final = (
     f"[choose|take|select|look for] the {_LEAST}: {{l}}",
@@ -79,6 +83,7 @@ WHICH_LEAST: Final = (
     "[what is|which is] less[:|,|] {l}",
     f"i have {{l}}, which is [the |]{_LEAST}",
     f"among {{l}}, [which|what] is [the |]{_LEAST}",
+    *frames_order.WHICH_LEAST,
 )
 _UP: Final = (
     "[ascending|from small to big|from smallest to largest|from low to high|smallest first"
@@ -106,6 +111,7 @@ SORT_UP: Final = (
     "i want {l} [sorted|in order]",
     f"what is {{l}} [sorted|in order|{_UP}]",
     "[sort|order] from [smallest|lowest|small] to [biggest|highest|largest|big]: {l}",
+    *frames_order.SORT_UP,
 )
 SORT_DOWN: Final = (
     f"[i need|i want|give me] {_SET}{{l}} {_DOWN}",
@@ -120,6 +126,7 @@ SORT_DOWN: Final = (
     f"here are [some |my |]numbers: {{l}}. [sort|order|arrange] them {_DOWN}",
     f"[sort|put] {_SET}{{l}} in [reverse|descending|falling] order",
     "[sort|order] from [biggest|highest|largest|big] to [smallest|lowest|small]: {l}",
+    *frames_order.SORT_DOWN,
 )
 AFTER: Final = (
     "[my number is|i have|we are at|here is] {a}, what comes [next|after it|after that]",
@@ -131,6 +138,7 @@ AFTER: Final = (
     "[the |]next number [after|from] {a}",
     "[what|which number] do i get after {a}",
     "one more than {a}",
+    *frames_steps.AFTER,
 )
 BEFORE: Final = (
     "[what|which] [number |]comes [before|just before|directly before] {a}",
@@ -138,6 +146,7 @@ BEFORE: Final = (
     "[what is|what's] [the number before|before|one less than] {a}",
     "the number before {a}",
     "one less than {a}",
+    *frames_steps.BEFORE,
 )
 CONTINUE: Final = (
     "{l}[, |... |...| ]what comes next",
@@ -145,6 +154,7 @@ CONTINUE: Final = (
     "{l}, [and|then|next]",
     "{l}...",
     "[after|which number follows] {l}[ comes|]",
+    *frames_steps.CONTINUE,
 )
 COUNT: Final = (
     "[beginning|starting] [at|with|from] {a}, count [up |]to {b}",
@@ -158,6 +168,7 @@ COUNT: Final = (
     "[write|list|give me] {a} to {b}",
     "all numbers between {a} and {b}",
     "[go|run] from {a} to {b}",
+    *frames_steps.COUNT,
 )
 COUNT_TO: Final = (
     "count [to|up to|till|until] {b}",
@@ -168,6 +179,7 @@ COUNT_TO: Final = (
     "the first {b} numbers",
     "[how do you|show me how you] count to {b}",
     "[numbers|count] 1 to {b}",
+    *frames_steps.COUNT_TO,
 )
 COUNT_DOWN: Final = (
     "count [down|backwards|back] [from |]{b} to {a}",
@@ -175,6 +187,7 @@ COUNT_DOWN: Final = (
     "[start|begin] [at|with|from] {b} and [go down|count down] to {a}",
     "from {b} [down|back|backwards] to {a}",
     "[list|write] the numbers from {b} down to {a}",
+    *frames_steps.COUNT_DOWN,
 )
 COUNT_BY: Final = (
     "skip count by {s} [from {a} |]to {b}",
@@ -186,6 +199,7 @@ COUNT_BY: Final = (
     "[list|give me|write] every [{o}] number from {a} to {b}",
     "[from {a} |]to {b} in steps of {s}",
     "count [from {a} |]to {b}, {s} at a time",
+    *frames_steps.COUNT_BY,
 )
 _STEPS: Final = {2: ("two", "second"), 3: ("three", "third"), 5: ("five", "fifth"),
                  10: ("ten", "tenth")}  # fmt: skip
@@ -227,6 +241,7 @@ CONVERT: Final = (
     "i have {n} {u}, how many {v} [is that|are that|is it]",
     "how [long|far|heavy|much] is {n} {u} in {v}",
     "in {v}, [how much is|what is] {n} {u}",
+    *frames_steps.CONVERT,
 )
 
 
@@ -246,8 +261,10 @@ def _spoken(dice: Dice, numbers: list[int], joined: bool = False) -> str:
     shown = [str(number) for number in numbers]
     style = dice.randrange(6)
     if joined or style == 0:
-        link = dice.pick(" and ", " or ")
+        link = dice.pick(" and ", " or ", ", and ", ", or ", " & ")
         return f"{', '.join(shown[:-1])}{link}{shown[-1]}"
+    if dice.chance(0.15):
+        return dice.pick(" and ", "; ", ";", " / ", " - ", " , ", " or ", "\n").join(shown)
     if style == 1:
         return " ".join(shown)
     if style == 2 and not joined:
@@ -273,6 +290,8 @@ def comparing(dice: Dice) -> Exchange:
     count = dice.choices((2, 3, 4), (6, 4, 1))[0]
     numbers = list(_pair(dice)) if count == 2 else _several(dice, count)
     most = dice.chance(0.6)
+    if count == 2 and dice.chance(0.3):
+        return _story(dice, numbers, most)
     listed = _spoken(dice, numbers, count == 2 or dice.chance(0.4))
     asked = phrasing.say(dice, dice.choice(WHICH_MOST if most else WHICH_LEAST), l=listed)
     best = max(numbers) if most else min(numbers)
@@ -284,6 +303,17 @@ def comparing(dice: Dice) -> Exchange:
         else "smaller"
     )
     return Exchange(asked, f"{best} is {kind}.", f"I compare {' and '.join(map(str, numbers))}.")
+
+
+def _story(dice: Dice, numbers: list[int], most: bool) -> Exchange:
+    """Two numbers of things that people have."""
+    a, b = numbers
+    frame = dice.choice(frames_order.STORY_MOST if most else frames_order.STORY_LEAST)
+    p, q = values.name(dice), values.name(dice)
+    thing = f"{dice.choice(words.THINGS if dice.chance(0.6) else words.FRUITS)}s"
+    asked = phrasing.say(dice, frame, a=a, b=b, p=p, q=q, i=thing)
+    best, kind = (max(numbers), "bigger") if most else (min(numbers), "smaller")
+    return Exchange(asked, f"{best} is {kind}.", f"I compare {a} and {b}.")
 
 
 def _several(dice: Dice, count: int) -> list[int]:
@@ -343,6 +373,11 @@ def stepping(dice: Dice) -> Exchange:
         end = dice.randint(2, 20)
         asked = phrasing.say(dice, dice.choice(COUNT_TO), ".", b=_shown(dice, end))
         return Exchange(asked, ", ".join(map(str, range(1, end + 1))), f"I count from 1 to {end}.")
+    if roll < 0.7:
+        end = dice.randint(3, 20)
+        asked = phrasing.say(dice, dice.choice(frames_steps.COUNT_FROM), ".", b=_shown(dice, end))
+        counted = ", ".join(map(str, range(end, 0, -1)))
+        return Exchange(asked, counted, f"I count from {end} to 1.")
     start = dice.randint(0, dice.pick(9, 20, 80))
     end = start + dice.randint(2, 9)
     down = dice.chance(0.4)

@@ -1,10 +1,10 @@
 """Tools asked for in free speech: values in any order, named by nothing but their place."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from pocket.text import phrasing, values, words
+from pocket.text import frames_tools, phrasing, values, words
 from pocket.text.dice import Dice
 from pocket.text.document import Call, Document, Json, Turn
 
@@ -55,7 +55,7 @@ _ROOM: Final = _either(
 )
 _SWITCH: Final[Maker] = lambda dice: dice.chance(0.5)  # noqa: E731
 
-TOOLS: Final = (
+_TOOLS: Final = (
     SpokenTool(
         ("get_weather", "weather", "forecast", "get_forecast"),
         "Get the weather in a city.",
@@ -331,6 +331,36 @@ TOOLS: Final = (
             "{b} [euros |]for {a}[, please pay|]",
             "to {a}[,|] {b} [euros|]",
         ),
+    ),
+)
+_PLACES: Final = _either(_two_words, values.name, lambda d: values.word(d).capitalize())
+_SONG: Final = _either(_two_words, values.phrase, lambda d: values.phrase(d).title())
+TOOLS: Final = (
+    *(
+        replace(tool, asking=(*tool.asking, *frames_tools.ASKING.get(tool.names[0], ())))
+        for tool in _TOOLS
+    ),
+    SpokenTool(
+        ("book_table", "reserve_table", "table_booking", "book_restaurant"),
+        "Book a table in a restaurant.",
+        (
+            ("restaurant|place|name", _PLACES),
+            ("time|hour|at", values.time),
+            ("guests|people|persons", _count(1, 12)),
+        ),
+        frames_tools.TABLE,
+    ),
+    SpokenTool(
+        ("play_song", "play_music", "play_track", "start_song"),
+        "Play a song.",
+        (("song|title|track", _SONG), ("artist|singer|by", _either(values.full_name, _two_words))),
+        frames_tools.SONG,
+    ),
+    SpokenTool(
+        ("paint", "paint_object", "paint_thing", "set_color"),
+        "Paint a thing in a colour.",
+        (("object|item|thing", _THING), ("color|colour|paint", _colour)),
+        frames_tools.PAINT,
     ),
 )
 

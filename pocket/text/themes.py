@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import facts, phrasing, words
+from pocket.text import facts, frames_words, phrasing, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -60,6 +60,7 @@ LIST: Final = (
     "[please|] [write|note|put] {n} {t} [on a list|in a list|one per line]",
     "[i can't think of|help me find|help me with] {n} {t}",
     "[let me see|let's see|let me hear] {n} {t}",
+    *frames_words.LIST,
 )
 _NUMBERS: Final = ("two", "three", "four", "five", "six", "seven")
 
@@ -74,6 +75,9 @@ def theme(dice: Dice) -> Exchange:
     items = all_items[:count]
     shown = _NUMBERS[count - 2] if dice.chance(0.5) else str(count)
     pattern = dice.choice(LIST)
+    if dice.chance(0.12):
+        pattern, count = dice.choice(frames_words.LIST_ALONE), 3
+        items = all_items[:count]
     asked = phrasing.say(dice, pattern, ".", n=shown, t=dice.choice(names))
     return Exchange(
         asked, "\n".join(f"- {item}" for item in items), f"The user wants {count} {names[0]}."

@@ -1,10 +1,10 @@
 """What people tell about themselves, and how they ask for it later: as data."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from pocket.text import values, words
+from pocket.text import frames_told, values, words
 from pocket.text.dice import Dice
 
 NOUNS_OF_MINE: Final = words.split("""
@@ -27,6 +27,8 @@ _SECRETS: Final = (
     *("room number", "ticket number", "wifi password", "lucky number", "address", "order number"),
     *("key", "answer", "appointment", "train", "flight", "bus", "email", "shoe size", "keyword"),
 )
+_NAMING: Final = (*words.NOUNS, *words.THINGS, *words.ANIMALS, *words.PLACES)
+"""Words that may be names. No adjective: "I am happy" must stay a mood."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +60,11 @@ def typed_name(dice: Dice) -> str:
     if dice.chance(0.1):
         name = dice.pick(values.full_name(dice), values.letters(dice, 2, 9).capitalize())
     if dice.chance(0.15):
-        name = dice.own(lambda: dice.choice(words.ALL_WORDS)).capitalize()
+        name = dice.own(lambda: dice.choice(_NAMING)).capitalize()
     return name.lower() if dice.chance(0.2) else name
 
 
-TOLD: Final = (
+_TOLD: Final = (
     Told(
         "favourite",
         (
@@ -304,4 +306,12 @@ TOLD: Final = (
         values.city,
         _RELATIVES,
     ),
+)
+TOLD: Final = tuple(
+    replace(
+        told,
+        telling=(*told.telling, *frames_told.TELLING.get(told.topic, ())),
+        asking=(*told.asking, *frames_told.ASKING.get(told.topic, ())),
+    )
+    for told in _TOLD
 )

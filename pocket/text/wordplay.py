@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import frames_words, phrasing
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import COLOUR_OF, OPPOSITES
@@ -28,6 +28,7 @@ MIXING: Final = (
     "{a} [and|plus|+|mixed with] {b} [is|makes|gives|=|makes what|gives which color]",
     "i [mix|mixed] {a} [and|with] {b}[ paint|], [what is it|what do i have|which color is it]",
     "how do {a} and {b} mix",
+    *frames_words.MIXING,
 )
 THINGS: Final[dict[str, str]] = {
     **COLOUR_OF,
@@ -63,6 +64,7 @@ COLOUR: Final = (
     "what colo[u|]r [do you think|would you say] {t} is",
     "[what|which] colo[u|]r [should|would|must] {t} [be|have]",
     "how is {t} colo[u|]red",
+    *frames_words.COLOUR,
 )
 EITHER: Final = (
     "is {t} {x} or {y}",
@@ -155,6 +157,7 @@ OPPOSITE: Final = (
     "{x} versus [what|...]",
     "not {x}, [what then|so what]",
     "i [need|want|am looking for] the [opposite|antonym] of {x}",
+    *frames_words.OPPOSITE,
 )
 
 FAMILIES: Final = tuple(
@@ -230,6 +233,7 @@ RHYME: Final = (
     "i [am looking for|want|search] a rhyme [for|with] {x}",
     "[make|do|try] a rhyme with {x}",
     "[is there a|do you know a|got a|have you got a] rhyme for {x}",
+    *frames_words.RHYME,
 )
 DO_RHYME: Final = (
     "do {x} and {y} [sound alike|end alike|sound the same|match in sound]",
@@ -239,6 +243,7 @@ DO_RHYME: Final = (
     "{x} [and|rhymes with] {y}[ rhyme|], [right|yes or no|true or false]",
     "can [i|you] rhyme {x} with {y}",
     "is {x} a rhyme for {y}",
+    *frames_words.DO_RHYME,
 )
 
 
@@ -279,9 +284,9 @@ def opposite(dice: Dice) -> Exchange:
 def rhyme(dice: Dice) -> Exchange:
     """Words that rhyme with one, or whether two do."""
     family = dice.choice(FAMILIES)
-    if dice.chance(0.25):
+    if dice.chance(0.4):
         x, y = dice.sample(family, 2)
-        right = dice.chance(0.55)
+        right = dice.chance(0.5)
         if not right:
             y = dice.choice(dice.choice([f for f in FAMILIES if f != family]))
         asked = phrasing.say(dice, dice.choice(DO_RHYME), x=x, y=y)

@@ -4,8 +4,10 @@ import re
 from itertools import islice
 
 from pocket import render
-from pocket.text import arithmetic, copying, facts, mix, schemas, values
+from pocket.text import arithmetic, copying, facts, meeting, mix, quantities, schemas, values
 from pocket.text.dice import Dice, is_held
+from pocket.text.frames import frames
+from pocket.text.told import typed_name
 
 
 def texts(seed: str, count: int, held: bool = False) -> list[str]:
@@ -79,3 +81,37 @@ def test_calls_name_a_tool_that_is_there_and_parameters_it_has():
         for call in (call for turn in document.turns for call in turn.calls):
             properties = offered[call.name]["parameters"]["properties"]
             assert list(call.arguments) == [key for key in properties if key in call.arguments]
+
+
+def test_frames_fill_their_named_parts_and_join_long_lines():
+    text = """
+        @go to {a}
+        from {a}   to {b}
+    """
+    assert frames(text, go="run|walk") == ("[run|walk] to {a}", "from {a} to {b}")
+
+
+def test_a_word_for_how_one_feels_is_never_a_name():
+    dice = Dice("names")
+    names = {typed_name(dice).lower() for _ in range(4000)}
+    assert not names & {"happy", "tired", "lonely", "angry", "afraid", "lucky", "hungry"}
+
+
+def test_asking_whose_name_it_is_gets_the_name_and_no_greeting():
+    dice = Dice("whose")
+    for _ in range(3000):
+        exchange = meeting.who_am_i(dice, "Ada")
+        if "belongs to me" in exchange.user.lower():
+            assert exchange.answer == "Your name is Ada."
+
+
+def test_numbers_are_put_in_the_order_that_was_asked_for():
+    dice = Dice("order")
+    for _ in range(3000):
+        exchange = quantities.sorting(dice)
+        numbers = [int(number) for number in exchange.answer.split(", ")]
+        down = re.search(r"\b(descending|biggest first|high to low)\b", exchange.user.lower())
+        up = re.search(r"\b(ascending|smallest first|low to high)\b", exchange.user.lower())
+        assert sorted(map(int, re.findall(r"\d+", exchange.user))) == sorted(numbers)
+        if down or up:
+            assert numbers == sorted(numbers, reverse=bool(down)), exchange.user
