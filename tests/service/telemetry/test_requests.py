@@ -54,7 +54,8 @@ def every_number_of_the_engine(telemetry: Telemetry) -> dict[str, int]:
     """Messages, and figures read for each page, that move each of its metrics. Returns its totals
     by then."""
     waits = dict.fromkeys(ServiceClass, ClassWait(1, 2.0))
-    telemetry.read_engine(lambda: EngineFigures(EngineStatus.OK, 1.0, waits, 3.0, 4.0))
+    figures = EngineFigures(EngineStatus.OK, 1.0, waits, 3.0, 4.0, tuple(EngineStatus))
+    telemetry.read_engine(lambda: figures)
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
     totals = dict.fromkeys(msgspec.structs.asdict(EngineCounters()), 3)
     for moment, phase in enumerate(StepPhase, start=1):
