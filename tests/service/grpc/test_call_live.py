@@ -175,19 +175,23 @@ def test_a_request_that_is_not_running_cannot_be_aborted(service: GrpcService) -
 
 
 def test_a_deadline_ends_the_call_and_frees_its_blocks(service: GrpcService) -> None:
+    # On a slow machine, some cannot begin by then: they expire, or are refused at the pace so far.
+    ends = ("deadline", "refused:expired", "refused:deadline")
+    codes = (grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.RESOURCE_EXHAUSTED)
+
     def ended() -> float:
         outcomes = service.outcomes("grpc_chat")
-        return sum(outcomes.get(one, 0) for one in ("deadline", "refused:expired"))
+        return sum(outcomes.get(one, 0) for one in ends)
 
     service.wait_idle()
     before = ended()
-    # More than can be generated in the time. On a slow machine, some have not begun by then.
+    # More than can be generated in the time.
     request = chat(max_tokens=490, sampling=pb.Sampling(ignore_eos=True, n=16))
     calls = [service.stub.Chat(request, timeout=0.4) for _ in range(6)]
     for call in calls:
         with pytest.raises(grpc.RpcError) as caught:
             list(call)
-        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+        assert caught.value.code() in codes
     service.wait_idle(seconds=2)
     until(lambda: ended() == before + 6, 2, "six to be counted")
 
