@@ -93,8 +93,9 @@ def test_every_setting_of_the_engine_is_a_value_or_decided_by_another() -> None:
     assert ELSEWHERE.keys() < names
     assert len(SCHEMA["properties"]["engine"]["properties"]) == len(names - ELSEWHERE.keys())
     for value in ELSEWHERE.values():
-        group, _, name = value.partition(".")
-        assert name in SCHEMA["properties"][group]["properties"]
+        found = SCHEMA
+        for name in value.split("."):
+            found = found["properties"][name]
 
 
 def test_no_secret_is_an_argument_or_a_plain_variable(helm4: Helm4) -> None:
