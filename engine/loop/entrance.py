@@ -26,14 +26,11 @@ class Entrance:
         self._deadlines: list[tuple[float, int]] = []  # of these, with uids, and of ended ones
         self._new: dict[int, Sequence] = {}  # by uid
 
-    @property
-    def _free_slots(self) -> int:
-        return self._scheduler.max_num_seqs - self._scheduler.num_running
-
     def judge(self, submit: Submit, first: Sequence | None, now: float) -> Refusal | None:
         """Return why a submission gets no place; None if it does. ``first``: its first sequence,
         which is not entered; needed if there is a deadline."""
-        gate, free_slots = self._gate, self._free_slots
+        gate = self._gate
+        free_slots = self._scheduler.free_slots(gate.mean_prompt(submit))
         refusal = gate.judge(submit, now, free_slots)
         if refusal is not None or submit.deadline is None or submit.keeps_place:
             return refusal

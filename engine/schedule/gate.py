@@ -2,9 +2,9 @@
 come back.
 
 The queue is bounded in sequences and in tokens. A sequence counts from its submission until it
-first runs; those for which there are free slots do not count. If several tenants share the queue,
-each may fill its part: by weight, with one more part left free for the next tenant. A tenant with
-nothing waiting always gets a place.
+first runs; those for which a slot and KV blocks are free do not count. If several tenants share the
+queue, each may fill its part: by weight, with one more part left free for the next tenant. A tenant
+with nothing waiting always gets a place.
 
 A refusal says when to come back, in whole seconds as in HTTP: once what is ahead has drained at
 the measured pace, and after those that were refused before. While a tenant has such *promises*, the
@@ -67,10 +67,16 @@ class Gate:
         self._tenants: dict[str, _Tenant] = {}
         self._waiting: dict[int, int] = {}  # tokens, by uid
         self._tokens = 0
+        self._prompt_tokens = 0
         self._queued: set[int] = set()  # uids of those that did not run at once
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def mean_prompt(self, submit: Submit) -> int:
+        """Return the mean length of the waiting prompts and of this one, in tokens."""
+        tokens = self._prompt_tokens + len(submit.prompt_token_ids)
+        return -(-tokens // (len(self._waiting) + 1))
 
     # --- places -------------------------------------------------------------------------------
 
@@ -187,6 +193,7 @@ class Gate:
         tenant.tokens += tokens
         self._waiting[sequence.uid] = tokens
         self._tokens += tokens
+        self._prompt_tokens += sequence.num_prompt_tokens
 
     def queued(self, sequence: Sequence) -> None:
         """Note that a sequence has to wait: it did not run in the first step."""
@@ -212,6 +219,7 @@ class Gate:
         tenant.sequences -= 1
         tenant.tokens -= tokens
         self._tokens -= tokens
+        self._prompt_tokens -= sequence.num_prompt_tokens
         return tokens
 
     def _tenant(self, name: str) -> _Tenant:

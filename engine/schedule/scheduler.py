@@ -119,6 +119,7 @@ class Scheduler:
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
         self._waiting = WaitingQueue()
         self._preempted: tuple[Sequence, ...] = ()  # since the last plan
+        self._promised = 0  # blocks that running prompts will need
         self.running: list[Sequence] = []  # by rank, first in rank first
 
     @property
@@ -153,6 +154,16 @@ class Scheduler:
     def num_cached(self, sequence: Sequence) -> int:
         return len(self.prefix.match(sequence)) * self.block_size
 
+    def free_slots(self, num_tokens: int) -> int:
+        """Return how many waiting sequences of so many tokens could start now, as far as slots and
+        blocks go."""
+        slots = self.max_num_seqs - len(self.running)
+        if slots <= 0 or (self.waiting_reason is WaitingReason.KV_BLOCKS and self._waiting):
+            return 0
+        # As in ``_fits``: each needs one block more once it runs.
+        blocks = self.pool.num_available - self._promised - len(self.running)
+        return min(slots, max(0, blocks // (self._num_blocks(num_tokens) + 1)))
+
     # --- schedule ----------------------------------------------------------------------------
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
@@ -164,7 +175,13 @@ class Scheduler:
         if self._pacer is not None and draft.items and (prefilling or self._waiting):
             draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
         self._continue_prefills(draft, prefilling)
-        self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
+        # Admitting on these blocks would only lead to preemption.
+        self._promised = sum(
+            self._num_blocks(sequence.num_tokens) - len(sequence.block_table)
+            for sequence in prefilling
+            if sequence.uid not in draft.preempted
+        )
+        self.waiting_reason = self._admit(draft, now) if self._waiting else None
         if draft.items:
             self.counters.steps += 1
         preempted, self._preempted = self._preempted, ()
@@ -199,15 +216,9 @@ class Scheduler:
             if room:
                 draft.take(sequence, room)
 
-    def _admit(self, draft: _Draft, prefilling: list[Sequence], now: float) -> WaitingReason | None:
+    def _admit(self, draft: _Draft, now: float) -> WaitingReason | None:
         """Admit waiting sequences; return why the head of the queue still waits, if there is
         one."""
-        # Blocks that running prompts will need; admitting on them would only lead to preemption.
-        promised = sum(
-            self._num_blocks(sequence.num_tokens) - len(sequence.block_table)
-            for sequence in prefilling
-            if sequence.uid not in draft.preempted
-        )
         if self._waiting.is_shared:
             self._waiting.settle(self.running)
         while (head := self._waiting.head()) is not None:
@@ -216,10 +227,10 @@ class Scheduler:
             if draft.budget == 0:
                 return WaitingReason.BUDGET
             hits = self.prefix.match(head)
-            if not self._fits(head, hits, promised):
+            if not self._fits(head, hits):
                 return WaitingReason.KV_BLOCKS
             self._start(self._waiting.pop(), hits, draft, now)
-            promised += self._num_blocks(head.num_tokens) - len(head.block_table)
+            self._promised += self._num_blocks(head.num_tokens) - len(head.block_table)
         return None
 
     def _yield_slot(self, head: Sequence, draft: _Draft) -> bool:
@@ -229,13 +240,13 @@ class Scheduler:
             self.preempt(yielding, overtaken=True)
         return yielding is not None
 
-    def _fits(self, sequence: Sequence, hits: list[int], promised: int) -> bool:
+    def _fits(self, sequence: Sequence, hits: list[int]) -> bool:
         """True if there are blocks for all tokens of a waiting sequence, besides those promised to
         others and one more for each running sequence, so that it is not preempted at once."""
         # A hit that no sequence holds counts as available, so it must also count as needed.
         shared = sum(1 for block in hits if self.pool.ref_count(block))
         needed = self._num_blocks(sequence.num_tokens) - shared
-        return needed + promised + len(self.running) <= self.pool.num_available
+        return needed + self._promised + len(self.running) <= self.pool.num_available
 
     def _start(self, sequence: Sequence, hits: list[int], draft: _Draft, now: float) -> None:
         for block in hits:

@@ -48,6 +48,10 @@ class Scheduling(Protocol):
         """Return how many tokens of a sequence need not be computed, as of now."""
         ...
 
+    def free_slots(self, num_tokens: int) -> int:
+        """Return how many waiting sequences of so many tokens could start now."""
+        ...
+
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step. ``sitting_out``: uids of sequences to leave out, which stay where
         they are. Empty only if there is no other work."""

@@ -67,6 +67,9 @@ class WholeTextScheduler:
     def num_cached(self, sequence: Sequence) -> int:
         return 0
 
+    def free_slots(self, num_tokens: int) -> int:
+        return self.max_num_seqs - len(self._running)
+
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step. ``sitting_out``: uids of sequences to leave out. Empty only if there
         is no other work."""

@@ -76,10 +76,11 @@ class Driven:
 
     def overload(self) -> None:
         """Fill the queue until it refuses."""
+        # Each needs two blocks to begin: some twenty begin, and four may wait.
         for _ in range(5):
-            self.begun += 16
-            with ThreadPoolExecutor(16) as pool:
-                if 429 in pool.map(lambda _: self.chat(max_tokens=400), range(16)):
+            self.begun += 32
+            with ThreadPoolExecutor(32) as pool:
+                if 429 in pool.map(lambda _: self.chat(max_tokens=100), range(32)):
                     return
         raise AssertionError("nothing was refused")
 

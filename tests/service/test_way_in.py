@@ -27,6 +27,7 @@ _BESIDE_THE_WAY = {
     ("preparation", "Noted.enter"),
     ("wire", "Ignored.add"),
     ("engine", "EngineLink.waiting_sequences"),
+    ("ids", "Ids.new"),
     ("checkpoint", "Checkpoint.vocabulary"),
     ("checkpoint", "ChatTemplate.variables"),
     ("app", "_overviews.<locals>.<lambda>"),

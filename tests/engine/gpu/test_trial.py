@@ -35,7 +35,12 @@ def test_the_trial_runs_all_steps_that_are_to_be_recorded_and_spoils_nothing(
     recorded: list[list[int]] = []
 
     def run_once(
-        steps: Items[GraphStep], sizes: Items[int], device: torch.device, *, pool: object
+        steps: Items[GraphStep],
+        sizes: Items[int],
+        device: torch.device,
+        *,
+        pool: object,
+        collectives: object,
     ) -> list[GraphStep]:
         recorded.append(list(sizes))
         for size in sizes:

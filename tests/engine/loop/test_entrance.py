@@ -20,10 +20,16 @@ class Clock:
         return self.now
 
 
-def engine(clock: Clock, told: list[StepOutputs] | None = None) -> EngineCore:
+def engine(
+    clock: Clock,
+    told: list[StepOutputs] | None = None,
+    *,
+    max_num_seqs: int = 1,
+    num_kv_blocks: int = 64,
+) -> EngineCore:
     core = EngineCore(
-        CheckingRunner(vocab_size=1000),
-        max_num_seqs=1,
+        CheckingRunner(vocab_size=1000, num_kv_blocks=num_kv_blocks),
+        max_num_seqs=max_num_seqs,
         max_num_batched_tokens=64,
         clock=clock,
         on_admitted=None if told is None else lambda _, outputs: told.append(outputs),
@@ -48,6 +54,19 @@ def test_a_submission_is_answered_within_a_step_with_a_run_a_place_or_a_refusal(
     told.clear()
     core.step()
     assert told == []  # each is reported once
+
+
+def test_a_free_slot_counts_only_with_the_blocks_to_fill_it() -> None:
+    """Many slots; the KV cache holds four new sequences, or three that have grown."""
+    for arriving_at_once, first_refused in ((True, 7), (False, 6)):
+        core = engine(Clock(), max_num_seqs=64, num_kv_blocks=8)
+        finished: list[Finished] = []
+        for handle in range(1, 12):
+            core.add(ALICE, replace(submit(handle, max_tokens=40), bounds=BOUNDS))
+            if not arriving_at_once:
+                finished += core.step()[ALICE].finished
+        finished += core.step()[ALICE].finished
+        assert [each.handle for each in finished if each.refusal] == [*range(first_refused, 12)]
 
 
 def test_what_an_engine_had_accepted_before_is_not_refused() -> None:
