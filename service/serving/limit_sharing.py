@@ -40,7 +40,7 @@ class LimitSharing:
         self._counts_alone = False
 
     async def run(self) -> None:
-        """Report each second what tenants use here, and learn what those of other replicas do, until
+        """Report each second what tenants use here, and learn what other replicas report, until
         cancelled. While the database does not respond, each replica counts alone."""
         while True:
             await asyncio.sleep(_SECONDS)
