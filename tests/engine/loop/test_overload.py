@@ -35,8 +35,9 @@ class Arrival:
 
 
 class Overload:
-    """``tokens``: of each tenant after the warm-up. ``longest_wait``: seconds from a submission that
-    got a place to its first token. ``ended``: obedient requests, by whether they were served."""
+    """``tokens``: of each tenant after the warm-up. ``longest_wait``: seconds from a submission
+    that got a place to its first token. ``ended``: obedient requests, by whether they were
+    served."""
 
     def __init__(self, seed: int) -> None:
         self.now = 0.0
