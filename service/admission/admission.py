@@ -66,7 +66,7 @@ class Admission:
     def check_open(self) -> None:
         """Check any request for the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
-        if self._drain.draining:
+        if self._drain.refuses:
             raise self._drain.refusal()
         if self._link.state.phase is not LinkPhase.READY:
             self._check_restart()

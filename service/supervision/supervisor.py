@@ -187,7 +187,8 @@ class Supervisor:
             # backlog.
             for listener in listeners:
                 listener.close()
-            self._stop(parts.workers, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
+            draining = self._settings.drain_delay + self._settings.drain_timeout
+            self._stop(parts.workers, draining + WORKER_STOP_SECONDS, wakeups)
             self._stop(parts.engines, ENGINE_STOP_SECONDS, wakeups)
         except _StopNowError as second:
             _log.warning("killing everything", signal=signal.Signals(second.number).name)
