@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 
 from service.errors import DrainingError
@@ -52,7 +51,9 @@ class Drain:
             )
         return DrainingError(
             "The server is shutting down; retry, another replica may answer.",
-            retry_after=max(1, math.ceil(self.seconds_left)),
+            # Not the rest of the drain, which clients would wait for: another replica may be idle,
+            # and the answer closes the connection, so that the retry can go there.
+            retry_after=1,
         )
 
     def begin(self) -> None:

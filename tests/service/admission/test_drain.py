@@ -18,8 +18,7 @@ async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
     drain.begin()
     with pytest.raises(DrainingError) as caught:
         admission(Queue(), drain).check()
-    assert caught.value.retry_after is not None
-    assert 1 <= caught.value.retry_after <= 30
+    assert caught.value.retry_after == 1, "another replica may answer at once"
     assert not await drain.wait_idle(0.01)
     waiting = asyncio.create_task(drain.wait_idle(5))
     drain.leave()
