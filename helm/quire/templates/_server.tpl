@@ -44,6 +44,7 @@ would be written with an exponent. */}}
 {{- /* written by python -m helm.generate */ -}}
 {{- $flags := list
   (list "--load-format" $engine.loadFormat)
+  (list "--model-impl" $engine.modelImpl)
   (list "--dtype" $engine.dtype)
   (list "--quantization" $engine.quantization)
   (list "--seed" $engine.seed)
