@@ -1,5 +1,5 @@
-"""Lets a browser read the feed for a minute: the page that was shown to a signed-in person gives it
-to the component that draws."""
+"""Lets a browser read the feed for five minutes: the page that was shown to a signed-in person
+gives it to the component that draws."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import hashlib
 import hmac
 import secrets
 
-LIFETIME = 60
-_ROUNDED = 20  # so that a page drawn again soon has the same token, and draws nothing anew
+LIFETIME = 300
+_ROUNDED = 60  # so that a page drawn again soon has the same token, and draws nothing anew
 
 _secret = secrets.token_bytes(32)  # of this process: a restart asks everyone to load again
 
 
 def issue(channel: str, now: float) -> str:
-    """Return a token for ``channel`` that is valid for 40 to 60 seconds."""
+    """Return a token for ``channel`` that is valid for 240 to 300 seconds."""
     until = int(now) // _ROUNDED * _ROUNDED + LIFETIME
     return f"{until}.{_signature(channel, until)}"
 

@@ -31,11 +31,13 @@ from service.preparation.work import Model
 from service.records.records import Records
 from service.serving.key_sources import KeySources
 from service.serving.keys import KeyRing
+from service.serving.limit_sharing import LimitSharing
 from service.serving.metering import Metering
 from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
 from service.store.key_store import KeyStore
+from service.store.limit_store import LimitStore
 from service.store.place import StorePlace, secret_dir, store_place
 from service.store.secret import load_secret
 from service.store.store import ResponseStore, StoreLimits
@@ -100,7 +102,7 @@ def create_app(
 
     async def start() -> None:
         services.link.start()
-        background.extend(map(asyncio.create_task, (silence.run(), *_works(services))))
+        background.extend(map(_begin, (silence.run(), *_works(services))))
 
     async def stop() -> None:
         while background:
@@ -108,6 +110,18 @@ def create_app(
         await _close(services)
 
     return make_app(services, on_startup=start, on_shutdown=stop)
+
+
+def _begin(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    task = asyncio.create_task(work)
+    task.add_done_callback(_report)
+    return task
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """Log the error of a background task, because that is a bug."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("a background task failed", exc_info=error)
 
 
 async def _close(services: Services) -> None:
@@ -127,6 +141,19 @@ def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
     if services.settings.keys_change:
         yield services.key_sources.run()
         yield services.metering.follow(services.keys, services.archive)
+        place = _place(services.settings)
+        if place is not None and place.backend == "postgresql":
+            yield _share_limits(services, place)
+
+
+async def _share_limits(services: Services, place: StorePlace) -> None:
+    store = LimitStore(place)
+    supervision = services.supervision
+    sharing = LimitSharing(services.metering, services.keys, store, lambda: supervision.leads)
+    try:
+        await sharing.run()
+    finally:
+        await store.close()
 
 
 def _services(

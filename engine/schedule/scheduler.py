@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left, insort
-from collections.abc import Set
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
 from engine.messages import EngineCounters, PrefixMissReason
@@ -78,6 +78,20 @@ def _count_missed(counters: EngineCounters, reason: PrefixMissReason, sequence: 
     setattr(counters, name, getattr(counters, name) + missed)
 
 
+def _missing_blocks(sequences: Iterable[Sequence], size: int) -> int:
+    return sum(-(-one.num_tokens // size) - len(one.block_table) for one in sequences)
+
+
+def _count_cached(counters: EngineCounters, sequence: Sequence) -> None:
+    """Count what the prefix cache has of a sequence that starts to run, also after a preemption:
+    another sequence may have computed more of the prompt meanwhile."""
+    if sequence.num_computed_tokens > sequence.max_computed_tokens:
+        prompt = sequence.num_prompt_tokens
+        known = min(sequence.max_computed_tokens, prompt)
+        counters.prompt_tokens_cached += min(sequence.num_computed_tokens, prompt) - known
+        sequence.max_computed_tokens = sequence.num_computed_tokens
+
+
 def _count_computed(counters: EngineCounters, sequence: Sequence, start: int, end: int) -> None:
     fresh = max(start, sequence.max_computed_tokens)  # tokens below it are recomputed
     if fresh > start:
@@ -119,7 +133,8 @@ class Scheduler:
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
         self._waiting = WaitingQueue()
         self._preempted: tuple[Sequence, ...] = ()  # since the last plan
-        self._promised = 0  # blocks that running prompts will need
+        # Blocks that running prompts will need; admitting on them would only lead to preemption.
+        self._promised = 0
         self.running: list[Sequence] = []  # by rank, first in rank first
 
     @property
@@ -140,8 +155,6 @@ class Scheduler:
     @property
     def has_work(self) -> bool:
         return bool(self.running) or bool(self._waiting)
-
-    # --- add ---------------------------------------------------------------------------------
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence. Raises ValueError for one that is empty or could never run."""
@@ -175,12 +188,8 @@ class Scheduler:
         if self._pacer is not None and draft.items and (prefilling or self._waiting):
             draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
         self._continue_prefills(draft, prefilling)
-        # Admitting on these blocks would only lead to preemption.
-        self._promised = sum(
-            self._num_blocks(sequence.num_tokens) - len(sequence.block_table)
-            for sequence in prefilling
-            if sequence.uid not in draft.preempted
-        )
+        kept = (each for each in prefilling if each.uid not in draft.preempted)
+        self._promised = _missing_blocks(kept, self.block_size)
         self.waiting_reason = self._admit(draft, now) if self._waiting else None
         if draft.items:
             self.counters.steps += 1
@@ -230,7 +239,7 @@ class Scheduler:
             if not self._fits(head, hits):
                 return WaitingReason.KV_BLOCKS
             self._start(self._waiting.pop(), hits, draft, now)
-            self._promised += self._num_blocks(head.num_tokens) - len(head.block_table)
+            self._promised += _missing_blocks((head,), self.block_size)
         return None
 
     def _yield_slot(self, head: Sequence, draft: _Draft) -> bool:
@@ -267,13 +276,7 @@ class Scheduler:
             draft.admitted.append(sequence)
         else:
             draft.resumed.append(sequence)
-        if sequence.num_computed_tokens > sequence.max_computed_tokens:
-            # Also after a preemption: another sequence may have computed more of the prompt
-            # meanwhile.
-            prompt = sequence.num_prompt_tokens
-            known = min(sequence.max_computed_tokens, prompt)
-            self.counters.prompt_tokens_cached += min(sequence.num_computed_tokens, prompt) - known
-            sequence.max_computed_tokens = sequence.num_computed_tokens
+        _count_cached(self._counters, sequence)
         remaining = len(sequence.token_ids) - sequence.num_computed_tokens
         draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
 

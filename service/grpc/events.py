@@ -48,12 +48,13 @@ def _packed(response: Callable[..., Any], events: Iterable[Any]) -> Iterator[lis
         yield [response(events=held).SerializeToString()]
 
 
-def _started(generation: Generation, *, model: str, created: int) -> pb.Started:
+def _started(generation: Generation, *, model: str, created: int, tier: str | None) -> pb.Started:
     return pb.Started(
         request_id=generation.request.request_id,
         model=model,
         created=created,
         prompt_tokens=generation.prompt_tokens,
+        service_tier=tier,
     )
 
 
@@ -102,7 +103,8 @@ def _logprobs(
 
 class _Events:
     """The common part of both streams. ``logprobs``: how many likely alternatives of each token are
-    reported; None: no logprobs. ``failure``: the error of a failed stream."""
+    reported; None: no logprobs. ``tier``: the one used, if it is to be reported. ``failure``: the
+    error of a failed stream."""
 
     _response: Callable[..., Any]
     _event: Callable[..., Any]
@@ -115,6 +117,7 @@ class _Events:
         model: str,
         created: int,
         logprobs: int | None,
+        tier: str | None = None,
     ) -> None:
         self.failure: QuireError | None = None
         self._generation = generation
@@ -122,12 +125,16 @@ class _Events:
         self._model = model
         self._created = created
         self._top = logprobs
+        self._tier = tier
         self._read = [0] * len(generation.choices)  # events encoded, per choice
         self._sent = [0] * len(generation.choices)  # tokens, or their logprobs, sent so far
 
     def begin(self) -> list[bytes]:
-        started = _started(self._generation, model=self._model, created=self._created)
-        return self._one(started=started)
+        return self._one(
+            started=_started(
+                self._generation, model=self._model, created=self._created, tier=self._tier
+            )
+        )
 
     def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
         """Yield everything added to these choices since the last call."""

@@ -21,6 +21,8 @@ from service.serving.client import Client
 from service.serving.model_cards import model_cards
 from service.serving.pooling import embed
 from service.wire.protobuf.decode import read_small
+from service.wire.sampling import SamplingFields
+from service.wire.tiers import OPENAI_USED
 
 SERVICE: Final = "quire.v1.Quire"
 
@@ -34,6 +36,7 @@ def _chat_events(prepared: PreparedChat, generation: Generation, client: Client)
         model=client.exchange.record.model,
         created=int(time.time()),
         logprobs=prepared.request.engine_logprobs,
+        tier=_tier(prepared.request, client),
     )
 
 
@@ -46,7 +49,13 @@ def _generate_events(
         model=client.exchange.record.model,
         created=int(time.time()),
         logprobs=prepared.request.logprobs,
+        tier=_tier(prepared.request, client),
     )
+
+
+def _tier(request: SamplingFields, client: Client) -> str | None:
+    """Return the tier used, if the request has set one."""
+    return OPENAI_USED[client.exchange.service_class] if request.service_tier else None
 
 
 def _streaming(api: Api[_Made, MessageStream]) -> Method:

@@ -1,4 +1,9 @@
-"""The database's URL, and schema migrations."""
+"""The database's URL, and schema migrations.
+
+A migration only adds (tables, columns that may be empty); what it makes superfluous is removed by a
+migration of a later release. So a server works with a schema that is one migration newer than its
+own, as in a rolling update, and after its rollback.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +17,11 @@ from pathlib import Path
 
 from advanced_alchemy.alembic.commands import AlembicCommands
 from advanced_alchemy.config import AlembicAsyncConfig, SQLAlchemyAsyncConfig
+from sqlalchemy import Connection, Text, inspect, literal_column, select, table
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine
 
+from observability.logging import get_logger
 from service.store.place import Backend, StorePlace
 
 _DRIVERS: dict[Backend, str] = {
@@ -22,6 +29,15 @@ _DRIVERS: dict[Backend, str] = {
     "postgresql": "postgresql+asyncpg",
 }
 _MIGRATIONS = Path(__file__).with_name("migrations")
+_VERSION_TABLE = "quire_schema_version"
+# The newest migration of this version of Quire.
+NEWEST = max(int(file.name[:4]) for file in (_MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+
+_log = get_logger()
+
+
+class NewerSchemaError(RuntimeError):
+    """A later version of Quire has changed the database so much that this one cannot use it."""
 
 
 def database_url(place: StorePlace) -> URL:
@@ -33,17 +49,36 @@ def database_url(place: StorePlace) -> URL:
 
 
 async def bring_up_to_date(engine: AsyncEngine) -> None:
-    """Run the missing migrations, one replica at a time."""
+    """Run the missing migrations, one replica at a time. A schema that is one migration newer is
+    used as it is. Raises NewerSchemaError for a still newer one."""
     config = SQLAlchemyAsyncConfig(
         engine_instance=engine,
         alembic_config=AlembicAsyncConfig(
-            script_location=str(_MIGRATIONS), version_table_name="quire_schema_version"
+            script_location=str(_MIGRATIONS), version_table_name=_VERSION_TABLE
         ),
     )
     async with _file_lock(engine.url):
         if engine.url.database is not None and engine.url.drivername.startswith("sqlite"):
             await asyncio.to_thread(_write_ahead, engine.url.database)
-        await asyncio.to_thread(AlembicCommands(config).upgrade, "head")
+        async with engine.connect() as connection:
+            found = await connection.run_sync(_version)
+        if found <= NEWEST:
+            await asyncio.to_thread(AlembicCommands(config).upgrade, "head")
+        elif found == NEWEST + 1:
+            _log.info("the store's schema is one migration newer", schema=found, own=NEWEST)
+        else:
+            raise NewerSchemaError(
+                f"its schema has version {found}, and this version of Quire can use up to "
+                f"{NEWEST + 1}; start the version of Quire that was used last"
+            )
+
+
+def _version(connection: Connection) -> int:
+    """Return the number of the last migration that was run; 0 if there was none."""
+    if not inspect(connection).has_table(_VERSION_TABLE):
+        return 0
+    column = literal_column("version_num", Text)
+    return int(connection.scalar(select(column).select_from(table(_VERSION_TABLE))) or 0)
 
 
 def _write_ahead(file: str) -> None:

@@ -1,4 +1,5 @@
-"""Enforces the limits of tenants, exactly over all API workers of a server.
+"""Enforces the limits of tenants, exactly over all API workers of a server, and over
+replicas as exactly as they report to each other.
 
 A request is counted twice: ``enter`` takes a place when its headers are there, before any work;
 ``take`` reserves its prompt and the most it may generate, once the prompt is tokenized; ``settle``
@@ -11,8 +12,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.errors import (
     LimitError,
@@ -27,7 +29,12 @@ from service.tenants.limit_memory import (
     DAY,
     NEWEST_REQUEST,
     NEWEST_TOKENS,
+    OTHERS_AT,
+    OTHERS_OPEN,
+    OTHERS_REQUESTS,
+    OTHERS_TOKENS,
     REQUESTS,
+    SECOND,
     TOKENS,
     USED,
     WINDOW,
@@ -37,6 +44,7 @@ from service.tenants.limit_memory import (
 )
 
 _DAY_SECONDS = 86_400
+_OTHERS_WAIT = 15
 
 
 @dataclass(slots=True)
@@ -49,6 +57,14 @@ class LimitUse:
     state: LimitState
     token_second: int = 0
     tokens: int = 0
+
+
+class MinuteUse(NamedTuple):
+    """What a tenant has used in the last minute, and its requests in progress."""
+
+    requests: int = 0
+    tokens: int = 0
+    in_progress: int = 0
 
 
 class LimitLedger:
@@ -130,6 +146,30 @@ class LimitLedger:
                 if tenant[DAY] == day:
                     tenant[USED] = max(tenant[USED], tokens)
 
+    # --- other replicas ---------------------------------------------------------------------------
+
+    def minute_use(self, aliases: Iterable[str]) -> dict[str, MinuteUse]:
+        """Return what tenants of this server have used, without those that have used nothing."""
+        found = {}
+        for alias in aliases:
+            with self.memory.lock():
+                tenant = self._tenant(alias, self._clock())
+                use = MinuteUse(tenant[REQUESTS], tenant[TOKENS], tenant.open_requests)
+            if any(use):
+                found[alias] = use
+        return found
+
+    def note_others(self, used: Mapping[str, MinuteUse], aliases: Iterable[str]) -> None:
+        """Note what these tenants have used of other replicas; nothing, where ``used`` has none."""
+        for alias in aliases:
+            use = used.get(alias, MinuteUse())
+            with self.memory.lock():
+                tenant = self._tenant(alias, self._clock())
+                tenant[OTHERS_REQUESTS], tenant[OTHERS_TOKENS] = use.requests, use.tokens
+                tenant[OTHERS_OPEN], tenant[OTHERS_AT] = use.in_progress, tenant[SECOND]
+
+    # --- checks -----------------------------------------------------------------------------------
+
     def _tenant(self, alias: str, now: float) -> TenantCells:
         try:
             tenant = self.memory.tenant(alias)
@@ -144,9 +184,9 @@ class LimitLedger:
 
     def _check_requests(self, tenant: TenantCells, limits: KeyLimits, now: float) -> None:
         most = limits.concurrent_requests
-        if most is not None and tenant.open_requests >= most:
+        if most is not None and tenant.all_open >= most:
             self.memory.sweep()  # a worker may have died with requests in progress
-        if most is not None and tenant.open_requests >= most:
+        if most is not None and tenant.all_open >= most:
             raise _refused(
                 RequestLimitError(
                     f"{most} requests of this key are in progress, the most it may have at once; "
@@ -155,8 +195,8 @@ class LimitLedger:
                 _state(tenant, limits, now),
             )
         most = limits.requests_per_minute
-        if most is not None and tenant[REQUESTS] >= most:
-            wait = _wait(tenant, REQUESTS, tenant[REQUESTS] + 1 - most, now)
+        if most is not None and tenant.all_requests >= most:
+            wait = _wait(tenant, REQUESTS, tenant.all_requests + 1 - most, now)
             error = RequestLimitError(
                 f"This key may send {most} requests per minute, and has; retry in {wait} s.",
                 retry_after=wait,
@@ -170,7 +210,7 @@ class LimitLedger:
         if budget is not None and tenant[USED] + tenant.reserved + tokens > budget:
             raise _refused(self._over_budget(tenant, budget, tokens), _state(tenant, limits, now))
         most = limits.tokens_per_minute
-        if most is None or tenant[TOKENS] + tokens <= most:
+        if most is None or tenant.all_tokens + tokens <= most:
             return
         if tokens > most:
             error = TokenLimitError(
@@ -179,10 +219,10 @@ class LimitLedger:
                 is_hopeless=True,
             )
         else:
-            wait = _wait(tenant, TOKENS, tenant[TOKENS] + tokens - most, now)
+            wait = _wait(tenant, TOKENS, tenant.all_tokens + tokens - most, now)
             error = TokenLimitError(
-                f"This key may use {most} tokens per minute; {tenant[TOKENS]} are used or reserved "
-                f"and this request may need {tokens}. Retry in {wait} s.",
+                f"This key may use {most} tokens per minute; {tenant.all_tokens} are used or "
+                f"reserved and this request may need {tokens}. Retry in {wait} s.",
                 retry_after=wait,
             )
         raise _refused(error, _state(tenant, limits, now))
@@ -210,16 +250,19 @@ def _refused(error: LimitError, state: LimitState) -> LimitError:
 
 
 def _wait(tenant: TenantCells, total: int, number: int, now: float) -> int:
-    """Return the seconds until ``number`` of what is counted count no more."""
+    """Return the seconds until ``number`` of what is counted count no more. When those of other
+    replicas will, is unknown: if this one's own are not enough, ``_OTHERS_WAIT``."""
+    if number > tenant[total]:
+        return _OTHERS_WAIT
     return max(1, math.ceil(tenant.second_when_free(total, number) + WINDOW - now))
 
 
 def _state(tenant: TenantCells, limits: KeyLimits, now: float) -> LimitState:
     requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
     return LimitState(
-        0 if requests is None else max(0, requests - tenant[REQUESTS]),
+        0 if requests is None else max(0, requests - tenant.all_requests),
         _reset(tenant, REQUESTS, NEWEST_REQUEST, now),
-        0 if tokens is None else max(0, tokens - tenant[TOKENS]),
+        0 if tokens is None else max(0, tokens - tenant.all_tokens),
         _reset(tenant, TOKENS, NEWEST_TOKENS, now),
     )
 

@@ -16,6 +16,7 @@ import fcntl
 import itertools
 import mmap
 import os
+import secrets
 import time
 from collections.abc import Callable
 
@@ -30,10 +31,12 @@ _ALIAS_CELLS = _ALIAS_BYTES // _CELL
 # Cells of the file's head.
 _DIRTY = 0  # the number of the tenant, from 1, that is being changed
 _TURNS = 1  # how often the lock was released
-_TAKEN = 2  # one cell for each worker
+_IDENTITY = 2  # a random number, by which other replicas know this server
+_TAKEN = 3  # one cell for each worker
 _HEAD_CELLS = _TAKEN + MOST_WORKERS
 
 WINDOW = 61  # seconds: the current one and those of a whole minute before it
+OPEN_LEASE = 10  # seconds for which the requests that another replica has in progress count
 _RING = 64
 _EMPTY_RING = memoryview(bytes(_RING * _CELL)).cast("q")
 
@@ -46,7 +49,10 @@ _REQUEST_RING = SECOND + 7
 _TOKEN_RING = _REQUEST_RING + _RING
 _OPEN = _TOKEN_RING + _RING  # of each worker: its open requests,
 _RESERVED = _OPEN + MOST_WORKERS  # and the tokens they have reserved of the day's budget
-_TENANT_CELLS = _RESERVED + MOST_WORKERS
+# What other replicas count, and the second in which this was learned.
+OTHERS_REQUESTS = _RESERVED + MOST_WORKERS
+OTHERS_TOKENS, OTHERS_OPEN, OTHERS_AT = (OTHERS_REQUESTS + cell for cell in (1, 2, 3))
+_TENANT_CELLS = OTHERS_AT + 1
 _SIZE = (_HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS) * _CELL
 
 # What is locked: the first byte guards the cells, each further one is a worker's column.
@@ -133,6 +139,24 @@ class TenantCells:
             start = self._first + ring
             self[total] = sum(self._cells[start : start + _RING])
 
+    # --- with other replicas --------------------------------------------------------------------
+
+    @property
+    def all_requests(self) -> int:
+        """The requests in the window, of all replicas as far as known."""
+        return self[REQUESTS] + self._of_others(OTHERS_REQUESTS, WINDOW)
+
+    @property
+    def all_tokens(self) -> int:
+        return self[TOKENS] + self._of_others(OTHERS_TOKENS, WINDOW)
+
+    @property
+    def all_open(self) -> int:
+        return self.open_requests + self._of_others(OTHERS_OPEN, OPEN_LEASE)
+
+    def _of_others(self, cell: int, seconds: int) -> int:
+        return self[cell] if self[SECOND] - self[OTHERS_AT] < seconds else 0
+
     # --- what is open ---------------------------------------------------------------------------
 
     @property
@@ -174,6 +198,8 @@ class LimitMemory:
             self._slots: dict[str, int] = {}
             self._tenants: dict[str, TenantCells] = {}
             self._lock = _Lock(self)
+            if not self._cells[_IDENTITY]:
+                self._cells[_IDENTITY] = secrets.randbits(62) | 1
             self._column = 0
             self._column = self._take_column()
         finally:
@@ -197,6 +223,18 @@ class LimitMemory:
         self._unlock(_MUTEX)
 
     # --- tenants --------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> str:
+        """The server's, the same in all its workers."""
+        return f"{self._cells[_IDENTITY]:016x}"
+
+    def aliases(self) -> list[str]:
+        """Return the tenants that have cells."""
+        names = map(self._name, range(MOST_TENANTS))
+        return [
+            name.rstrip(b"\0").decode() for name in itertools.takewhile(lambda each: each[0], names)
+        ]
 
     def tenant(self, alias: str) -> TenantCells:
         """Return a tenant's cells, marked as being changed until the lock is released. Call it

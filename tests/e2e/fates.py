@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import grpc
+import httpx
 
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
@@ -33,8 +34,13 @@ class Driven:
 
     def chat(self, **fields: Any) -> int:
         """Return the status."""
+        return self.ask(**fields)[0]
+
+    def ask(self, **fields: Any) -> tuple[int, dict[str, str]]:
+        """Return the status and the headers."""
         body = {"messages": [{"role": "user", "content": PROMPT}], "ignore_eos": True, **fields}
-        return int(self.server.post("/v1/chat/completions", body)[0])
+        reply = httpx.post(f"{self.server.url}/v1/chat/completions", json=body, timeout=120)
+        return reply.status_code, dict(reply.headers)
 
     def call(self, **fields: Any) -> Iterator[Any]:
         message = pb.Message(role="user", content=PROMPT)
@@ -75,13 +81,15 @@ class Driven:
         assert self.server.total("quire_preemptions_total") > 0
 
     def overload(self) -> None:
-        """Fill the queue until it refuses."""
+        """Fill the queue until it refuses and says when to return, which it knows only after
+        others have waited."""
         # Each needs two blocks to begin: some twenty begin, and four may wait.
         for _ in range(5):
             self.begun += 32
             with ThreadPoolExecutor(32) as pool:
-                if 429 in pool.map(lambda _: self.chat(max_tokens=100), range(32)):
-                    return
+                replies = list(pool.map(lambda _: self.ask(max_tokens=100), range(32)))
+            if any(status == 429 and "retry-after" in headers for status, headers in replies):
+                return
         raise AssertionError("nothing was refused")
 
     def hand_over(self) -> None:

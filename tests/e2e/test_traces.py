@@ -108,9 +108,10 @@ def test_every_fate_has_its_tree(receiver: Receiver) -> None:
     for tree in refused:
         assert tree.attributes["error.type"] == tree.outcome
         assert not set(tree.names) & set(IN_ENGINE)
-    (overloaded, *_) = [tree for tree in refused if tree.outcome == "refused:overloaded"]
-    assert overloaded.attributes["quire.retry_after"] > 0
-    assert overloaded.attributes["quire.waiting"] >= 4
+    overloaded = [tree.attributes for tree in refused if tree.outcome == "refused:overloaded"]
+    assert all(attributes["quire.waiting"] >= 4 for attributes in overloaded)
+    # The first refusals may come before the pace of the queue is known.
+    assert any(attributes.get("quire.retry_after", 0) > 0 for attributes in overloaded)
 
     preempted = [tree for tree in found if tree.attributes["quire.preemptions"]]
     assert preempted

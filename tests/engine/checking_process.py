@@ -47,8 +47,8 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 
     def load(_config: EngineConfig, progress: OnProgress) -> Runner:
-        progress("weights", 1, 2)
         try:
+            progress("weights", 1, 2)
             time.sleep(options.load_seconds)
         finally:
             time.sleep(options.cleanup_seconds)

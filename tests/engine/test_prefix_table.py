@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import multiprocessing
 import random
 import struct
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from engine.schedule.prefix import PrefixCache
 from engine.step.sequence import Sequence
 
 BLOCKS = 64
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def name(number: int) -> bytes:
@@ -61,7 +63,7 @@ def test_a_full_cache_fits_and_more_is_left_out(tmp_path: Path) -> None:
     assert name(5000) not in reader  # and the search ends
 
 
-def _change(path: str, seconds: float) -> None:
+def change(path: str, seconds: float) -> None:
     """Keep half of the names, always the same ones; add and remove the others."""
     table = PrefixTableWriter(Path(path), 1024, 16)
     for number in range(512):
@@ -80,22 +82,21 @@ def _change(path: str, seconds: float) -> None:
 
 def test_a_reader_during_changes_sees_no_name_that_was_never_added(tmp_path: Path) -> None:
     path = tmp_path / "t"
-    writer = multiprocessing.get_context("spawn").Process(target=_change, args=(str(path), 2.0))
-    writer.start()
+    code = f"from {__name__} import change; change({str(path)!r}, 2.0)"
+    writer = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
     while not path.exists():
-        assert writer.is_alive()
+        assert writer.poll() is None
         time.sleep(0.01)
     reader = PrefixTableReader(path)
     while name(511) not in reader:
-        assert writer.is_alive()
+        assert writer.poll() is None
     missed = false = looked = 0
-    while writer.is_alive():
+    while writer.poll() is None:
         for number in range(0, 512, 16):
             looked += 1
             missed += name(number) not in reader
             false += name(number + 1_000) in reader
-    writer.join()
-    assert writer.exitcode == 0
+    assert writer.wait() == 0
     assert false == 0
     assert looked > 1_000
     assert missed <= looked / 1_000  # while a name was being moved

@@ -335,6 +335,25 @@ def _usage_over_http(
     return ask
 
 
+def test_the_tier_of_a_request_is_its_class_and_the_answer_names_it(guarded: GrpcService) -> None:
+    for asked, used in (("flex", "flex"), ("auto", "default"), ("", "")):
+        sampling = pb.Sampling(cache_salt="tiers", **({"service_tier": asked} if asked else {}))
+        message = pb.Message(role="user", content=PROMPT)
+        for call in (
+            guarded.stub.Chat(
+                pb.ChatRequest(messages=[message], max_tokens=1, sampling=sampling), metadata=ONE
+            ),
+            guarded.stub.Generate(
+                pb.GenerateRequest(text=PROMPT, max_tokens=1, sampling=sampling), metadata=ONE
+            ),
+        ):
+            started = next(call).events[0].started
+            assert started.service_tier == used
+            assert started.HasField("service_tier") is bool(asked)
+            assert dict(call.initial_metadata()).get("x-quire-ignored") is None
+            list(call)
+
+
 def test_a_cache_hit_never_reveals_another_keys_prompt(guarded: GrpcService) -> None:
     guarded.wait_idle()
     cached = "cached_tokens"

@@ -7,20 +7,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import create_async_engine
 
+from service.store import archive_tables, key_database, limit_database
 from service.store.place import store_place
-from service.store.schema import database_url
+from service.store.schema import NEWEST, NewerSchemaError, bring_up_to_date, database_url
 from service.store.tables import ResponseRow
 from tests.service.store.stored import execute, opened, record, rows_of
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
+# All tables are known only once their modules are loaded.
+TABLES = (
+    archive_tables.REQUEST_TABLE,
+    key_database.KEY_TABLE,
+    limit_database.LIMIT_USE_TABLE,
+    ResponseRow.__table__,
+)
+
+
 async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
+    assert {table.metadata for table in TABLES} == {ResponseRow.metadata}
     async with opened(url):
         pass
     engine = create_async_engine(database_url(store_place(url)))
@@ -39,6 +51,22 @@ async def test_migrations_make_the_tables_that_the_code_has(url: str) -> None:
 def not_a_day(name: str | None, kind: str, _parents: object) -> bool:
     """A day of ``quire_requests`` is a table only in PostgreSQL."""
     return not (kind == "table" and name is not None and name.startswith("quire_requests_d"))
+
+
+async def test_a_schema_one_migration_newer_is_used_and_a_still_newer_one_is_refused(
+    empty_url: str,
+) -> None:
+    async with opened(empty_url) as store:
+        await store.put(record("resp_a"))
+    newer = "UPDATE quire_schema_version SET version_num = '{:04}'"
+    await execute(empty_url, newer.format(NEWEST + 1))
+    async with opened(empty_url) as store:
+        assert await store.get("resp_a", "me") is not None
+    await execute(empty_url, newer.format(NEWEST + 2))
+    engine = create_async_engine(database_url(store_place(empty_url)))
+    with pytest.raises(NewerSchemaError, match=f"version {NEWEST + 2}, .* up to {NEWEST + 1}"):
+        await bring_up_to_date(engine)
+    await engine.dispose()
 
 
 REPLICA = """

@@ -43,6 +43,7 @@ SAMPLING: dict[str, Any] = {
     "truncation_side": "right",
     "use_beam_search": False,
     "length_penalty": 0.5,
+    "service_tier": "flex",
 }
 
 

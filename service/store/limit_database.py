@@ -1,0 +1,100 @@
+"""What each replica's tenants use of their limits, in a PostgreSQL database that replicas share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Integer,
+    Interval,
+    Table,
+    Text,
+    case,
+    cast,
+    delete,
+    func,
+    literal,
+    or_,
+    select,
+)
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import SQLAlchemyError
+
+from service.store.database import make_engine
+from service.store.place import StorePlace
+from service.store.schema import database_url
+from service.store.tables import ResponseRow
+from service.tenants.limit_ledger import MinuteUse
+from service.tenants.limit_memory import OPEN_LEASE, WINDOW
+
+_metadata = ResponseRow.metadata
+
+# ``at``: by the database's clock, because the replicas' clocks may differ.
+LIMIT_USE_TABLE = Table(
+    "quire_limit_use",
+    _metadata,
+    Column("replica", Text, primary_key=True),
+    Column("alias", Text, primary_key=True),
+    Column("requests", BigInteger, nullable=False),
+    Column("tokens", BigInteger, nullable=False),
+    Column("in_progress", Integer, nullable=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+)
+
+
+class LimitDatabase:
+    """Connects on first use. Methods raise one of ``FAILURES`` when the database does not
+    respond."""
+
+    FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+
+    def __init__(self, place: StorePlace) -> None:
+        self._engine = make_engine(database_url(place), connections=1)
+
+    async def close(self) -> None:
+        await self._engine.dispose()
+
+    async def exchange(self, replica: str, used: Mapping[str, MinuteUse]) -> dict[str, MinuteUse]:
+        """Replace what this replica has stored by ``used``; return the sums of all others. A
+        replica that no longer reports counts until its last minute is over, its requests in
+        progress for ``OPEN_LEASE`` seconds."""
+        table, columns = LIMIT_USE_TABLE, LIMIT_USE_TABLE.c
+        # In one order everywhere, so that two replicas do not wait for each other in a circle.
+        rows = [
+            {"replica": replica, "alias": alias, **use._asdict(), "at": func.now()}
+            for alias, use in sorted(used.items())
+        ]
+        mine = columns.replica == replica
+        gone = delete(table).where(
+            or_(mine & columns.alias.not_in(sorted(used)), columns.at < _seconds_ago(WINDOW))
+        )
+        async with self._engine.begin() as connection:
+            if rows:
+                new = insert(table).values(rows)
+                await connection.execute(
+                    new.on_conflict_do_update(
+                        index_elements=["replica", "alias"],
+                        set_={
+                            name: new.excluded[name]
+                            for name in ("requests", "tokens", "in_progress", "at")
+                        },
+                    )
+                )
+            await connection.execute(gone)
+            live = case((columns.at > _seconds_ago(OPEN_LEASE), columns.in_progress), else_=0)
+            sums = (_sum(columns.requests), _sum(columns.tokens), _sum(live))
+            others = select(columns.alias, *sums).where(~mine).group_by(columns.alias)
+            found = await connection.execute(others)
+            return {alias: MinuteUse(*figures) for alias, *figures in found.all()}
+
+
+def _seconds_ago(seconds: int) -> Any:
+    return func.now() - cast(literal(f"{seconds} seconds"), Interval)
+
+
+def _sum(column: Any) -> Any:
+    return cast(func.sum(column), BigInteger)  # PostgreSQL's sums of integers are decimals

@@ -1,0 +1,111 @@
+"""Replicas that share their limits admit the limit together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.api_keys import api_keys
+from service.errors import LimitError, RequestLimitError, StoreUnavailableError, TokenLimitError
+from service.serving import limit_sharing
+from service.serving.keys import KeyRing
+from service.serving.limit_sharing import LimitSharing
+from service.serving.metering import Metering
+from service.tenants.caller import Caller
+from service.tenants.limit_ledger import MinuteUse
+from service.tenants.stored_key import KeyGrant, new_key
+
+GRANT = KeyGrant(alias="team", requests_per_minute=5, tokens_per_minute=1000, concurrent_requests=4)
+TEAM = Caller(owner="ab", alias="team", limits=GRANT.limits)
+
+
+class Exchange:
+    """What ``LimitStore`` does, without a database."""
+
+    def __init__(self) -> None:
+        self.used: dict[str, Mapping[str, MinuteUse]] = {}
+        self.is_away = False
+
+    async def exchange(self, replica: str, used: Mapping[str, MinuteUse]) -> dict[str, MinuteUse]:
+        if self.is_away:
+            raise StoreUnavailableError("away")
+        self.used[replica] = used
+        [*others] = (use for name, use in self.used.items() if name != replica)
+        return {alias: use for each in others for alias, use in each.items()}
+
+
+def ring() -> KeyRing:
+    keys = KeyRing(api_keys([]))
+    keys.replace([new_key(GRANT)[0]])
+    return keys
+
+
+def replica(source: Exchange) -> tuple[Metering, LimitSharing]:
+    metering = Metering()
+    return metering, LimitSharing(metering, ring(), source, lambda: True)
+
+
+async def test_what_another_replica_admitted_counts_here() -> None:
+    source = Exchange()
+    (one, sharing_one), (two, sharing_two) = replica(source), replica(source)
+    for _ in range(3):
+        use = one.enter(TEAM)
+        assert use is not None
+        one.take(use, 200)
+    await sharing_one.exchange()
+    assert two.state(TEAM).requests_left == 5
+    await sharing_two.exchange()
+    assert two.state(TEAM).requests_left == 2
+    assert two.state(TEAM).tokens_left == 400
+    use = two.enter(TEAM)
+    assert use is not None
+    with pytest.raises(TokenLimitError, match="600 are used"):
+        two.take(use, 401)
+    with pytest.raises(RequestLimitError, match="4 requests of this key are in progress"):
+        two.enter(TEAM)
+
+
+async def test_nothing_is_left_of_what_the_others_no_longer_report() -> None:
+    source = Exchange()
+    (one, sharing_one), (two, sharing_two) = replica(source), replica(source)
+    for _ in range(4):
+        assert one.enter(TEAM)
+    await sharing_one.exchange()
+    await sharing_two.exchange()
+    with pytest.raises(LimitError):
+        two.enter(TEAM)
+    source.used.clear()
+    await sharing_two.exchange()
+    assert two.enter(TEAM)
+
+
+async def test_all_workers_of_a_server_are_one_replica() -> None:
+    source = Exchange()
+    metering, sharing = replica(source)
+    again = LimitSharing(metering, ring(), source, lambda: True)
+    assert metering.enter(TEAM)
+    await sharing.exchange()
+    await again.exchange()
+    assert metering.state(TEAM).requests_left == 4
+
+
+async def test_while_the_database_is_away_each_replica_counts_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source = Exchange()
+    _, sharing = replica(source)
+    turns = iter([True, True, False, False])
+
+    async def sleep(seconds: float) -> None:
+        if seconds:
+            source.is_away = next(turns)
+
+    monkeypatch.setattr(limit_sharing.asyncio, "sleep", sleep)
+    with capture_logs() as lines, pytest.raises(RuntimeError):  # no further turn
+        await sharing.run()
+    assert [line["event"] for line in lines] == [
+        "this replica counts limits alone",
+        "limits are shared with other replicas again",
+    ]
