@@ -152,6 +152,7 @@ docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m service.routes_page
 	$(BIN)/python -m service.drill_page
 	$(BIN)/python -m helm.generate
+	$(BIN)/python -m tests.engine.plugin.models_page
 
 proto: $(VENV)/.develop ## Regenerate the Python code of the gRPC API from its proto file
 	$(BIN)/python -m service.grpc.generate

@@ -43,6 +43,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "safetensors", "dummy"],
         setting(_MODEL, "Where weights come from; dummy: random weights in the model's shape."),
     ] = "auto"
+    model_impl: Annotated[
+        Literal["auto", "native", "transformers"],
+        setting(
+            _MODEL,
+            "Whose code computes a decoder. native: our own; transformers: its modelling code "
+            "over our KV cache; auto: our own if it supports the model, else transformers'.",
+        ),
+    ] = "auto"
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16", "float16"],
         setting(

@@ -226,6 +226,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     num_scores: int = 0  # a sequence classifier's; 0: not a classifier
     matryoshka_dimensions: tuple[int, ...] = ()  # the only sizes allowed; empty: any
     tensor_parallel_size: int = 1  # devices that share the model
+    implementation: str = "native"  # or transformers, simulated: whose code computes it
     identity: Annotated[int, Meta(ge=0, lt=2**53)] = 0
 
 

@@ -20,7 +20,18 @@ ORDER = {
         *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
         *("messages", "trial_messages", "beats", "block_names", "prefix_table"),
         *("frames", "faults", "architecture", "device", "sharding", "weights", "step", "attention"),
-        *("sampling", "pooling", "model", "cpu", "gpu", "constraint", "schedule", "run", "ranks"),
+        *(
+            "sampling",
+            "pooling",
+            "model",
+            "cpu",
+            "gpu",
+            "plugin",
+            "constraint",
+            "schedule",
+            "run",
+            "ranks",
+        ),
         *("simulation", "injection", "loop", "__main__"),
     ),
     "service": (
@@ -51,6 +62,7 @@ ONLY_IN = {
     "sqlalchemy": "service/store",
     "jinja2": "service/checkpoint",
     "triton": "engine/gpu",
+    "transformers": "engine/plugin",
 }
 
 

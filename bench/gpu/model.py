@@ -14,6 +14,7 @@ from typing import Any, Final
 import torch
 
 from bench.gpu.timing import Ceilings, Machine
+from engine.attention.cache import PagedKVCache
 from engine.config import EngineConfig
 from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
@@ -126,6 +127,7 @@ def load(
     times["total_s"] = time.perf_counter() - times["total_s"]
     if config.kv_cache_dtype == "auto":
         # Not zeros, which are faster to read than real contents.
+        assert isinstance(runner._cache, PagedKVCache)
         with torch.inference_mode():
             for layer in range(shape["num_hidden_layers"]):
                 runner._cache.layer(layer).normal_()

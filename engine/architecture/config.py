@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.architecture.errors import ConfigError
+from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.rope import RopeConfig, read_rope
 
@@ -39,6 +39,16 @@ _ACTIVATIONS = {
     "relu": "relu",
 }
 _MAX_SIZE = 1 << 24
+
+
+@dataclass(frozen=True, slots=True)
+class KVLayer:
+    """What a layer keeps in the KV cache: ``num_kv_heads`` keys and as many values of ``head_dim``
+    elements for each token; a token attends to at most ``window`` tokens (None: all before it)."""
+
+    num_kv_heads: int
+    head_dim: int
+    window: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +91,17 @@ class ModelConfig:
     def kv_size(self) -> int:
         return self.num_kv_heads * self.head_dim
 
+    @property
+    def kv_layers(self) -> tuple[KVLayer, ...]:
+        return tuple(
+            KVLayer(self.num_kv_heads, self.head_dim, window) for window in self.sliding_windows
+        )
+
+    @property
+    def largest_matrix(self) -> int:
+        """Elements of a layer's largest matrix."""
+        return self.hidden_size * self.intermediate_size
+
 
 @dataclass(frozen=True, slots=True)
 class _Defaults:
@@ -106,7 +127,8 @@ _FAMILY_DEFAULTS = {
 def load_model_config(directory: str | Path) -> ModelConfig:
     """Load the configuration from ``directory``/config.json (and generation_config.json, if any).
 
-    Raises ConfigError when the directory or a field is unusable or the architecture unsupported.
+    Raises ConfigError when the directory or a field is unusable, and UnsupportedError when only
+    this implementation does not serve what config.json describes.
     """
     directory = Path(directory)
     if not directory.is_dir():
@@ -117,12 +139,18 @@ def load_model_config(directory: str | Path) -> ModelConfig:
     if quantization is not None:
         method = quantization.text("quant_method", "unknown")
         raise ConfigError(f"{fields.source}: quantized weights ({method}) are not supported")
+    read = _read_gpt2 if _FAMILIES[architecture] == "gpt2" else _read_llama_like
+    return read(fields, architecture, read_eos_token_ids(directory, fields))
+
+
+def read_eos_token_ids(directory: Path, fields: ConfigFields) -> frozenset[int]:
+    """Return the tokens that end a sequence, as config.json (``fields``) and
+    generation_config.json say. Raises ConfigError."""
     eos = set(fields.token_ids("eos_token_id"))
     generation = directory / "generation_config.json"
     if generation.is_file():
         eos |= set(read_object(generation).token_ids("eos_token_id"))
-    read = _read_gpt2 if _FAMILIES[architecture] == "gpt2" else _read_llama_like
-    return read(fields, architecture, frozenset(eos))
+    return frozenset(eos)
 
 
 def _architecture(fields: ConfigFields) -> str:
@@ -133,7 +161,9 @@ def _architecture(fields: ConfigFields) -> str:
     for name in names:
         if name in _FAMILIES:
             return name
-    raise ConfigError(f"{fields.source}: {', '.join(names)} is not supported; supported: {served}")
+    raise UnsupportedError(
+        f"{fields.source}: {', '.join(names)} is not supported; supported: {served}"
+    )
 
 
 def read_dtype(fields: ConfigFields) -> str:
@@ -148,7 +178,9 @@ def read_activation(fields: ConfigFields, name: str, default: str) -> str:
     """Return its name among ``engine.model.layers.ACTIVATIONS``."""
     activation = fields.text(name, default)
     if activation not in _ACTIVATIONS:
-        raise fields.error(name, "one of " + ", ".join(_ACTIVATIONS), activation)
+        raise UnsupportedError(
+            str(fields.error(name, "one of " + ", ".join(_ACTIVATIONS), activation))
+        )
     return _ACTIVATIONS[activation]
 
 
@@ -230,7 +262,7 @@ def _sliding_windows(fields: ConfigFields, family: str, num_layers: int) -> tupl
         raise fields.error("layer_types", f"{num_layers} strings, one a layer", types)
     unknown = set(types) - {"full_attention", "sliding_attention"}
     if unknown:
-        raise ConfigError(
+        raise UnsupportedError(
             f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not supported; "
             "supported: full_attention, sliding_attention"
         )

@@ -4,6 +4,7 @@
 
     ModelError            a model directory that cannot be served, explained in one sentence
     ├── ConfigError       config.json is missing, malformed or describes something unsupported
+    │   └── UnsupportedError  the last of these: another implementation may support it
     └── WeightsError      weights are missing, misshapen, or do not belong to the configuration
 """
 
@@ -16,6 +17,10 @@ class ModelError(ValueError):
 
 class ConfigError(ModelError):
     """config.json is missing, malformed, or describes something the engine does not serve."""
+
+
+class UnsupportedError(ConfigError):
+    """config.json describes a model that this implementation does not serve."""
 
 
 class WeightsError(ModelError):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from engine.architecture.errors import ConfigError
+from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import ConfigFields
 
 SERVED = ("default", "linear", "llama3", "yarn")
@@ -54,12 +54,12 @@ def read_rope(fields: ConfigFields, max_position_embeddings: int) -> RopeConfig:
         high=1.0,
     )
     if partial != 1.0:
-        raise ConfigError(
+        raise UnsupportedError(
             f"{scaling.source}: a partial_rotary_factor other than 1 is not supported"
         )
     kind = scaling.text("rope_type", scaling.text("type", "default"))
     if kind not in SERVED:
-        raise ConfigError(
+        raise UnsupportedError(
             f"{scaling.source}: rope type {kind!r} is not supported; supported: {', '.join(SERVED)}"
         )
     if kind == "default":

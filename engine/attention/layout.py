@@ -1,6 +1,6 @@
 """How a step's batch is laid out for attention: computed once, used by every layer.
 
-There are three kinds of decoder, each with its own layout (``Decoder.layout_type``).
+There are four kinds of decoder, each with its own layout (``Decoder.layout_type``).
 """
 
 from __future__ import annotations
@@ -92,6 +92,14 @@ class Plans:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupedPlans:
+    """For decoders in plain torch whose layers differ in shape: the plans of each group of equal
+    layers (see ``engine.attention.groups``)."""
+
+    groups: tuple[Plans, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Rows:
     """For a decoder that looks up each row's keys itself. ``blocks``: int64 [sequences, blocks],
     with arbitrary padding; ``sequences``: int64 [rows], the index of each row's sequence;
@@ -127,9 +135,9 @@ class Ragged:
     num_fresh: int = 0
 
 
-Layout = Plans | Rows | Ragged
+Layout = Plans | GroupedPlans | Rows | Ragged
 
-LayoutT = TypeVar("LayoutT", Plans, Rows, Ragged)
+LayoutT = TypeVar("LayoutT", Plans, GroupedPlans, Rows, Ragged)
 
 
 def expect(layout_type: type[LayoutT], layout: Layout) -> LayoutT:

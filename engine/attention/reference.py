@@ -6,12 +6,26 @@ repeated.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import DecodeGroup, Plans, PrefillTile
+
+# Queries whose scores are computed at a time where torch's own attention cannot be used.
+_SCORED_ROWS = 256
+
+
+class Scoring(NamedTuple):
+    """How scores become weights, other than by a softmax of them. ``softcap``: a score s becomes
+    softcap * tanh(s / softcap). ``sinks`` [heads]: a head's sink is one more score in the softmax,
+    of a key without a value."""
+
+    softcap: float | None = None
+    sinks: Tensor | None = None
 
 
 def paged_attention(
@@ -24,11 +38,13 @@ def paged_attention(
     plans: Plans,
     window: int | None,
     scale: float,
+    scoring: Scoring | None = None,
 ) -> Tensor:
     """Store this step's keys and values, then attend. Returns [tokens, heads * head_dim].
 
     ``query`` [tokens, heads, head_dim], ``key`` and ``value`` [tokens, kv_heads, head_dim], in
     the cache's dtype; token i attends to its sequence up to itself, at most ``window`` tokens.
+    ``scoring``: None for a plain softmax.
     """
     stored = cache.store(layer, plans.slots, key, value)
     if cache.scales(layer) is not None:
@@ -38,16 +54,16 @@ def paged_attention(
     grouped = query.view(tokens, cache.num_kv_heads, -1, head_dim)
     plan = plans.by_window[window]
     if not plan.prefill and len(plan.decode) == 1:
-        out = _decode(grouped, stored, cache, layer, plan.decode[0], scale)
+        out = _decode(grouped, stored, cache, layer, plan.decode[0], scale, scoring)
         return out.reshape(tokens, heads * head_dim)
     result = torch.empty_like(grouped, memory_format=torch.contiguous_format)
     for group in plan.decode:
         rows = slice(group.first, group.last)
-        result[rows] = _decode(grouped[rows], stored[rows], cache, layer, group, scale)
+        result[rows] = _decode(grouped[rows], stored[rows], cache, layer, group, scale, scoring)
     for tile in plan.prefill:
         part = grouped[tile.first : tile.last]
         keys, values = _tile_context(key, value, cache, layer, tile)
-        result[tile.first : tile.last] = _prefill(part, keys, values, tile.mask, scale)
+        result[tile.first : tile.last] = _prefill(part, keys, values, tile.mask, scale, scoring)
     return result.view(tokens, heads * head_dim)
 
 
@@ -58,6 +74,7 @@ def _decode(
     layer: int,
     group: DecodeGroup,
     scale: float,
+    scoring: Scoring | None,
 ) -> Tensor:
     """Attend. ``query`` and result: [sequences, kv_heads, query heads of each, head_dim]."""
     if group.mirror is not None:
@@ -66,13 +83,10 @@ def _decode(
         keys, values = cache.gather(layer, group.rows, query.shape[0])
     else:
         raise ValueError("a decode group with neither rows to gather nor a mirror")
-    return scaled_dot_product_attention(
-        query,
-        keys[:, :, : group.length],
-        values[:, :, : group.length],
-        attn_mask=group.mask,
-        scale=scale,
-    )
+    keys, values = keys[:, :, : group.length], values[:, :, : group.length]
+    if scoring is not None:
+        return _scored_decode(query, keys, values, group.mask, scale, scoring)
+    return scaled_dot_product_attention(query, keys, values, attn_mask=group.mask, scale=scale)
 
 
 def _tile_context(
@@ -90,10 +104,17 @@ def _tile_context(
 
 
 def _prefill(
-    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    scoring: Scoring | None,
 ) -> Tensor:
     """Attend. ``query`` and result: [tokens, kv_heads, query heads of each, head_dim]. Key heads
     are the batch dimension; a key head's queries share its keys through a view of stride zero."""
+    if scoring is not None:
+        return _scored_prefill(query, keys, values, mask, scale, scoring)
     groups = query.shape[2]
     out = scaled_dot_product_attention(
         query.permute(1, 2, 0, 3),
@@ -104,3 +125,54 @@ def _prefill(
         scale=scale,
     )
     return out.permute(2, 0, 1, 3)
+
+
+def _scored_decode(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float, scoring: Scoring
+) -> Tensor:
+    """See ``_decode``; ``keys`` and ``values``: [sequences, kv_heads, keys, head_dim]."""
+    scores = query @ keys.transpose(-1, -2)
+    sinks = None if scoring.sinks is None else scoring.sinks.view(query.shape[1], -1, 1)
+    return _weights(scores, mask, scale, scoring.softcap, sinks).to(values.dtype) @ values
+
+
+def _scored_prefill(
+    query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, scale: float, scoring: Scoring
+) -> Tensor:
+    """See ``_prefill``; a limited number of rows at a time, to bound the scores' memory."""
+    count, kv_heads, groups, _ = query.shape
+    sinks = None if scoring.sinks is None else scoring.sinks.view(kv_heads, groups, 1, 1)
+    result = torch.empty_like(query, memory_format=torch.contiguous_format)
+    for first in range(0, count, _SCORED_ROWS):
+        last = min(first + _SCORED_ROWS, count)
+        if mask is None:  # plain causal, as many keys as queries
+            part = torch.full((last - first, keys.shape[1]), float("-inf"), device=query.device)
+            part.triu_(first + 1)
+        else:
+            part = mask[first:last]
+        rows = query[first:last].permute(1, 2, 0, 3).flatten(1, 2)
+        scores = (rows @ keys.transpose(1, 2)).view(kv_heads, groups, last - first, -1)
+        weights = _weights(scores, part, scale, scoring.softcap, sinks).to(values.dtype)
+        mixed = (weights.flatten(1, 2) @ values).view(kv_heads, groups, last - first, -1)
+        result[first:last] = mixed.permute(2, 0, 1, 3)
+    return result
+
+
+def _weights(
+    scores: Tensor,
+    mask: Tensor | None,
+    scale: float,
+    softcap: float | None,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Return the weights of the keys, in float32. ``mask`` and ``sinks``: broadcast to ``scores``
+    [..., keys], the latter with a last dimension of 1."""
+    scores = scores.float() * scale
+    if softcap is not None:
+        scores = torch.tanh(scores / softcap) * softcap
+    if mask is not None:
+        scores = scores + mask
+    if sinks is None:
+        return scores.softmax(-1)
+    extra = sinks.float().expand(*scores.shape[:-1], 1)
+    return torch.cat((scores, extra), -1).softmax(-1)[..., :-1]

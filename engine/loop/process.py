@@ -229,6 +229,7 @@ class EngineProcess:
                     num_scores=info.num_scores,
                     matryoshka_dimensions=info.matryoshka_dimensions,
                     tensor_parallel_size=info.tensor_parallel_size,
+                    implementation=info.implementation,
                     identity=secrets.randbelow(2**53 - 1) + 1,
                 )
             )

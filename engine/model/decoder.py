@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
-from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout
 
+CacheT = TypeVar("CacheT", contravariant=True)
 
-class Decoder(Protocol):
-    """A decoder-only transformer over a paged KV cache."""
+
+class Decoder(Protocol[CacheT]):
+    """A decoder-only transformer over a paged KV cache of the type that goes with its layouts:
+    ``GroupedKVCache`` with ``GroupedPlans``, else ``PagedKVCache``."""
 
     @property
     def layout_type(self) -> type[Layout]:
@@ -23,7 +25,7 @@ class Decoder(Protocol):
         self,
         token_ids: Tensor,
         positions: Tensor,
-        cache: PagedKVCache,
+        cache: CacheT,
         layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:

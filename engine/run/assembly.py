@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from engine.architecture.errors import ModelError
 from engine.attention.cache import PagedKVCache
-from engine.attention.layout import CacheShape, LayoutBuilder, Plans, Ragged, Rows
-from engine.attention.mirror import ContextMirror, MirrorShape
-from engine.attention.plans import PlanBuilder
-from engine.attention.quantised import E4M3, QuantisedKVCache
-from engine.attention.tables import RaggedBuilder, RowsBuilder
+from engine.attention.layout import LayoutBuilder, Ragged
 from engine.config import EngineConfig, OnProgress
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
 from engine.messages import SamplingParams
 from engine.model.decoder import Decoder
+from engine.plugin.config import PluginConfig
 from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
+from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches
 from engine.run.launched import StepParts
 from engine.run.loader import DecoderOptions, LoadedDecoder, LoadSettings, load_decoder
 from engine.run.model_runner import ModelRunner
@@ -36,9 +34,6 @@ if TYPE_CHECKING:
     from engine.gpu.sampler import KernelSampler
     from engine.run.mixed import MixedSteps
     from engine.run.steady import SteadyDecode
-
-# Memory for ``ContextMirror`` as a share of the KV cache's.
-_MIRROR_SHARE = 1 / 3
 
 # What a trial's sequences require. All that one can require takes the most memory of a step.
 _TRIAL = SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9)
@@ -90,9 +85,14 @@ def load_model_runner(
 def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) -> LoadedDecoder:
     config = setup.config
     dummy_seed = config.seed if config.load_format == "dummy" else None
+    settings = LoadSettings(Path(config.model), setup.dtype, setup.device, on_progress, dummy_seed)
+    if isinstance(setup.whole, PluginConfig):
+        from engine.run.plugged import load_plugged  # imports transformers, which takes seconds
+
+        return load_plugged(setup.whole, settings, setup.max_positions, compiled_library(setup))
     return load_decoder(
         setup.whole,
-        LoadSettings(Path(config.model), setup.dtype, setup.device, on_progress, dummy_seed),
+        settings,
         DecoderOptions(
             setup.max_positions,
             compiled_library(setup),
@@ -115,10 +115,11 @@ class Assembly:
         self._device = setup.device
         self._loaded = loaded
         self._decoder = loaded.decoder
+        self._caches = Caches(setup, loaded.decoder.layout_type)
         self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
 
     def runner(
-        self, batches: BatchBuilder, cache: PagedKVCache, recorded: Recorded = NOTHING_RECORDED
+        self, batches: BatchBuilder, cache: AnyKVCache, recorded: Recorded = NOTHING_RECORDED
     ) -> ModelRunner:
         return ModelRunner(
             self._info(cache),
@@ -130,7 +131,7 @@ class Assembly:
             runs_ahead=self._setup.runs_ahead,
         )
 
-    def allocate(self) -> tuple[BatchBuilder, PagedKVCache]:
+    def allocate(self) -> tuple[BatchBuilder, AnyKVCache]:
         """Allocate the KV cache and a batch builder for it. Raises KVCacheTooSmallError."""
         config, limit = self._config, self._setup.max_positions
         blocks = config.num_kv_blocks
@@ -138,7 +139,7 @@ class Assembly:
         if blocks is None:
             memory, where_memory_went = self._memory_for_blocks()
             needed = -(-limit // config.block_size) * config.max_num_seqs
-            blocks = min(needed, max(0, memory) // self._block_bytes())
+            blocks = min(needed, max(0, memory) // self._caches.block_bytes)
         blocks = self._setup.collectives.minimum(blocks)
         fits = blocks * config.block_size
         advice = f"lower {self._setup.memory_setting}"
@@ -148,17 +149,17 @@ class Assembly:
                 f"{where_memory_went}; lower --max-model-len, or raise "
                 f"{self._setup.memory_setting}"
             )
-        purpose = f"a KV cache of {blocks} blocks, {gib(blocks * self._block_bytes())}"
+        purpose = f"a KV cache of {blocks} blocks, {gib(blocks * self._caches.block_bytes)}"
         with explaining(self._device, purpose, advice):
-            mirror = self._new_mirror(blocks)
-            return self._new_batches(mirror), self._new_cache(blocks, mirror)
+            storage = self._caches.create(blocks, mirrored=True)
+            return self._new_batches(storage.layouts), storage.cache
 
-    def record(self, cache: PagedKVCache) -> Recorded:
+    def record(self, cache: AnyKVCache) -> Recorded:
         """Record steps of fixed shape, if the decoder consists of kernels."""
         with self._graphs_explained(f"lower --max-num-seqs or {self._setup.memory_setting}"):
             return self._new_recorded(cache)
 
-    def warm_up(self, batches: BatchBuilder, cache: PagedKVCache, recorded: Recorded) -> None:
+    def warm_up(self, batches: BatchBuilder, cache: AnyKVCache, recorded: Recorded) -> None:
         """Run one prefill and one decode step, so that everything is set up before the first
         request. Their runner, and any NaN or infinity it noted, is discarded."""
         with explaining(self._device, "the first steps", f"lower {self._setup.memory_setting}"):
@@ -180,7 +181,7 @@ class Assembly:
                 StepPlan((ScheduledSequence(prefill.sequence, count, 1, completes=True),))
             )
 
-    def _info(self, cache: PagedKVCache) -> ModelInfo:
+    def _info(self, cache: AnyKVCache) -> ModelInfo:
         config, model = self._config, self._setup.model
         held = cache.num_blocks * config.block_size
         return ModelInfo(
@@ -201,6 +202,7 @@ class Assembly:
             pooling=self._setup.pooling.pooling,
             matryoshka_dimensions=self._setup.pooling.matryoshka_dimensions,
             tensor_parallel_size=self._setup.ranks,
+            implementation="transformers" if isinstance(model, PluginConfig) else "native",
         )
 
     # --- memory --------------------------------------------------------------------------------
@@ -211,7 +213,7 @@ class Assembly:
         these."""
         if self._device.type == "cpu":
             share = self._config.kv_cache_memory / self._setup.ranks
-            return int(share / (1 + _MIRROR_SHARE)), ""
+            return int(share / (1 + MIRROR_SHARE)), ""
         profile = self._profile()
         return profile.for_blocks(self._config.gpu_memory_utilization), f" ({profile})"
 
@@ -224,7 +226,7 @@ class Assembly:
 
         def record() -> Recorded:
             with self._graphs_explained("lower --max-num-seqs"):
-                return self._new_recorded(self._new_cache(_TRIAL_BLOCKS))
+                return self._new_recorded(self._caches.create(_TRIAL_BLOCKS).cache)
 
         return profiled(self._device, prepare, record if self._records else None)
 
@@ -242,7 +244,8 @@ class Assembly:
         rows = min(self._config.max_num_seqs, tokens)
         sizes = [limit] * (tokens // limit) + ([tokens % limit] if tokens % limit else [])
         per_sequence = [-(-size // self._config.block_size) for size in sizes]
-        runner = self.runner(self._new_batches(None), self._new_cache(sum(per_sequence)))
+        storage = self._caches.create(sum(per_sequence))
+        runner = self.runner(self._new_batches(storage.layouts), storage.cache)
         first = 0
         items = []
         for uid, (size, blocks) in enumerate(zip(sizes, per_sequence, strict=True)):
@@ -264,19 +267,13 @@ class Assembly:
 
         return steps
 
-    def _block_bytes(self) -> int:
-        model = self._setup.model
-        elements = 2 * model.num_layers * model.kv_size * self._config.block_size
-        dtype = E4M3 if self._setup.is_cache_quantised else self._setup.dtype
-        return elements * dtype.itemsize
-
     # --- parts ---------------------------------------------------------------------------------
 
     @property
     def _records(self) -> bool:
         return self._decoder.layout_type is Ragged and self._config.cuda_graphs
 
-    def _new_recorded(self, cache: PagedKVCache) -> Recorded:
+    def _new_recorded(self, cache: AnyKVCache) -> Recorded:
         if not self._records:
             return NOTHING_RECORDED
         from engine.gpu.graphs import new_pool
@@ -287,6 +284,7 @@ class Assembly:
         config, device, positions = self._config, self._device, self._setup.max_positions
         sampler = self._parts.kernel_sampler
         assert isinstance(self._decoder, KernelLlama)
+        assert isinstance(cache, PagedKVCache)
         assert sampler is not None
         pool = new_pool(device)
         # First what needs most memory, of which the others then take parts.
@@ -313,56 +311,12 @@ class Assembly:
         )
         return Recorded(steady, mixed)
 
-    def _new_batches(self, mirror: ContextMirror | None) -> BatchBuilder:
+    def _new_batches(self, layouts: LayoutBuilder) -> BatchBuilder:
         by_kernel = self._parts.kernel_sampler is not None
         return BatchBuilder(
-            self._new_layouts(mirror),
+            layouts,
             block_size=self._config.block_size,
             draws_from=self._setup.model.vocab_size if by_kernel else None,
-        )
-
-    def _new_layouts(self, mirror: ContextMirror | None) -> LayoutBuilder:
-        layout_type = self._decoder.layout_type
-        block_size, model = self._config.block_size, self._setup.model
-        if layout_type is Ragged:
-            return RaggedBuilder(block_size, self._device)
-        if layout_type is Rows:
-            return RowsBuilder()
-        shape = CacheShape(block_size, model.num_kv_heads)
-        return PlanBuilder(shape, model.sliding_windows, self._setup.dtype, self._device, mirror)
-
-    def _new_mirror(self, blocks: int) -> ContextMirror | None:
-        """Mirroring decoding contexts pays off on a CPU, for layers with full attention."""
-        setup, model = self._setup, self._setup.model
-        layers = tuple(i for i, window in enumerate(model.sliding_windows) if window is None)
-        gathers = self._decoder.layout_type is Plans
-        if self._device.type != "cpu" or not layers or not gathers or setup.is_cache_quantised:
-            return None
-        shape = MirrorShape(layers, model.num_kv_heads, self._config.block_size, model.head_dim)
-        max_bytes = int(blocks * self._block_bytes() * _MIRROR_SHARE)
-        return ContextMirror(shape, max_bytes=max_bytes, dtype=setup.dtype)
-
-    def _new_cache(self, blocks: int, mirror: ContextMirror | None = None) -> PagedKVCache:
-        model = self._setup.model
-        if self._setup.is_cache_quantised:
-            return QuantisedKVCache(
-                num_layers=model.num_layers,
-                num_blocks=blocks,
-                num_kv_heads=model.num_kv_heads,
-                block_size=self._config.block_size,
-                head_dim=model.head_dim,
-                dtype=self._setup.dtype,
-                device=self._device,
-            )
-        return PagedKVCache(
-            num_layers=model.num_layers,
-            num_blocks=blocks,
-            num_kv_heads=model.num_kv_heads,
-            block_size=self._config.block_size,
-            head_dim=model.head_dim,
-            dtype=self._setup.dtype,
-            device=self._device,
-            mirror=mirror,
         )
 
 
@@ -386,7 +340,9 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool
     )
 
 
-def _kernel_sampler(sampler: Sampler, decoder: Decoder, vocabulary: Vocabulary) -> KernelSampler:
+def _kernel_sampler(
+    sampler: Sampler, decoder: Decoder[Any], vocabulary: Vocabulary
+) -> KernelSampler:
     from engine.gpu.llama import KernelLlama  # imports triton, which is not always installed
     from engine.gpu.sampler import KernelSampler
     from engine.gpu.shared_sampler import SharedKernelSampler

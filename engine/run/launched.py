@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Set
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -46,7 +46,7 @@ _NONE = Sequence(
 class StepParts:
     """The components that turn hidden states into results."""
 
-    decoder: Decoder
+    decoder: Decoder[Any]
     sampler: Sampler | VocabularyParallelSampler
     kernel_sampler: KernelSampler | None  # takes its place, if not None
     vocabulary: Vocabulary

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -64,7 +65,7 @@ class DecoderOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadedDecoder:
-    decoder: Decoder
+    decoder: Decoder[Any]
     num_parameters: int
 
 
@@ -162,7 +163,7 @@ def _weights(
 
 def _build(
     config: ModelConfig, source: WeightSource, settings: LoadSettings, options: DecoderOptions
-) -> Decoder:
+) -> Decoder[Any]:
     """Build the decoder; ``config`` and ``source`` are those of this rank's part."""
     device, library, max_positions = settings.device, options.library, options.max_positions
     if config.family == "gpt2" and not options.deterministic:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.attention.cache import PagedKVCache
 from engine.device.sending import sent_one
 from engine.run.batch import BatchBuilder
+from engine.run.caches import AnyKVCache
 from engine.run.launched import LaunchedStep, NewestTokens, StepParts, on_device
 from engine.step.step import ModelInfo, ScheduledSequence, StepPlan, StepResult, StepUnderWay
 
@@ -31,7 +31,7 @@ class ModelRunner:
         info: ModelInfo,
         parts: StepParts,
         batches: BatchBuilder,
-        cache: PagedKVCache,
+        cache: AnyKVCache,
         *,
         steady: SteadyDecode | None = None,
         mixed: MixedSteps | None = None,

@@ -9,17 +9,21 @@ from pathlib import Path
 import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
-from engine.architecture.errors import ModelError
+from engine.architecture.errors import ModelError, UnsupportedError
 from engine.config import EngineConfig
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.device.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
 from engine.gpu import availability
 from engine.gpu.fresh import require_cudnn
 from engine.messages import Pooling
+from engine.plugin.config import PluginConfig
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.sharding.collectives import Collectives
 
 logger = logging.getLogger(__name__)
+
+
+AnyConfig = ModelConfig | PluginConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +33,8 @@ class RunnerSetup:
 
     config: EngineConfig
     collectives: Collectives
-    whole: ModelConfig
-    model: ModelConfig
+    whole: AnyConfig
+    model: AnyConfig
     device: torch.device
     dtype: torch.dtype
     max_positions: int
@@ -64,12 +68,12 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     ranks = collectives.shard.size
     device = choose_device(config.device)
     directory = Path(config.model)
-    whole = load_model_config(directory)
-    model = collectives.shard.config(whole)
+    whole = _read_config(config, directory, ranks)
+    model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":
         prefer_huge_pages()
         processes = ranks * config.data_parallel_size
-        set_threads(config.threads, model.hidden_size * model.intermediate_size, processes)
+        set_threads(config.threads, model.largest_matrix, processes)
     return RunnerSetup(
         config,
         collectives,
@@ -80,6 +84,50 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
         _max_positions(config, model),
         pooling_rules(directory, asked=config.pooling, default=Pooling.LAST),
     )
+
+
+def _read_config(config: EngineConfig, directory: Path, ranks: int) -> AnyConfig:
+    """Read config.json, for our own code or for that of transformers. Raises ModelError when the
+    one that ``config`` requires, or either, does not support it."""
+    why_not_native: UnsupportedError | None = None
+    if config.model_impl != "transformers":
+        try:
+            return load_model_config(directory)
+        except UnsupportedError as error:
+            if config.model_impl == "native":
+                raise
+            why_not_native = error
+    try:
+        if ranks > 1:
+            raise UnsupportedError(
+                "transformers' code runs on one device, without --tensor-parallel-size"
+            )
+        from engine.plugin.reading import read_plugin_config  # takes seconds to import
+
+        found = read_plugin_config(directory)
+    except UnsupportedError as error:
+        if why_not_native is None:
+            raise
+        raise UnsupportedError(
+            f"{why_not_native}; nor is it by transformers' code: {error}"
+        ) from error
+    _refuse_unserved_settings(config)
+    logger.info("%s is computed by transformers' code over Quire's KV cache", found.architecture)
+    return found
+
+
+def _refuse_unserved_settings(config: EngineConfig) -> None:
+    """Raises ModelError for a setting that needs our own code."""
+    for flag, is_set in (
+        ("--quantization", config.quantization != "none"),
+        ("--deterministic", config.deterministic),
+        ("--gpu-path triton", config.gpu_path == "triton"),
+        ("--attention", config.attention != "auto"),
+    ):
+        if is_set:
+            raise ModelError(
+                f"{flag} needs our own code, and this model is computed by transformers'"
+            )
 
 
 def compiled_library(setup: RunnerSetup) -> Library | None:
@@ -99,6 +147,8 @@ def has_kernels(setup: RunnerSetup) -> bool:
     """True if our GPU kernels are to be used: by all ranks or none. Raises ModelError when they are
     required but cannot run."""
     path = setup.config.gpu_path
+    if isinstance(setup.model, PluginConfig):
+        return False
     if path == "torch" or (path == "auto" and setup.device.type != "cuda"):
         return False
     why_not = ""
@@ -119,7 +169,7 @@ def uses_cudnn(setup: RunnerSetup, *, with_kernels: bool) -> bool:
     """True if cuDNN attends for the beginnings of prompts. Raises ModelError when
     ``--attention`` requires what cannot run here."""
     config, asked, model = setup.config, setup.config.attention, setup.model
-    if asked == "auto":
+    if asked == "auto" or isinstance(model, PluginConfig):
         return False
     if not (with_kernels and availability.kernels_fit(model)):
         raise ModelError(
@@ -148,7 +198,7 @@ def uses_cudnn(setup: RunnerSetup, *, with_kernels: bool) -> bool:
 
 
 def _choose_dtype(
-    config: EngineConfig, model: ModelConfig, device: torch.device, ranks: int
+    config: EngineConfig, model: AnyConfig, device: torch.device, ranks: int
 ) -> torch.dtype:
     if config.quantization == "none":
         return choose_dtype(config.dtype, model.dtype, device)
@@ -159,12 +209,12 @@ def _choose_dtype(
         )
     if ranks > 1:
         raise ModelError(f"--quantization {config.quantization} supports a single device")
-    if model.family == "gpt2":
+    if isinstance(model, ModelConfig) and model.family == "gpt2":
         raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
     return torch.float32
 
 
-def _max_positions(config: EngineConfig, model: ModelConfig) -> int:
+def _max_positions(config: EngineConfig, model: AnyConfig) -> int:
     """Return the maximum as configured, within the model's positions."""
     longest = config.max_model_len or model.max_position_embeddings
     if longest > model.max_position_embeddings:

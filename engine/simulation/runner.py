@@ -104,6 +104,7 @@ class SimulatedRunner:
             kv_cache_bytes=0,
             eos_token_ids=tokens.eos_token_ids,
             tokenizer_dir=str(directory),
+            implementation="simulated",
         )
 
     launch = None  # a step is computed in one go

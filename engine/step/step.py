@@ -121,6 +121,7 @@ class ModelInfo:
     pooling: Pooling | None = None  # None: no pooling
     matryoshka_dimensions: tuple[int, ...] = ()
     tensor_parallel_size: int = 1  # devices that share the model
+    implementation: str = "native"  # or transformers, simulated: whose code computes it
 
     @property
     def vector_size(self) -> int:

@@ -16,6 +16,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     ``silence_seconds``: since its last message; null before the first. ``step_seconds``: how long a
     step has run that takes more than a second; null while none does.
     ``architecture``: the model's, as in its config.json; ``simulated`` if no model is loaded.
+    ``implementation``: whose code computes it: native (our own) or transformers.
     ``tensor_parallel_size``: how many devices share the model. ``tasks``: the supported ones of
     generate, embed and score."""
 
@@ -27,6 +28,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     step_seconds: float | None
     max_model_len: int | None
     architecture: str | None
+    implementation: str | None
     tasks: tuple[str, ...] | None
     tensor_parallel_size: int | None
 
@@ -54,6 +56,7 @@ def _engine_health(services: Services, link: Engines) -> EngineHealth:
         link.step_seconds,
         None if state.ready is None else state.ready.max_model_len,
         None if state.ready is None else state.ready.architecture,
+        None if state.ready is None else state.ready.implementation,
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )

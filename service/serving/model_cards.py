@@ -21,5 +21,6 @@ def model_card(client: Client, name: str) -> ModelCard:
         root=client.limits.names[0],
         max_model_len=None if ready is None else ready.max_model_len,
         architecture=None if ready is None else ready.architecture,
+        implementation=None if ready is None else ready.implementation,
         tasks=services.tasks,
     )

@@ -14,8 +14,9 @@ from service.errors import InvalidRequestError
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """``created``: Unix seconds at which this server began to serve it. ``max_model_len``: prompt
     plus output, in tokens; ``architecture``: as in config.json, or ``simulated`` if no model is
-    loaded; ``tasks``: the supported ones of generate, embed and score. All are None while the model
-    loads."""
+    loaded; ``implementation``: whose code computes it, ``native``, ``transformers``
+    or ``simulated``; ``tasks``:
+    the supported ones of generate, embed and score. All are None while the model loads."""
 
     id: str
     object: str = "model"
@@ -24,6 +25,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     root: str
     max_model_len: int | None
     architecture: str | None
+    implementation: str | None
     tasks: tuple[str, ...] | None
 
 

@@ -50,6 +50,7 @@ would be written with an exponent. */}}
 {{- /* written by python -m helm.generate */ -}}
 {{- $flags := list
   (list "load-format" "engine.loadFormat" $values.engine.loadFormat)
+  (list "model-impl" "engine.modelImpl" $values.engine.modelImpl)
   (list "dtype" "engine.dtype" $values.engine.dtype)
   (list "quantization" "engine.quantization" $values.engine.quantization)
   (list "seed" "engine.seed" $values.engine.seed)
@@ -72,6 +73,7 @@ would be written with an exponent. */}}
   (list "store-max-requests" "api.storeMaxRequests" $values.api.storeMaxRequests)
   (list "store-request-days" "api.storeRequestDays" $values.api.storeRequestDays)
   (list "store-usage-days" "api.storeUsageDays" $values.api.storeUsageDays)
+  (list "drain-delay" "api.drainDelay" $values.api.drainDelay)
   (list "allowed-origins" "api.allowedOrigins" $values.api.allowedOrigins)
   (list "allowed-hosts" "api.allowedHosts" $values.api.allowedHosts)
   (list "max-websockets" "api.maxWebsockets" $values.api.maxWebsockets)

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import CacheShape, Plans, PromptChunk
 from engine.attention.plans import PlanBuilder, split_by_length
-from engine.attention.reference import paged_attention
+from engine.attention.reference import Scoring, paged_attention
 from tests.examples import examples
 
 CPU = torch.device("cpu")
@@ -28,7 +28,14 @@ class Piece:
     count: int
 
 
-def expected_rows(q: Tensor, k: Tensor, v: Tensor, piece: Piece, window: int | None) -> Tensor:
+def expected_rows(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    piece: Piece,
+    window: int | None,
+    scoring: Scoring | None = None,
+) -> Tensor:
     """float64 attention of the piece's queries [count, heads, d] over all keys [n, kv_heads, d]."""
     groups = q.shape[1] // k.shape[1]
     k, v, q = (
@@ -41,8 +48,20 @@ def expected_rows(q: Tensor, k: Tensor, v: Tensor, piece: Piece, window: int | N
         end = piece.start + i + 1
         first = 0 if window is None else max(0, end - window)
         scores = torch.einsum("hd,nhd->hn", q[i], k[first:end]) * 0.3
-        rows.append(torch.einsum("hn,nhd->hd", scores.softmax(-1), v[first:end]).flatten())
+        weights = expected_weights(scores, scoring)
+        rows.append(torch.einsum("hn,nhd->hd", weights, v[first:end]).flatten())
     return torch.stack(rows)
+
+
+def expected_weights(scores: Tensor, scoring: Scoring | None) -> Tensor:
+    """[heads, keys]: a sink takes its share of the softmax, and gives nothing."""
+    if scoring is not None and scoring.softcap is not None:
+        scores = scoring.softcap * torch.tanh(scores / scoring.softcap)
+    weights = scores.exp()
+    total = weights.sum(-1, keepdim=True)
+    if scoring is not None and scoring.sinks is not None:
+        total = total + scoring.sinks.double().exp()[:, None]
+    return weights / total
 
 
 def attend(
@@ -55,6 +74,7 @@ def attend(
     window: int | None = None,
     poison: float = 0.0,
     device: torch.device = CPU,
+    scoring: Scoring | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Our result and the reference for ``pieces`` in one batch: single tokens first, by falling
     context, as the engine orders them. Blocks are scattered; slots after a context hold
@@ -110,9 +130,10 @@ def attend(
         plans=plans,
         window=window,
         scale=0.3,
+        scoring=scoring,
     )
     reference = [
-        expected_rows(q, k, v, p, window)
+        expected_rows(q, k, v, p, window, scoring)
         for q, k, v, p in zip(queries, keys, values, pieces, strict=True)
     ]
     return result, torch.cat(reference)
@@ -173,3 +194,39 @@ def test_slots_after_a_context_in_its_last_block_are_not_read() -> None:
 def test_very_unequal_contexts_do_not_share_one_padded_gather() -> None:
     assert split_by_length([1000] + [10] * 20) == [(0, 1), (1, 21)]
     assert_equal(*attend([Piece(900, 1)] + [Piece(9, 1)] * 12))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    pieces,
+    st.sampled_from([1, 2]),
+    st.sampled_from([1, 3]),
+    st.one_of(st.none(), st.integers(1, 100)),
+    st.sampled_from([None, 0.5]),
+    st.booleans(),
+)
+def test_caps_and_sinks_equal_float64_attention_in_any_batch(
+    pieces: list[Piece],
+    kv_heads: int,
+    groups: int,
+    window: int | None,
+    softcap: float | None,
+    with_sinks: bool,
+) -> None:
+    sinks = torch.linspace(-1, 2, kv_heads * groups) if with_sinks else None
+    assert_equal(
+        *attend(
+            pieces,
+            kv_heads=kv_heads,
+            groups=groups,
+            window=window,
+            scoring=Scoring(softcap, sinks),
+        )
+    )
+
+
+@pytest.mark.parametrize("window", [None, 300])
+def test_caps_and_sinks_of_a_chunk_whose_scores_are_computed_in_parts(window: int | None) -> None:
+    scoring = Scoring(0.5, torch.tensor([0.1, -1.0, 0.4, 2.0]))
+    for start in (0, 64):
+        assert_equal(*attend([Piece(start, 600), Piece(17, 1)], window=window, scoring=scoring))

@@ -18,6 +18,7 @@ def cards(*names: str) -> list[ModelCard]:
             root=name,
             max_model_len=4096,
             architecture="LlamaForCausalLM",
+            implementation="native",
             tasks=("generate",),
         )
         for name in names

@@ -1,0 +1,83 @@
+"""Creates models by transformers' own classes: never from code in the checkpoint's directory."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging as transformers_logging
+
+from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.architecture.fields import read_object
+from engine.plugin.interface import NAME
+
+transformers_logging.set_verbosity_error()
+transformers_logging.disable_progress_bar()
+
+
+def read_source(directory: Path) -> Any:
+    """Return the configuration as transformers reads it. Raises ConfigError."""
+    fields = read_object(directory / "config.json")
+    if fields.has("quantization_config"):
+        raise UnsupportedError(f"{fields.source}: quantized weights are not supported")
+    try:
+        config = AutoConfig.from_pretrained(
+            directory, trust_remote_code=False, local_files_only=True
+        )
+    except Exception as error:
+        hint = (
+            "; Quire never runs the code that its auto_map names" if fields.has("auto_map") else ""
+        )
+        raise UnsupportedError(
+            f"{fields.source}: transformers cannot read it ({first_line(error)}){hint}"
+        ) from error
+    if config.get_text_config() is not config:
+        raise UnsupportedError(
+            f"{fields.source}: {config.model_type} is more than a decoder of text, which alone is "
+            "supported"
+        )
+    return config
+
+
+def new_model(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Return a causal language model that calls our attention. On the device ``meta`` it has no
+    weights, elsewhere random ones. Raises UnsupportedError if transformers has none for it."""
+    try:
+        with device:
+            model: nn.Module = AutoModelForCausalLM.from_config(
+                # A copy, as models write their choices into it.
+                deepcopy(config),
+                dtype=dtype,
+                attn_implementation=NAME,
+                trust_remote_code=False,
+            )
+    except Exception as error:
+        raise UnsupportedError(
+            f"transformers builds no causal language model for {config.model_type} that attends by "
+            f"Quire's KV cache ({first_line(error)})"
+        ) from error
+    return model.eval()
+
+
+def checked_class(model: nn.Module, config: Any) -> str:
+    """Return the model's class, which config.json must name. Raises ConfigError."""
+    found = type(model).__name__
+    named = config.architectures or ()
+    if found not in named:
+        raise ConfigError(
+            f"config.json's architectures are {', '.join(named) or 'missing'}, where {found} "
+            f"generates text for a {config.model_type}"
+        )
+    return found
+
+
+def first_line(error: BaseException) -> str:
+    """Return what an error of a library says, shortened to a part of a sentence."""
+    lines = str(error).strip().splitlines()
+    text = lines[0].strip().rstrip(".") if lines else ""
+    text = text if len(text) <= 200 else text[:197] + "..."
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,46 @@
+"""Reads a model directory for the plug-in: what it is, and whether it can be served."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+
+from engine.architecture.config import read_dtype, read_eos_token_ids
+from engine.architecture.errors import UnsupportedError
+from engine.architecture.fields import read_object
+from engine.plugin.building import checked_class, new_model, read_source
+from engine.plugin.config import PluginConfig
+from engine.plugin.gate import attention_layers
+from engine.plugin.probe import probe
+from engine.plugin.rope import freeze_frequencies
+from engine.plugin.trial import try_kind
+
+
+def read_plugin_config(directory: Path) -> PluginConfig:
+    """Return what the engine needs to know, having probed the model and tried a tiny one; no weight
+    is read. Raises ConfigError, with the reason why it is not served."""
+    fields = read_object(directory / "config.json")
+    dtype, eos = read_dtype(fields), read_eos_token_ids(directory, fields)
+    source = read_source(directory)
+    positions = getattr(source, "max_position_embeddings", None)
+    if not isinstance(positions, int) or positions < 1:
+        raise UnsupportedError(f"{fields.source} does not say how many positions it has")
+    model = new_model(source, torch.device("meta"), torch.float32)
+    architecture = checked_class(model, source)
+    freeze_frequencies(model, positions)
+    probed = probe(model)
+    attentions = attention_layers(model, source, probed.calls)
+    try_kind(source)
+    matrices = [each.shape[-2:] for each in model.parameters() if each.dim() >= 2]
+    return PluginConfig(
+        architecture=architecture,
+        vocab_size=probed.vocab_size,
+        hidden_size=probed.hidden_size,
+        largest_matrix=max(shape.numel() for shape in matrices if probed.vocab_size not in shape),
+        max_position_embeddings=positions,
+        dtype=dtype,
+        eos_token_ids=eos,
+        attentions=attentions,
+        source=source,
+    )

@@ -1,0 +1,113 @@
+"""Creates KV caches for a decoder, and what lays its batches out for them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.attention.cache import PagedKVCache
+from engine.attention.groups import GroupedKVCache, GroupedPlanBuilder, LayerGroup, groups_of
+from engine.attention.layout import (
+    CacheShape,
+    GroupedPlans,
+    Layout,
+    LayoutBuilder,
+    Plans,
+    Ragged,
+    Rows,
+)
+from engine.attention.mirror import ContextMirror, MirrorShape
+from engine.attention.plans import PlanBuilder
+from engine.attention.quantised import E4M3, QuantisedKVCache
+from engine.attention.tables import RaggedBuilder, RowsBuilder
+from engine.run.setup import RunnerSetup
+
+# Memory for ``ContextMirror`` as a share of the KV cache's.
+MIRROR_SHARE = 1 / 3
+
+AnyKVCache = PagedKVCache | GroupedKVCache
+
+
+class CacheAndLayouts(NamedTuple):
+    cache: AnyKVCache
+    layouts: LayoutBuilder
+
+
+class Caches:
+    """For a decoder whose layouts are of ``layout_type``."""
+
+    def __init__(self, setup: RunnerSetup, layout_type: type[Layout]) -> None:
+        self._setup = setup
+        self._block_size = setup.config.block_size
+        self._layout_type = layout_type
+        self._groups = groups_of(setup.model.kv_layers)
+        if layout_type is not GroupedPlans and len(self._groups) != 1:
+            raise ValueError("layers of different shapes need grouped plans")
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of one block in all layers."""
+        return sum(map(self._group_bytes, self._groups))
+
+    def create(self, blocks: int, *, mirrored: bool = False) -> CacheAndLayouts:
+        """Return a cache of so many blocks. ``mirrored``: with copies of decoding contexts, where
+        they pay off."""
+        caches: list[PagedKVCache] = []
+        builders: list[PlanBuilder] = []
+        for group in self._groups:
+            mirror = self._new_mirror(group, blocks) if mirrored else None
+            caches.append(self._new_cache(group, blocks, mirror))
+            builders.append(self._plan_builder(group, mirror))
+        if self._layout_type is GroupedPlans:
+            return CacheAndLayouts(GroupedKVCache(caches), GroupedPlanBuilder(builders))
+        [cache] = caches
+        if self._layout_type is Ragged:
+            return CacheAndLayouts(cache, RaggedBuilder(self._block_size, self._setup.device))
+        if self._layout_type is Rows:
+            return CacheAndLayouts(cache, RowsBuilder())
+        return CacheAndLayouts(cache, builders[0])
+
+    def _group_bytes(self, group: LayerGroup) -> int:
+        setup = self._setup
+        elements = 2 * len(group.layers) * group.num_kv_heads * group.head_dim * self._block_size
+        dtype = E4M3 if setup.is_cache_quantised else setup.dtype
+        return elements * dtype.itemsize
+
+    def _plan_builder(self, group: LayerGroup, mirror: ContextMirror | None) -> PlanBuilder:
+        shape = CacheShape(self._block_size, group.num_kv_heads)
+        return PlanBuilder(shape, group.windows, self._setup.dtype, self._setup.device, mirror)
+
+    def _new_mirror(self, group: LayerGroup, blocks: int) -> ContextMirror | None:
+        """Mirroring decoding contexts pays off on a CPU, for layers with full attention."""
+        setup = self._setup
+        layers = tuple(i for i, window in enumerate(group.windows) if window is None)
+        gathers = self._layout_type in (Plans, GroupedPlans)
+        if setup.device.type != "cpu" or not layers or not gathers or setup.is_cache_quantised:
+            return None
+        shape = MirrorShape(layers, group.num_kv_heads, self._block_size, group.head_dim)
+        max_bytes = int(blocks * self._group_bytes(group) * MIRROR_SHARE)
+        return ContextMirror(shape, max_bytes=max_bytes, dtype=setup.dtype)
+
+    def _new_cache(
+        self, group: LayerGroup, blocks: int, mirror: ContextMirror | None
+    ) -> PagedKVCache:
+        setup = self._setup
+        if setup.is_cache_quantised:
+            return QuantisedKVCache(
+                num_layers=len(group.layers),
+                num_blocks=blocks,
+                num_kv_heads=group.num_kv_heads,
+                block_size=self._block_size,
+                head_dim=group.head_dim,
+                dtype=setup.dtype,
+                device=setup.device,
+            )
+        return PagedKVCache(
+            num_layers=len(group.layers),
+            num_blocks=blocks,
+            num_kv_heads=group.num_kv_heads,
+            block_size=self._block_size,
+            head_dim=group.head_dim,
+            dtype=setup.dtype,
+            device=setup.device,
+            mirror=mirror,
+        )

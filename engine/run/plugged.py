@@ -1,0 +1,65 @@
+"""Loads a decoder that transformers' code computes."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import nn
+
+from engine.architecture.errors import UnsupportedError
+from engine.cpu.library import Library
+from engine.device.memory import explaining, gib
+from engine.plugin.building import new_model
+from engine.plugin.config import PluginConfig
+from engine.plugin.decoder import PluginDecoder
+from engine.plugin.loading import fill_randomly, loaded_model
+from engine.plugin.products import Products, use_products
+from engine.plugin.rope import freeze_frequencies
+from engine.plugin.trial import try_kind
+from engine.run.loader import LoadedDecoder, LoadSettings
+
+logger = logging.getLogger(__name__)
+
+
+def load_plugged(
+    config: PluginConfig, settings: LoadSettings, max_positions: int, library: Library | None
+) -> LoadedDecoder:
+    """Load the decoder with its weights, as ``engine.run.loader.load_decoder`` does.
+    ``max_positions``: tokens of the longest sequence; ``library``: computes its linear maps, if it
+    computes this kind of model right. Raises WeightsError."""
+    count = _num_parameters(new_model(config.source, torch.device("meta"), settings.dtype))
+    name = str(settings.dtype).removeprefix("torch.")
+    size = gib(count * settings.dtype.itemsize)
+    purpose = f"the weights, {count:,} parameters ({size} in {name})"
+    products = _products(config.source, library, settings.dtype)
+    settings.on_progress("weights", 0, count)
+    with explaining(settings.device, purpose, "serve a smaller model"):
+        if settings.dummy_seed is None:
+            model = loaded_model(config, settings.directory, settings.device, settings.dtype)
+        else:
+            model = new_model(config.source, settings.device, settings.dtype)
+            fill_randomly(model, settings.dummy_seed)
+        if products is not None:
+            use_products(model, products)
+    freeze_frequencies(model, max_positions)
+    settings.on_progress("weights", count, count)
+    return LoadedDecoder(PluginDecoder(model, config, settings.dtype), count)
+
+
+def _products(source: Any, library: Library | None, dtype: torch.dtype) -> Products | None:
+    if library is None:
+        return None
+    products = Products(library, torch.get_num_threads())
+    try:
+        try_kind(source, products)
+    except UnsupportedError as error:
+        logger.warning("computing by torch alone, which is slower: %s", error)
+        return None
+    pairs = dtype == torch.bfloat16 and library.bf16_products
+    return Products(library, products.threads, bf16_products=pairs)
+
+
+def _num_parameters(model: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in model.parameters())

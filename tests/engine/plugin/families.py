@@ -1,0 +1,126 @@
+"""Tiny random checkpoints of decoders that transformers implements, and what it computes itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+
+from engine.plugin.rope import freeze_frequencies
+from engine.plugin.shrinking import VOCABULARY, shrunk
+from engine.plugin.trial import fill_strongly
+
+# Kinds that are computed right: model types of transformers, or variants of them (VARIANTS).
+# Each shows something that the others do not: norms after the sublayer; caps and windows; heads of
+# two sizes with experts; sinks; latent attention; parallel blocks; learned positions with an
+# offset.
+FEW = (
+    *("olmo2", "gemma2", "gemma4_text#moe", "gpt_oss", "deepseek_v3", "cohere2", "opt"),
+    *("mixtral", "phi3#longrope"),
+)
+MANY = (
+    *("afmoe", "apertus", "arcee", "axk1", "beam", "bitnet", "codegen", "cohere", "cohere2_moe"),
+    *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
+    *("flex_olmo", "flint", "gemma", "gemma3_text", "gemma3n_text", "gemma3n_text#shared"),
+    *("gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode"),
+    *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
+    *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
+    *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
+    *("nanochat", "olmo", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2"),
+    *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "solar_open", "stablelm"),
+    *("starcoder2", "starcoder2#window", "vaultgemma", "youtu"),
+)
+
+# Kinds that are refused, and for what. Others are refused too.
+REFUSED: dict[str, str] = {
+    "bamba": "layers of type linear_attention",
+    "qwen3_next": "layers of type linear_attention",
+    "lfm3": "layers of type conv",
+    "minimax": "layers of type linear_attention",
+    "llama4_text": "layers of type chunked_attention",
+    "deepseek_v32": "attends with indices, which is not supported",
+    "inkling_text": "attends with position_bias, which is not supported",
+    "diffllama": "its attention is called 8 times for 4 layers",
+    "doge": "attends under a separate mask",
+    "bert": "an encoder, whose tokens attend to later ones",
+    "rwkv": "none of its layers attends through transformers' attention interface",
+    "mpt": "none of its layers attends through transformers' attention interface",
+}
+# Variants that a family's own defaults do not show, by "model type#variant".
+VARIANTS: dict[str, dict[str, Any]] = {
+    "gemma4_text#moe": {
+        "attention_k_eq_v": True,
+        "enable_moe_block": True,
+        "num_experts": 8,
+        "top_k_experts": 2,
+        "moe_intermediate_size": 32,
+        "hidden_size_per_layer_input": 0,
+    },
+    "gemma3n_text#shared": {"num_kv_shared_layers": 2},
+    "mistral#full": {"sliding_window": None},
+    "phi3#longrope": {
+        "max_position_embeddings": 512,
+        "original_max_position_embeddings": 256,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": 1.0,
+            "original_max_position_embeddings": 256,
+            "short_factor": [1.0] * 8,
+            "long_factor": [2.0 + pair for pair in range(8)],
+        },
+    },
+    "llama#dynamic": {
+        "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 3.0},
+    },
+    "ernie4_5#biases": {"use_bias": True},
+    "starcoder2#window": {"sliding_window": 6},
+}
+
+
+def tiny_config(kind: str) -> Any:
+    """``kind``: a model type, or one of VARIANTS."""
+    config = shrunk(AutoConfig.for_model(kind.partition("#")[0]))
+    for name, value in VARIANTS.get(kind, {}).items():
+        setattr(config, name, value)
+    # Nothing may end a sequence early.
+    config.eos_token_id = None
+    return config
+
+
+def save_family(kind: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
+    """Write a checkpoint; return the model as transformers reads it, with its eager attention."""
+    torch.manual_seed(seed)
+    config = tiny_config(kind)
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    fill_strongly(model)
+    model.save_pretrained(directory)
+    oracle: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
+        directory, dtype=torch.float32, attn_implementation="eager"
+    )
+    freeze_frequencies(oracle, config.max_position_embeddings)
+    return oracle.eval()
+
+
+def prompt(length: int, seed: int) -> list[int]:
+    return random.Random(seed).choices(range(3, VOCABULARY), k=length)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What transformers computes for a whole sequence: log-probabilities [tokens, vocabulary], and
+    the range of its logits."""
+
+    logprobs: Tensor
+    span: float
+
+
+def expected(oracle: PreTrainedModel, token_ids: list[int]) -> Expected:
+    with torch.inference_mode():
+        logits = oracle(input_ids=torch.tensor([token_ids]), use_cache=False).logits[0].float()
+    return Expected(logits.log_softmax(-1), float(logits.max() - logits.min()))

@@ -1,0 +1,88 @@
+"""Models are built by transformers' own classes, or the directory is refused in a sentence."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig
+
+from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.plugin.building import checked_class, first_line, new_model, read_source
+from engine.plugin.shrinking import shrunk
+
+
+def write(directory: Path, **fields: Any) -> Path:
+    (directory / "config.json").write_text(json.dumps(fields))
+    return directory
+
+
+def test_the_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:
+    (tmp_path / "configuration_evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')")
+    auto_map = {"AutoConfig": "configuration_evil.EvilConfig"}
+    write(tmp_path, model_type="evil", auto_map=auto_map, architectures=["EvilForCausalLM"])
+    with pytest.raises(UnsupportedError, match="Quire never runs the code"):
+        read_source(tmp_path)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"model_type": "llama", "quantization_config": {"bits": 4}}, "quantized weights"),
+        ({"model_type": "nothing known"}, "transformers cannot read it"),
+        ({}, "transformers cannot read it"),
+        ({"model_type": "llama", "hidden_size": "wide"}, "transformers cannot read it"),
+        ({"model_type": "gemma3"}, "more than a decoder of text"),
+    ],
+)
+def test_a_configuration_that_is_not_served_is_refused_in_a_sentence(
+    fields: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(UnsupportedError, match=reason) as refused:
+        read_source(write(tmp_path, **fields))
+    assert "\n" not in str(refused.value)
+
+
+def test_a_model_that_generates_no_text_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="builds no causal language model for t5"):
+        new_model(AutoConfig.for_model("t5"), torch.device("meta"), torch.float32)
+
+
+def test_attention_of_an_older_kind_is_refused() -> None:
+    with pytest.raises(UnsupportedError, match="builds no causal language model for falcon"):
+        new_model(AutoConfig.for_model("falcon"), torch.device("meta"), torch.float32)
+
+
+def test_a_configuration_is_not_changed_by_the_models_built_from_it() -> None:
+    config = shrunk(AutoConfig.for_model("mixtral"))
+    before = config.to_dict()
+    new_model(config, torch.device("meta"), torch.float32)
+    assert config.to_dict() == before
+    assert config._attn_implementation != "quire"
+
+
+@pytest.mark.parametrize("named", [None, ["LlamaForSequenceClassification"]])
+def test_the_class_must_be_the_one_that_is_named(named: list[str] | None) -> None:
+    config = shrunk(AutoConfig.for_model("llama"))
+    model = new_model(config, torch.device("meta"), torch.float32)
+    config.architectures = named
+    with pytest.raises(ConfigError, match="where LlamaForCausalLM"):
+        checked_class(model, config)
+    config.architectures = ["LlamaForCausalLM"]
+    assert checked_class(model, config) == "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ValueError("one.\ntwo"), "ValueError: one"),
+        (KeyError(), "KeyError"),
+        (ValueError("x" * 300), "ValueError: " + "x" * 197 + "..."),
+    ],
+)
+def test_a_librarys_error_becomes_part_of_a_sentence(error: Exception, text: str) -> None:
+    assert first_line(error) == text

@@ -1,0 +1,61 @@
+"""Linear maps over packed weights compute what torch's do."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from transformers.pytorch_utils import Conv1D
+
+from engine.cpu.library import LibraryUnavailableError, library
+from engine.plugin.products import CompiledLinear, Products, use_products
+
+try:
+    PRODUCTS = Products(library(), 1)
+except LibraryUnavailableError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+
+class Scaled(nn.Linear):
+    """Computes something else, so it must stay."""
+
+
+@pytest.fixture
+def model() -> nn.ModuleDict:
+    torch.manual_seed(0)
+    return nn.ModuleDict(
+        {
+            "with_bias": nn.Linear(33, 20),
+            "without": nn.Linear(33, 20, bias=False),
+            "transposed": Conv1D(20, 33),
+            "own": Scaled(33, 20),
+        }
+    )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@torch.inference_mode()
+def test_replaced_maps_compute_the_same(model: nn.ModuleDict, dtype: torch.dtype) -> None:
+    x = torch.randn(2, 3, 33).to(dtype)
+    expected = {name: part(x.float()) for name, part in model.items()}
+    use_products(model, PRODUCTS)
+    for name in ("with_bias", "without", "transposed"):
+        found = model[name](x)
+        assert isinstance(model[name], CompiledLinear)
+        assert found.dtype == dtype
+        tolerance = 1e-5 if dtype == torch.float32 else 2e-2
+        torch.testing.assert_close(found.float(), expected[name], rtol=tolerance, atol=tolerance)
+
+
+def test_a_derived_class_stays(model: nn.ModuleDict) -> None:
+    use_products(model, PRODUCTS)
+    assert type(model["own"]) is Scaled
+
+
+@torch.inference_mode()
+def test_rows_may_be_strided_and_none(model: nn.ModuleDict) -> None:
+    x = torch.randn(33, 5).t()
+    expected = model["without"](x)
+    use_products(model, PRODUCTS)
+    torch.testing.assert_close(model["without"](x), expected, rtol=1e-5, atol=1e-5)
+    assert model["without"](x[:0]).shape == (0, 20)

@@ -1,0 +1,79 @@
+"""A directory is either served or refused in one sentence, before any weight is read."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoConfig
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+
+from engine.architecture.errors import ModelError
+from engine.plugin.building import new_model
+from engine.plugin.reading import read_plugin_config
+from engine.plugin.shrinking import shrunk
+from tests.engine.plugin.families import save_family
+from tests.engine.plugin.mixing import assert_equals_transformers
+
+
+def save_config(directory: Path, kind: str, **changes: Any) -> None:
+    config = shrunk(AutoConfig.for_model(kind))
+    config.architectures = [type(new_model(config, torch.device("meta"), torch.float32)).__name__]
+    config.save_pretrained(directory)
+    values = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps(values | changes))
+
+
+def test_what_the_engine_needs_is_found_without_weights(tmp_path: Path) -> None:
+    save_config(tmp_path, "gpt_oss", eos_token_id=[7, 8], dtype="bfloat16")
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 9}')
+    config = read_plugin_config(tmp_path)
+    assert config.architecture == "GptOssForCausalLM"
+    assert (config.vocab_size, config.hidden_size, config.dtype) == (199, 64, "bfloat16")
+    assert config.max_position_embeddings == 256
+    assert config.eos_token_ids == frozenset({7, 8, 9})
+    assert config.largest_matrix == 64 * 192
+    assert [layer.window for layer in config.kv_layers] == [6, None, 6, None]
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"architectures": ["LlamaModel"]}, "where LlamaForCausalLM generates text"),
+        ({"dtype": "float8"}, "dtype must be one of"),
+        ({"max_position_embeddings": None}, "cannot read it|how many positions"),
+    ],
+)
+def test_what_is_missing_is_said(changes: dict[str, Any], reason: str, tmp_path: Path) -> None:
+    save_config(tmp_path, "llama", **changes)
+    with pytest.raises(ModelError, match=reason):
+        read_plugin_config(tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES))
+def test_each_kind_of_transformers_is_computed_right_or_refused_in_a_sentence(
+    kind: str, tmp_path: Path
+) -> None:
+    torch.set_num_threads(1)
+    try:
+        oracle = save_family(kind, tmp_path)
+    except Exception as error:
+        pytest.skip(f"transformers itself has no tiny {kind}: {error}")
+    refusal = why_refused(tmp_path)
+    if refusal is None:
+        assert_equals_transformers(tmp_path, oracle)
+    else:
+        assert "\n" not in refusal
+        assert 30 < len(refusal) < 500
+
+
+def why_refused(directory: Path) -> str | None:
+    try:
+        read_plugin_config(directory)
+    except ModelError as error:
+        return str(error)
+    return None

@@ -1,0 +1,57 @@
+"""Frequencies are chosen once, by the longest sequence that the server accepts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from engine.plugin.rope import freeze_frequencies
+from tests.engine.plugin.families import tiny_config
+
+
+def new_model(kind: str) -> Any:
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(tiny_config(kind), dtype=torch.float32).eval()
+
+
+def rotations(model: Any, positions: list[int]) -> torch.Tensor:
+    """[positions, 2, head_dim]: cosines and sines."""
+    x = torch.zeros(1, len(positions), 1)
+    cos, sin = model.model.rotary_emb(x, position_ids=torch.tensor([positions]))
+    return torch.stack((cos[0], sin[0]), dim=1)
+
+
+@pytest.mark.parametrize("kind", ["phi3#longrope", "llama#dynamic"])
+@pytest.mark.parametrize("longest", [200, 500])
+def test_a_position_turns_alike_in_any_company(kind: str, longest: int) -> None:
+    """As transformers turns it in a sequence of the maximum length."""
+    ours, theirs = new_model(kind), new_model(kind)
+    freeze_frequencies(ours, longest)
+    expected = rotations(theirs, [5, longest - 1])
+    torch.testing.assert_close(rotations(ours, [5, longest - 1]), expected)
+    torch.testing.assert_close(rotations(ours, [5]), expected[:1])
+    torch.testing.assert_close(rotations(ours, [5, 3]), rotations(ours, [5, 3, 511])[:2])
+
+
+def test_a_model_without_weights_is_frozen_too() -> None:
+    with torch.device("meta"):
+        model = new_model("llama#dynamic")
+    freeze_frequencies(model, 500)
+    assert model.model.rotary_emb.rope_type == "frozen"
+
+
+def test_without_it_a_position_depends_on_its_company() -> None:
+    model = new_model("phi3#longrope")
+    alone = rotations(model, [5])
+    assert not torch.allclose(alone, rotations(model, [5, 400])[:1])
+
+
+def test_other_kinds_stay_as_they_are() -> None:
+    model = new_model("llama")
+    before = rotations(model, [5, 100])
+    freeze_frequencies(model, 50)
+    assert torch.equal(rotations(model, [5, 100]), before)
+    assert model.model.rotary_emb.rope_type == "default"
