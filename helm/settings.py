@@ -27,7 +27,7 @@ ELSEWHERE = {
 # Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = (
     *("host", "port", "grpc_port", "drain_timeout", "device", "model", "api_workers"),
-    *("admin", "admin_host", "admin_port"),
+    *("admin", "admin_host", "admin_port", "revision", "download_dir"),
 )
 # Secrets with separate values, each an existing Secret.
 _BY_VALUE = {

@@ -33,8 +33,8 @@ ORDER = {
             "tracing_settings",
             "admin_settings",
         ),
-        *("archive_settings", "api_keys", "key_settings", "turns"),
-        *("settings", "conversation", "served_model", "tenants", "routes"),
+        *("archive_settings", "api_keys", "key_settings", "hub_settings", "turns"),
+        *("settings", "conversation", "hub", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),
@@ -51,6 +51,7 @@ ONLY_IN = {
     "sqlalchemy": "service/store",
     "jinja2": "service/checkpoint",
     "triton": "engine/gpu",
+    "huggingface_hub": "service/hub",
 }
 
 

@@ -74,17 +74,23 @@ def test_a_rollout_can_replace_a_pod(server: Manifest) -> None:
 
 def test_every_pod_meets_the_restricted_pod_security_standard(manifests: list[Manifest]) -> None:
     """Field by field as the Kubernetes documentation lists that standard."""
-    allowed_volumes = {"emptyDir", "persistentVolumeClaim", "nfs"}  # nfs: an operator's own extra
+    allowed_volumes = {
+        "emptyDir",
+        "persistentVolumeClaim",
+        "secret",
+        "nfs",
+    }  # nfs: an operator's own extra
     for each in deployments(manifests):
         pod = each["spec"]["template"]["spec"]
-        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
+        assert not {"hostNetwork", "hostPID", "hostIPC"} & pod.keys()
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
         assert pod["securityContext"].get("runAsUser") != 0
-        context = server_container(each)["securityContext"]
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert "privileged" not in context
+        for container in (*pod.get("initContainers", ()), server_container(each)):
+            context = container["securityContext"]
+            assert context["allowPrivilegeEscalation"] is False
+            assert context["capabilities"] == {"drop": ["ALL"]}
+            assert "privileged" not in context
         for volume in pod["volumes"]:
             assert volume.keys() - {"name"} <= allowed_volumes
 
@@ -120,10 +126,14 @@ def test_a_read_only_root_still_has_a_home_and_a_tmp(manifests: list[Manifest]) 
 
 def test_every_mount_has_its_volume(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
-        volumes = [v["name"] for v in each["spec"]["template"]["spec"]["volumes"]]
-        mounts = server_container(each)["volumeMounts"]
-        assert sorted(volumes) == sorted(mount["name"] for mount in mounts)
-        assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+        pod = each["spec"]["template"]["spec"]
+        volumes = [volume["name"] for volume in pod["volumes"]]
+        used = set()
+        for container in (*pod.get("initContainers", ()), server_container(each)):
+            mounts = container["volumeMounts"]
+            assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+            used |= {mount["name"] for mount in mounts}
+        assert sorted(volumes) == sorted(used)
 
 
 def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) -> None:

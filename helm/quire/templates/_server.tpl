@@ -14,7 +14,9 @@ would be written with an exponent. */}}
 {{- define "quire.serverArgs" -}}
 {{- $values := .Values -}}
 {{- $args := list "serve" -}}
-{{- if $values.model.path -}}
+{{- if $values.model.name -}}
+{{- $args = concat $args (include "quire.modelByNameArgs" $values.model | fromYamlArray) -}}
+{{- else if $values.model.path -}}
 {{- $args = append $args $values.model.path -}}
 {{- end -}}
 {{- if $values.model.servedNames -}}
@@ -92,6 +94,9 @@ would be written with an exponent. */}}
 {{- if $from.existingSecret -}}
 {{- $env = append $env (dict "name" (index . 0) "valueFrom" (dict "secretKeyRef" (dict "name" $from.existingSecret "key" $from.secretKey))) -}}
 {{- end -}}
+{{- end -}}
+{{- if .Values.model.name -}}
+{{- $env = append $env (dict "name" "HF_HUB_OFFLINE" "value" "1") -}}
 {{- end -}}
 {{- with .Values.tracing -}}
 {{- if .endpoint -}}
