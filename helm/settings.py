@@ -50,7 +50,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {"engine": EngineConfig, "api": Servic
 # Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = (
     *("host", "port", "grpc_port", "drain_timeout", "device", "model", "api_workers"),
-    *("admin", "admin_host", "admin_port"),
+    *("admin", "admin_host", "admin_port", "revision", "download_dir"),
 )
 # Secrets with separate values, each an existing Secret.
 _BY_VALUE = ("api_key", "store_url", "signing_key", "admin_key")

@@ -86,8 +86,9 @@ class Admission:
             return
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
+                detail = self._supervision.engine_detail(self._link.state.detail)
                 raise LoadingError(
-                    f"The model is not ready yet ({self._link.state.detail}); retry.",
+                    f"The model is not ready yet ({detail}); retry.",
                     retry_after=self._restart_seconds(),
                 )
             case LinkPhase.LOST:

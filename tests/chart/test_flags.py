@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -33,7 +34,8 @@ from tests.chart.helms import CHART, ROOT, Helm4, Manifest, RefusedError, Values
 pytestmark = pytest.mark.chart
 
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
-NO_MODEL = "/no/such/model"
+# A name on the hub, which is not asked: arguments for names and for paths are accepted with it.
+NO_MODEL = "no-such/model"
 
 
 # Runs `quire` once for each list of arguments, in one process, which imports it once.
@@ -59,6 +61,7 @@ def quire(*commands: list[str]) -> list[tuple[int, str]]:
         [sys.executable, "-c", _QUIRE],
         input=json.dumps(commands),
         cwd=ROOT,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
         capture_output=True,
         text=True,
         timeout=60,

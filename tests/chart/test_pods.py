@@ -99,11 +99,15 @@ def test_a_read_only_root_still_has_a_home_and_a_tmp(manifests: list[Manifest]) 
 
 def test_every_mount_has_its_volume(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
-        volumes = [v["name"] for v in each["spec"]["template"]["spec"]["volumes"]]
-        mounts = server_container(each)["volumeMounts"]
+        pod = each["spec"]["template"]["spec"]
+        volumes = [volume["name"] for volume in pod["volumes"]]
         assert len(set(volumes)) == len(volumes)
-        assert sorted(volumes) == sorted(mount["name"] for mount in mounts)
-        assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+        used = set()
+        for container in (*pod.get("initContainers", ()), server_container(each)):
+            mounts = container["volumeMounts"]
+            assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+            used |= {mount["name"] for mount in mounts}
+        assert sorted(volumes) == sorted(used)
 
 
 def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) -> None:

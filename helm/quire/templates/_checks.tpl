@@ -16,7 +16,8 @@
 {{- if mod (int .Values.gpu.count) (int .Values.dataParallelSize) -}}
 {{- fail (printf "gpu.count: must be a multiple of dataParallelSize (%d), because every engine gets the same number of GPUs" (int .Values.dataParallelSize)) -}}
 {{- end -}}
-{{- if $model.existingClaim -}}
+{{- include "quire.checkModelByName" . -}}
+{{- if and $model.existingClaim (not $model.name) -}}
 {{- if not $model.path -}}
 {{- fail (printf "model.path: name the model's directory under %s; with model.existingClaim alone the embedded model would be served" $model.mountPath) -}}
 {{- end -}}

@@ -17,7 +17,9 @@ would be written with an exponent. */}}
 {{- $values := .Values -}}
 {{- $onGpu := gt (int $values.gpu.count) 0 -}}
 {{- $args := list "serve" -}}
-{{- if $values.model.path -}}
+{{- if $values.model.name -}}
+{{- $args = concat $args (include "quire.modelByNameArgs" $values.model | fromYamlArray) -}}
+{{- else if $values.model.path -}}
 {{- $args = append $args $values.model.path -}}
 {{- end -}}
 {{- if $values.model.servedNames -}}
@@ -213,6 +215,9 @@ engine reads, where nothing is requested, and where a variable says how many. */
 {{- if .variable -}}
 {{- $env = append $env (dict "name" .variable "value" (printf "%s/%s" (include "quire.secretsFolder" $) .file)) -}}
 {{- end -}}
+{{- end -}}
+{{- if .Values.model.name -}}
+{{- $env = append $env (dict "name" "HF_HUB_OFFLINE" "value" "1") -}}
 {{- end -}}
 {{- with .Values.tracing -}}
 {{- if .endpoint -}}
