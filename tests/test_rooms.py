@@ -44,7 +44,7 @@ ORDER = {
             "tracing_settings",
             "admin_settings",
         ),
-        *("archive_settings", "api_keys", "key_settings", "hub_settings", "turns"),
+        *("archive_settings", "api_keys", "key_settings", "drain_settings", "hub_settings", "turns"),
         *("settings", "conversation", "hub", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),

@@ -95,7 +95,6 @@ def test_the_server_takes_the_arguments_of_every_case(
     commands = [without_model(server_container(each)["args"]) for each in servers.values()]
     for case, (status, errors) in zip(servers, quire(*commands), strict=True):
         assert status == 1, f"{case}: {errors}"
-        assert NO_MODEL in errors
 
 
 def test_wrong_arguments_would_be_noticed() -> None:
