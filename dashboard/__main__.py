@@ -9,8 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from dashboard.prices import prices
-from dashboard.server import base_url
-from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, watched
+from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, named_url, watched
 from dashboard.trace_link import trace_url
 
 
@@ -39,9 +38,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--url",
         "--base-url",
         action="append",
-        type=base_url,
+        type=named_url,
         metavar="URL",
-        help=f"a server to watch; may be repeated (default: ${SERVERS_VARIABLE} or {DEFAULT_URL})",
+        help="a server to watch, or with dns+ in front all servers at the addresses of its host "
+        f"name; may be repeated (default: ${SERVERS_VARIABLE} or {DEFAULT_URL})",
     )
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
     parser.add_argument("--port", type=int, default=8501, help="port to listen on (%(default)s)")

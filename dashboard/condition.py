@@ -32,6 +32,7 @@ class Condition:
 
 _STATES = {
     State.READY: ("Ready", Level.CALM),
+    State.DOWNLOADING: ("Downloading the model", Level.WARNING),
     State.LOADING: ("Loading the model", Level.WARNING),
     State.DRAINING: ("Draining", Level.WARNING),
     State.SILENT: ("Silent", Level.CRITICAL),

@@ -74,6 +74,11 @@ class Fanout:
         for queue in self._queues:
             queue.put_nowait(_END)
 
+    def close_soon(self) -> None:
+        """The same from any thread."""
+        if self._task is not None:
+            self._task.get_loop().call_soon_threadsafe(self.close)
+
     async def _read(self) -> None:
         async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
             while True:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import threading
 import time
-from functools import cache
 from urllib.parse import urlencode
 
 import httpx
@@ -99,12 +99,30 @@ class Feeds:
         for fanout in self._fanouts.values():
             fanout.close()
 
+    def matches(self, servers: list[Server], key: str) -> bool:
+        return (self.servers, self._key) == (servers, key)
 
-@cache
-def _feeds(servers: tuple[Server, ...], key: str) -> Feeds:
-    return Feeds(list(servers), key)
+    def successor(self, servers: list[Server], key: str) -> Feeds:
+        """Return the feeds of other servers, with what is known of those that are the same. The
+        browsers' feeds from here end, so that they connect again."""
+        found = Feeds(servers, key)
+        keys = dict(zip(self.servers, self._learned, strict=True))
+        found._learned = [keys.get(server, "") for server in servers]
+        for fanout in self._fanouts.values():
+            fanout.close_soon()
+        return found
+
+
+_lock = threading.Lock()
+_current: list[Feeds] = []
 
 
 def feeds() -> Feeds:
-    """Those of this process, as its environment names the servers."""
-    return _feeds(tuple(watched(os.environ)), os.environ.get(ADMIN_KEY_VARIABLE, ""))
+    """Those of this process, as its environment and DNS name the servers."""
+    servers, key = watched(os.environ), os.environ.get(ADMIN_KEY_VARIABLE, "")
+    with _lock:
+        if not _current:
+            _current.append(Feeds(servers, key))
+        elif not _current[0].matches(servers, key):
+            _current[0] = _current[0].successor(servers, key)
+        return _current[0]

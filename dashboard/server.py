@@ -14,6 +14,7 @@ TIMEOUT = httpx.Timeout(5.0)
 
 class State(enum.StrEnum):
     READY = "ready"
+    DOWNLOADING = "downloading"
     LOADING = "loading"
     DRAINING = "draining"
     SILENT = "silent"
@@ -24,6 +25,7 @@ class State(enum.StrEnum):
 # Quire's words for its own health, and what to add to them.
 _STATUSES = {
     "ok": (State.READY, ""),
+    "downloading": (State.DOWNLOADING, ""),
     "loading": (State.LOADING, ""),
     "draining": (State.DRAINING, "It is finishing the requests in flight and accepts no new ones."),
     "lost": (State.FAILED, "The engine has exited."),

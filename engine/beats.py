@@ -26,6 +26,7 @@ class Sign(enum.IntEnum):
     PROGRESS = 1  # work done: tokens computed and sequences ended, or requests answered
     READY_AT = 2  # monotonic seconds; 0: still starting
     ALLOWED_SECONDS = 3  # until the next beat; infinite: unknown
+    TOTAL = 4  # work that there is; 0: unknown
 
 
 class SharedNumbers:

@@ -35,7 +35,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         str,
         setting(
             _MODEL,
-            "Hugging Face model directory (config.json inside), or "
+            "Hugging Face model directory (config.json inside), or for 'quire serve' a model's "
+            "name on the hub (OWNER/NAME), or "
             "simulated:[PROFILE][,KEY=VALUE...] for a timed stand-in without weights.",
         ),
     ]

@@ -1,7 +1,7 @@
 """The chart's parts that depend on the server's settings, from the tables that declare them.
 
-Each engine setting is a value ``engine.<name>`` of the chart, except those that another value
-decides. Pure functions from the tables to the generated parts; ``helm.generate`` writes them.
+Each setting is a value of the chart, ``engine.<name>`` or ``api.<name>``, except those that another
+value decides. Pure functions from the tables to the generated parts; ``helm.generate`` writes them.
 """
 
 from __future__ import annotations
@@ -17,35 +17,71 @@ from engine.config import EngineConfig
 from engine.options import Option, options
 from service.settings import ServiceSettings
 
-# Engine settings that another value of the chart decides.
-ELSEWHERE = {
-    "model": "model.path",
-    "device": "gpu.count",
-    "tensor_parallel_size": "gpu.count",
-    "data_parallel_size": "dataParallelSize",
+# Settings that another value of the chart decides, and which one.
+ELSEWHERE: dict[str, dict[str, str]] = {
+    "engine": {
+        "model": "model.path",
+        "device": "gpu.count",
+        "tensor_parallel_size": "gpu.count",
+        "data_parallel_size": "dataParallelSize",
+    },
+    "api": {
+        "host": "server.port",
+        "port": "server.port",
+        "grpc_port": "server.grpcPort",
+        "served_model_name": "model.servedNames",
+        "api_workers": "apiWorkers",
+        "drain_timeout": "drain.timeoutSeconds",
+        "keys_file": "auth.existingSecret",
+        "api_key": "auth.existingSecret",
+        "priority_api_key": "extraEnv",
+        "store_url": "store.existingSecret",
+        "signing_key": "signing.existingSecret",
+        "admin": "admin.existingSecret",
+        "admin_host": "admin.existingSecret",
+        "admin_port": "admin.port",
+        "admin_key": "admin.existingSecret",
+        "fault": "extraArgs",
+        "slo_ttft": "slo.ttft",
+        "slo_itl": "slo.itl",
+    },
 }
+TABLES: dict[str, type[msgspec.Struct]] = {"engine": EngineConfig, "api": ServiceSettings}
 # Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = (
     *("host", "port", "grpc_port", "drain_timeout", "device", "model", "api_workers"),
-    *("admin", "admin_host", "admin_port"),
+    *("admin", "admin_host", "admin_port", "revision", "download_dir"),
 )
 # Secrets with separate values, each an existing Secret.
-_BY_VALUE = {
-    "api_key": "auth",
-    "store_url": "store",
-    "signing_key": "signing",
-    "admin_key": "admin",
-}
-# Defaults for pods, where the server's own default does not fit, and remarks on values.
-DEFAULTS = {"threads": 2}
+_BY_VALUE = ("api_key", "store_url", "signing_key", "admin_key")
+# Engine settings without effect on the other device.
+CPU_ONLY = ("quantization", "cpu_path", "kv_cache_memory")
+GPU_ONLY = ("gpu_path", "attention", "cuda_graphs", "gpu_memory_utilization")
+# Remarks on values.
 _NOTES = {
-    "threads": "Set it to the CPUs that you give the pod: a container sees all cores of its node.",
+    "threads": "In the chart, null is the CPUs of resources.requests divided by dataParallelSize, "
+    "or with a CPU limit the engine's own choice.",
     "kv_cache_memory": "resources.limits.memory must hold it and the weights.",
+    "engine_restart_timeout": "Raise it for a model that takes longer to load.",
+}
+_WIDTH = 94
+# For settings that are texts, a valid one.
+_TEXTS = {
+    "tool_call_parser": "hermes",
+    "reasoning_parser": "deepseek_r1",
+    "audit_log": "/home/quire/audit.jsonl",
+}
+_LISTS = {
+    "tracing_key": ["alice", "bob"],
+    "allowed_origins": ["https://chat.example", "http://localhost:3000"],
+    "allowed_hosts": ["llm.example", "llm"],
 }
 
 
-def engine_settings() -> Iterator[Option]:
-    return (option for option in options(EngineConfig) if option.name not in ELSEWHERE)
+def chart_settings(block: str) -> Iterator[Option]:
+    """Yield the settings that are values of ``block``: "engine" or "api"."""
+    elsewhere = ELSEWHERE[block]
+    return (option for option in options(TABLES[block]) if option.name not in elsewhere)
 
 
 def key(option: Option) -> str:
@@ -58,9 +94,9 @@ def meaning(option: Option) -> str:
     return " ".join(filter(None, (option.description, _NOTES.get(option.name))))
 
 
-def engine_schema() -> dict[str, Any]:
-    """Return the schema of ``engine``: each value, or null for the server's default."""
-    return {key(option): _schema(option) for option in engine_settings()}
+def block_schema(block: str) -> dict[str, Any]:
+    """Return the schema of a block's values; each may be null, for the server's default."""
+    return {key(option): _schema(option) for option in chart_settings(block)}
 
 
 def _schema(option: Option) -> dict[str, Any]:
@@ -72,19 +108,36 @@ def _schema(option: Option) -> dict[str, Any]:
         values = list(option.kind.values)
         kind = "integer" if isinstance(values[0], int) else "string"
         return {"type": [kind, "null"], **described, "enum": [*values, None]}
-    bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
-    return {
+    bounds = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum", "maxItems")
+    schema = {
         "type": [own["type"], "null"],
         **described,
         **{bound: own[bound] for bound in bounds if bound in own},
     }
+    if option.is_list:
+        # They are joined by commas.
+        return schema | {"items": {"type": "string", "pattern": "^[^,\\s]+$"}}
+    if isinstance(option.kind, inspect.StrType):
+        return schema | {"pattern": "^[^-\\s][^\\n]*$", "maxLength": own["maxLength"]}
+    return schema
 
 
 def refused_arguments() -> str:
     """Return the pattern of words that ``extraArgs`` refuses: secrets are never arguments."""
     secrets = [option.name for option in options(ServiceSettings) if option.secret]
     flags = "|".join(name.replace("_", "-") for name in (*_OWNED, *secrets))
-    return f"^--({flags})(=|$)"
+    return f"^--(no-)?({flags})(=|$)"
+
+
+def refused_variables() -> list[str]:
+    """Return the variables that ``extraEnv`` refuses: of flags that ``extraArgs`` refuses."""
+    secrets = [option for option in options(ServiceSettings) if option.name in _BY_VALUE]
+    owned = [option for option in _every() if option.name in _OWNED]
+    return [option.variable for option in (*secrets, *owned)]
+
+
+def _every() -> Iterator[Option]:
+    return (option for table in TABLES.values() for option in options(table))
 
 
 def secrets_by_reference() -> list[str]:
@@ -93,48 +146,66 @@ def secrets_by_reference() -> list[str]:
     return [option.variable for option in secrets if option.name not in _BY_VALUE]
 
 
-def values_block() -> str:
-    """Return the block ``engine`` of values.yaml."""
-    lines = ["engine:"]
-    for option in engine_settings():
-        lines += [f"  # {line}" for line in textwrap.wrap(meaning(option), 94)]
-        lines.append(f"  {key(option)}: {DEFAULTS.get(option.name, 'null')}")
+def values_block(block: str) -> str:
+    """Return a block of values.yaml."""
+    lines = [f"{block}:"]
+    for option in chart_settings(block):
+        lines += [f"  # {line}" for line in textwrap.wrap(meaning(option), _WIDTH)]
+        lines.append(f"  {key(option)}: null")
     return "\n".join(lines) + "\n"
 
 
-def flags_block() -> str:
-    """Return the lists of flags with a word, and of switches, in the server's template."""
-    flags, switches = [], []
-    for option in engine_settings():
-        value = f"$engine.{key(option)}"
-        if isinstance(option.kind, inspect.BoolType):
-            switches.append(f'  (list "{option.flag[2:]}" {value})')
-        else:
-            flags.append(f'  (list "{option.flag}" {value})')
+def template_block() -> str:
+    """Return the lists of the server's template: flags with a word, switches, and settings without
+    effect on one device, each with the name of its value."""
+    flags, switches, only = [], [], []
+    for block in TABLES:
+        for option in chart_settings(block):
+            name = f"{block}.{key(option)}"
+            row = f'  (list "{option.flag[2:]}" "{name}" $values.{name})'
+            (switches if isinstance(option.kind, inspect.BoolType) else flags).append(row)
+            if option.name in CPU_ONLY + GPU_ONLY:
+                device = "CPU" if option.name in CPU_ONLY else "GPU"
+                only.append(f'  (list "{device}" "{name}" $values.{name})')
     return "\n".join(
-        ["{{- $flags := list", *flags, "-}}", "{{- $switches := list", *switches, "-}}", ""]
+        [
+            *("{{- $flags := list", *flags, "-}}"),
+            *("{{- $switches := list", *switches, "-}}"),
+            *("{{- $only := list", *only, "-}}", ""),
+        ]
     )
 
 
 def other_value(option: Option) -> Any:
     """Return a valid value of the setting other than its default in the chart."""
-    default = DEFAULTS.get(option.name, option.default)
+    default = option.default
     match option.kind:
         case inspect.BoolType():
             return not default
         case inspect.LiteralType(values):
             return next(value for value in reversed(values) if value != default)
         case inspect.IntType(ge=least, le=most):
+            least = least or 0
             return least * 3 + 1 if most else least * 32768 + 1  # large, where no bound forbids it
-        case inspect.FloatType(gt=least, le=most):
-            return least + (most - least) / 4
+        case inspect.FloatType(gt=above, ge=least, le=most):
+            lowest = least if above is None else above
+            return lowest + (most - lowest) / 4
+        case inspect.StrType():
+            return _TEXTS[option.name]
+        case inspect.VarTupleType():
+            return _LISTS[option.name]
     raise TypeError(f"no value is known for {option.flag}")
 
 
-def case() -> str:
-    """Return a values file that sets every engine setting."""
-    lines = ["# Every setting of the engine. Written by python -m helm.generate.", "engine:"]
-    for option in engine_settings():
-        value = msgspec.json.encode(other_value(option)).decode()
-        lines += [f"  {key(option)}: {value}"]
+def case(block: str, device: str) -> str:
+    """Return a values file that sets every setting of ``block`` that has an effect on ``device``
+    ("cpu" or "gpu")."""
+    lines = [f"# Every setting of {block} on a {device.upper()}. Written by helm.generate."]
+    if device == "gpu":
+        lines += ["model:", "  path: /model", "gpu:", "  count: 1"]
+    lines.append(f"{block}:")
+    for option in chart_settings(block):
+        if option.name not in (GPU_ONLY if device == "cpu" else CPU_ONLY):
+            value = msgspec.json.encode(other_value(option)).decode()
+            lines += [f"  {key(option)}: {value}"]
     return "\n".join(lines) + "\n"

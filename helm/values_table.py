@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from helm.defaults import closed
+
 CHART = Path(__file__).parent / "quire"
 BEGIN = "<!-- values: written by python -m helm.generate -->"
 END = "<!-- end of values -->"
@@ -24,7 +26,7 @@ def rows(
             continue
         key = f"{path}{name}"
         # A free-form object, such as resources, is one value.
-        if "properties" in part and "requests" not in part["properties"]:
+        if closed(part):
             yield from rows(part, defaults[name], f"{key}.")
         else:
             yield key, json.dumps(defaults[name]), part["description"]

@@ -1,4 +1,4 @@
-"""The command line: ``quire serve``, ``chat``, ``dashboard``, ``bench``, ``keys``,
+"""The command line: ``quire serve``, ``pull``, ``chat``, ``dashboard``, ``bench``, ``keys``,
 ``doctor``."""
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
 from service.grpc.available import problem as grpc_problem
+from service.hub.place import ModelPlace, is_hub_name
+from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands
 from service.served_model import served_model
 from service.settings import ServiceSettings
 from service.supervision.child_process import package_environment
+from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
 from service.tenants.key_file import read_key_file
 from service.version import VERSION
@@ -66,19 +69,27 @@ def _parser() -> argparse.ArgumentParser:
         # Each flag has exactly one spelling: the chart, for example, refuses some flags by name.
         allow_abbrev=False,
         help="serve a model over HTTP",
-        description="Serve a model directory in Hugging Face layout; by default pocket, the "
-        "embedded demonstration model; or simulated:[PROFILE][,KEY=VALUE...], a timed stand-in "
+        description="Serve a model directory in Hugging Face layout, or a model by its name on the "
+        "hub (docs/models-by-name.md); by default pocket, the embedded demonstration model; or "
+        "simulated:[PROFILE][,KEY=VALUE...], a timed stand-in "
         "without weights (docs/simulated-models.md). Every flag can also be given by its variable.",
     )
     serve.add_argument(
         "model_directory",
         nargs="?",
         metavar="MODEL",
-        help="model directory, or simulated:... (same as --model)",
+        help="model directory, name on the hub (OWNER/NAME), or simulated:... (same as --model)",
     )
     add_arguments(serve, EngineConfig)
+    add_arguments(serve, HubSettings)
     add_arguments(serve, ServiceSettings)
     serve.set_defaults(command=_serve)
+
+    _add_pull_arguments(
+        commands.add_parser(
+            "pull", allow_abbrev=False, help="download a model from the hub and verify it"
+        )
+    )
 
     chat = commands.add_parser(
         "chat", help="talk to a running server in this terminal", description=chat_terminal.__doc__
@@ -96,18 +107,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     dashboard.set_defaults(command=_dashboard)
 
-    bench = commands.add_parser(
-        "bench",
-        help="play a recorded load trace against a running server",
-        description="Play a load trace (docs/usage-and-records.md) against a running server.",
+    _add_bench_arguments(
+        commands.add_parser("bench", help="play a recorded load trace against a running server")
     )
-    _add_server_arguments(bench)
-    bench.add_argument("--replay", required=True, type=Path, metavar="FILE", help="the trace")
-    bench.add_argument(
-        "--speed", type=_speed, default=1.0, help="how many times as fast as recorded (1)"
-    )
-    bench.add_argument("--model", help="model to use; default: the server's first")
-    bench.set_defaults(command=_bench)
 
     add_key_commands(commands.add_parser("keys", help="make, list and end API keys"))
 
@@ -116,6 +118,32 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--port", type=int, default=8000, help="port to check (8000)")
     check.set_defaults(command=_doctor)
     return parser
+
+
+def _add_pull_arguments(pull: argparse.ArgumentParser) -> None:
+    pull.description = (
+        "Download what 'quire serve NAME' needs of a model, or what is missing of it, and check "
+        "every file's checksum (docs/models-by-name.md)."
+    )
+    pull.add_argument("name", metavar="NAME", help="the model's name on the hub: OWNER/NAME")
+    pull.add_argument(
+        "--if-missing",
+        action="store_true",
+        help="ask the hub only if the cache has no whole copy of the revision",
+    )
+    add_arguments(pull, HubSettings)
+    pull.set_defaults(command=_pull)
+
+
+def _add_bench_arguments(bench: argparse.ArgumentParser) -> None:
+    bench.description = "Play a load trace (docs/usage-and-records.md) against a running server."
+    _add_server_arguments(bench)
+    bench.add_argument("--replay", required=True, type=Path, metavar="FILE", help="the trace")
+    bench.add_argument(
+        "--speed", type=_speed, default=1.0, help="how many times as fast as recorded (1)"
+    )
+    bench.add_argument("--model", help="model to use; default: the server's first")
+    bench.set_defaults(command=_bench)
 
 
 def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +166,30 @@ def _speed(text: str) -> float:
     return value
 
 
+def _pull(namespace: argparse.Namespace) -> int:
+    hub = _hub_settings(namespace)
+    name = namespace.name
+    if not is_hub_name(name):
+        reason = "it is a path here" if Path(name).exists() else "a name has the form OWNER/NAME"
+        raise OptionError(f"cannot pull {name}: {reason}")
+    # Imported late: no other command needs the library.
+    from service.hub.pull import end_at_signals, pull
+
+    end_at_signals()
+    writer = logging.configure(process="pull")
+    try:
+        place = ModelPlace.of(name, hub.revision, hub.download_dir)
+        status = pull(place, if_missing=namespace.if_missing)
+    finally:
+        writer.close()
+    os._exit(status)  # without waiting for transfers that continue in threads after a failure
+
+
+def _hub_settings(namespace: argparse.Namespace) -> HubSettings:
+    defaults = environment_defaults(HubSettings, os.environ)
+    return from_namespace(HubSettings, argparse.Namespace(**{**defaults, **vars(namespace)}))
+
+
 def _serve(namespace: argparse.Namespace) -> int:
     values = {
         **environment_defaults(ServiceSettings, os.environ),
@@ -147,17 +199,18 @@ def _serve(namespace: argparse.Namespace) -> int:
     positional = values.pop("model_directory")
     if positional is not None:
         values["model"] = positional
-    model = served_model(values.get("model"))
+    hub = _hub_settings(namespace)
+    model = served_model(values.get("model"), hub)
+    if model.place is None and hub.revision is not None:
+        raise OptionError(
+            f"--revision: {model.reference} is not a name on the hub; only those have revisions"
+        )
     values["model"] = model.reference
     if model.name is not None:
         values.setdefault("served_model_name", (model.name,))
     merged = argparse.Namespace(**values)
     engine = from_namespace(EngineConfig, merged)
     service = from_namespace(ServiceSettings, merged)
-    problem = doctor.model_problem(model.directory, without_weights=model.is_simulated)
-    if problem:
-        print(f"quire: {problem}", file=sys.stderr)
-        return 1
     if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
         print(f"quire: --keys-file: {wrong}", file=sys.stderr)
         return 1
@@ -165,12 +218,28 @@ def _serve(namespace: argparse.Namespace) -> int:
         print(f"quire: {missing}", file=sys.stderr)
         return 1
     _open_standard_streams()
+    directory, weights = model.directory, None
+    if model.place is not None:
+        needed = engine.load_format != "dummy"
+        try:
+            directory, weights = fetch_first(
+                model.place, log_arguments(service), needs_weights=needed
+            )
+        except FirstFilesError as error:
+            return error.status
+        engine = msgspec.structs.replace(engine, model=str(directory))
+    problem = doctor.model_problem(directory, without_weights=model.is_simulated)
+    if problem:
+        print(f"quire: {problem}", file=sys.stderr)
+        return 1
     write_stacks_on_sigusr1()
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
     try:
-        return Supervisor(engine, service, model_dir=model.directory, note=model.note).run()
+        return Supervisor(
+            engine, service, model_dir=directory, note=model.note, weights=weights
+        ).run()
     finally:
         writer.close()
 

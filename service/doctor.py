@@ -27,6 +27,7 @@ SUPPORTED_TORCH = ((2, 11), (2, 13))
 _TORCH_SECONDS = 120
 _ENOUGH_FILES = 4096
 _GIB = 1 << 30
+_MODEL_REMEDY = "give a directory in Hugging Face layout, or a name that 'quire pull' has fetched"
 
 # Runs in a separate process: torch takes seconds to import and may crash.
 _ASK_TORCH = """
@@ -243,7 +244,7 @@ def _tokenizer_problem(model: Path) -> str:
 def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
     problem = model_problem(model, without_weights=without_weights)
     if problem:
-        return Finding(Level.FAIL, "model", problem, "give a directory in Hugging Face layout")
+        return Finding(Level.FAIL, "model", problem, _MODEL_REMEDY)
     if without_weights:
         return Finding(Level.OK, "model", f"simulated, with the tokenizer in {model}")
     weights = list(model.glob("*.safetensors"))

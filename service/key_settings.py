@@ -52,8 +52,9 @@ class KeySettings(ArchiveSettings, frozen=True, kw_only=True):
             str,
             setting(
                 _KEYS,
-                "File with further keys, TOML or JSON (docs/keys.md). It is read again within "
-                "seconds when it changes; if it cannot be used then, the last good keys stay.",
+                "File with further keys, TOML, JSON or text (docs/keys.md). It is read again "
+                "within seconds when it changes; if it cannot be used then, the last good keys "
+                "stay.",
                 min_length=1,
                 max_length=4096,
             ),

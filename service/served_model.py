@@ -1,5 +1,5 @@
-"""Resolves the argument of ``quire serve MODEL``: a directory, a simulation, or by default
-pocket."""
+"""Resolves the argument of ``quire serve MODEL``: a directory, a name on the hub, a
+simulation, or by default pocket."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from pathlib import Path
 
 from engine.simulation.spec import is_simulated, parse_spec, with_tokenizer
 from pocket import MODEL_DIR
+from service.hub.place import ModelPlace, is_hub_name
+from service.hub_settings import HubSettings
 
 POCKET_NAME = "pocket"
 POCKET_NOTE = (
     "Serving pocket, the embedded model: it shows every protocol feature and knows next to "
-    "nothing.\nFor a model of your own: quire serve DIRECTORY"
+    "nothing.\nFor a model of your own: quire serve DIRECTORY, or a name such as Qwen/Qwen3-0.6B"
 )
 SIMULATION_NOTE = (
     "This is a SIMULATION: no model computes the answers, a timer stands in for the forward pass."
@@ -23,22 +25,29 @@ SIMULATION_NOTE = (
 class ServedModel:
     """``reference`` is passed to the engine; ``directory`` holds the tokenizer and the chat
     template; ``name`` is what clients use unless settings say otherwise (None: the directory's);
-    ``note`` is shown to the operator."""
+    ``note`` is shown to the operator. ``place``: of a model with a name on the hub, whose directory
+    is known once its files are there."""
 
     reference: str
     directory: Path
     name: str | None = None
     note: str = ""
+    place: ModelPlace | None = None
 
     @property
     def is_simulated(self) -> bool:
         return is_simulated(self.reference)
 
 
-def served_model(asked: str | None) -> ServedModel:
-    """Raises SpecError for an invalid simulation."""
+def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedModel:
+    """``hub``: how a model with a name is downloaded. Raises SpecError for an invalid
+    simulation."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
+    if is_hub_name(asked):
+        hub = hub or HubSettings()
+        place = ModelPlace.of(asked, hub.revision, hub.download_dir)
+        return ServedModel(asked, place.whole_snapshot() or Path(asked), asked, place=place)
     if not is_simulated(asked):
         return ServedModel(asked, Path(asked))
     reference = with_tokenizer(asked, str(MODEL_DIR))

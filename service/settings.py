@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from engine.options import OptionError, setting
 from observability.catalogue import LOAD_TEST_KEY
-from service.key_settings import KeySettings
+from service.drain_settings import DrainSettings
 
 # Groups, in the order in which the documentation lists them.
 _NETWORK = "Network"
@@ -62,7 +62,7 @@ _MetricsAliases = Annotated[
 ]
 
 
-class ServiceSettings(KeySettings, frozen=True, kw_only=True):
+class ServiceSettings(DrainSettings, frozen=True, kw_only=True):
     """How the service listens, which clients it accepts and how much it takes on."""
 
     host: Annotated[str, setting(_NETWORK, "Address to listen on.")] = "127.0.0.1"
@@ -217,10 +217,6 @@ class ServiceSettings(KeySettings, frozen=True, kw_only=True):
             le=32,
         ),
     ] = 1
-    drain_timeout: Annotated[
-        _SecondsOrNone,
-        setting(_AVAILABILITY, "Seconds that running requests have to finish at shutdown."),
-    ] = 30.0
     engine_silence_timeout: Annotated[
         _Seconds,
         setting(

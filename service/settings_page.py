@@ -13,6 +13,7 @@ from msgspec import inspect
 
 from engine.config import EngineConfig
 from engine.options import Option, options
+from service.hub_settings import HubSettings
 from service.settings import ServiceSettings
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
@@ -20,8 +21,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "settings.md"
 _INTRODUCTION = """\
 # Settings
 
-Written by `python -m service.settings_page` (`make docs`) from `service/settings.py` and
-`engine/config.py`; a test fails when they differ.
+Written by `python -m service.settings_page` (`make docs`) from `engine/config.py`,
+`service/hub_settings.py` and `service/settings.py`; a test fails when they differ.
 
 Every setting of `quire serve` is a flag and an environment variable. A flag takes precedence over
 the variable, the variable over the default. A switch `--x` is turned off by `--no-x` (variable:
@@ -36,7 +37,7 @@ processes, and never logs them.
 
 def settings() -> Iterator[Option]:
     """Yield every setting of ``quire serve``."""
-    return itertools.chain(options(EngineConfig), options(ServiceSettings))
+    return itertools.chain(options(EngineConfig), options(HubSettings), options(ServiceSettings))
 
 
 def page() -> str:

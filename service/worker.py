@@ -303,6 +303,7 @@ class Worker:
         return server
 
     async def _finish_requests(self, drain: Drain, link: Engines) -> None:
+        await drain.announce(self._settings.drain_delay, self._hurry)
         drain.begin()
         link.expect_no_restart()
         timeout = self._settings.drain_timeout

@@ -28,6 +28,7 @@ EXCEPTIONS: dict[str, str] = {
     "observability/buckets.py": "data only (tests/observability/test_catalogue.py)",
     "observability/key_listing.py": "data only (tests/service/http/admin/test_keys.py)",
     "observability/metric_kinds.py": "data only (tests/observability/test_catalogue.py)",
+    "service/hub/errors.py": "exception classes only (tests/service/hub/test_problems.py)",
     "service/overview/snapshot.py": "data only (tests/service/overview/test_diagnose.py)",
     "service/admin/archive.py": "a Protocol (tests/service/http/admin/test_reading.py)",
     "service/output/events.py": "data only (tests/service/output/test_log.py)",

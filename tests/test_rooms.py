@@ -44,8 +44,8 @@ ORDER = {
             "tracing_settings",
             "admin_settings",
         ),
-        *("archive_settings", "api_keys", "key_settings", "turns"),
-        *("settings", "conversation", "served_model", "tenants", "routes"),
+        *("archive_settings", "api_keys", "key_settings", "hub_settings", "turns"),
+        *("settings", "conversation", "hub", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),
@@ -63,6 +63,7 @@ ONLY_IN = {
     "jinja2": "service/checkpoint",
     "triton": "engine/gpu",
     "transformers": "engine/plugin",
+    "huggingface_hub": "service/hub",
 }
 
 

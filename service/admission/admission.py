@@ -66,7 +66,7 @@ class Admission:
     def check_open(self) -> None:
         """Check any request for the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
-        if self._drain.draining:
+        if self._drain.refuses:
             raise self._drain.refusal()
         if self._link.state.phase is not LinkPhase.READY:
             self._check_restart()
@@ -86,8 +86,9 @@ class Admission:
             return
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
+                detail = self._supervision.engine_detail(self._link.state.detail)
                 raise LoadingError(
-                    f"The model is not ready yet ({self._link.state.detail}); retry.",
+                    f"The model is not ready yet ({detail}); retry.",
                     retry_after=self._restart_seconds(),
                 )
             case LinkPhase.LOST:

@@ -1,18 +1,22 @@
 """Draining: requests in flight finish, and no new one is admitted, because the worker ends or
-because an operator started it."""
+because an operator started it. Before a worker refuses requests it may announce that it will, so
+that proxies send them to other replicas."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import time
 
+from observability.logging import get_logger
 from service.errors import DrainingError
+
+_log = get_logger()
 
 
 class Drain:
-    """Counts requests in flight; once draining has begun, no new one is admitted."""
+    """Counts requests in flight; once draining has begun, no new one is admitted. ``announce`` and
+    ``begin`` cannot be undone."""
 
     def __init__(self, timeout: float) -> None:
         self.in_flight = 0
@@ -20,6 +24,7 @@ class Drain:
         self.uploads: set[asyncio.Timeout] = set()
         self.answered = 0  # requests, in total
         self._timeout = timeout
+        self._is_announced = False
         self._ends: float | None = None
         self._is_held = False
         self._idle = asyncio.Event()
@@ -27,6 +32,11 @@ class Drain:
 
     @property
     def draining(self) -> bool:
+        """True if the server is not ready for new requests, although it may not refuse them yet."""
+        return self._is_announced or self.refuses
+
+    @property
+    def refuses(self) -> bool:
         return self._is_held or self._ends is not None
 
     @property
@@ -37,7 +47,7 @@ class Drain:
     @property
     def is_ending(self) -> bool:
         """True if the worker is shutting down, which cannot be undone."""
-        return self._ends is not None
+        return self._is_announced or self._ends is not None
 
     @property
     def seconds_left(self) -> float:
@@ -52,8 +62,18 @@ class Drain:
             )
         return DrainingError(
             "The server is shutting down; retry, another replica may answer.",
-            retry_after=max(1, math.ceil(self.seconds_left)),
+            # Not the rest of the drain, which clients would wait for: another replica may be idle,
+            # and the answer closes the connection, so that the retry can go there.
+            retry_after=1,
         )
+
+    async def announce(self, seconds: float, hurry: asyncio.Event) -> None:
+        """Be not ready for so long, until ``hurry``, but refuse nothing yet."""
+        if seconds > 0:
+            self._is_announced = True
+            _log.info("not ready any more, but taking requests", seconds=seconds)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(hurry.wait(), seconds)
 
     def begin(self) -> None:
         if self._ends is None:

@@ -80,13 +80,13 @@ class Arrivals:
         return data
 
     async def _rest(self, reading: Awaitable[Any]) -> Any:
-        timeout = asyncio.timeout(0.0 if self._drain.draining else self._seconds)
+        timeout = asyncio.timeout(0.0 if self._drain.refuses else self._seconds)
         try:
             async with timeout:
                 self._drain.uploads.add(timeout)
                 return await reading
         except TimeoutError:
-            if self._drain.draining:
+            if self._drain.refuses:
                 raise self._drain.refusal() from None
             raise SlowSenderError(
                 f"The message did not arrive within {self._seconds:.0f} s."

@@ -60,7 +60,7 @@ async def _read(
     _check_announced(scope, limit)
     drain = None if exchange is None else exchange.drain
     seconds = _DEFAULT_SECONDS if exchange is None else exchange.receive_timeout
-    if drain is not None and drain.draining:
+    if drain is not None and drain.refuses:
         seconds = min(seconds, _DRAINING_SECONDS)
     arrival = _Arrival(asyncio.timeout(seconds), drain, seconds)
     try:
@@ -69,7 +69,7 @@ async def _read(
                 drain.uploads.add(arrival.timeout)
             await _receive_all(receive, decoder, arrival, limit)
     except TimeoutError:
-        if drain is not None and drain.draining:
+        if drain is not None and drain.refuses:
             raise drain.refusal() from None
         raise SlowSenderError(
             f"The body arrives too slowly: {arrival.size} bytes in {arrival.elapsed:.0f} s. It may "
@@ -100,7 +100,7 @@ class _Arrival:
 
     def gained(self, size: int) -> None:
         self.size += size
-        if self._drain is not None and self._drain.draining:
+        if self._drain is not None and self._drain.refuses:
             return  # its deadline is already set
         paced = self._began + longest_seconds(self.size, self._seconds)
         paused = asyncio.get_running_loop().time() + self._seconds

@@ -33,23 +33,31 @@ class EngineHealth(msgspec.Struct, frozen=True):
     tensor_parallel_size: int | None
 
 
+class Download(msgspec.Struct, frozen=True):
+    """Bytes of the model's files; 0 of 0 until they are known."""
+
+    bytes_done: int
+    bytes_total: int
+
+
 class Health(msgspec.Struct, frozen=True):
-    """``status``: ok, loading, draining, lost, failing or silent. ``problem``: why the engine is
-    failing or silent. ``engine``: all engines together, ready if one is; ``engines``: each one, if
-    there are several."""
+    """``status``: ok, downloading, loading, draining, lost, failing or silent. ``problem``: why the
+    engine is failing or silent. ``engine``: all engines together, ready if one is; ``engines``:
+    each one, if there are several. ``download``: while the model is downloaded."""
 
     status: str
     model: str
     engine: EngineHealth
     problem: str | None = None
     engines: tuple[EngineHealth, ...] | msgspec.UnsetType = msgspec.UNSET
+    download: Download | msgspec.UnsetType = msgspec.UNSET
 
 
 def _engine_health(services: Services, link: Engines) -> EngineHealth:
     state, stats = link.state, link.stats
     return EngineHealth(
         state.phase.value,
-        state.detail,
+        services.supervision.engine_detail(state.detail),
         None if stats is None else stats.running,
         None if stats is None else stats.waiting,
         None if link.last_message_time is None else round(link.silence, 3),
@@ -66,14 +74,14 @@ def _health(services: Services) -> Health:
     link = services.link
     engine = _engine_health(services, link)
     each = tuple(_engine_health(services, one) for one in link.links)
-    status = services.engine_status()
-    shown = "draining" if services.drain.draining else status.value
+    download = services.supervision.download
     return Health(
-        shown,
+        services.health(),
         services.limits.names[0],
         engine,
-        services.problem(status),
+        services.problem(services.engine_status()),
         each if len(each) > 1 else msgspec.UNSET,
+        msgspec.UNSET if download is None else Download(*download),
     )
 
 

@@ -181,4 +181,6 @@ class Overviews:
     def _engine_health(self, status: EngineStatus) -> str:
         if status is EngineStatus.OK:
             return status.value
-        return f"{status.value}: {self._parts.supervision.problem or self._parts.link.state.detail}"
+        supervision = self._parts.supervision
+        detail = supervision.engine_detail(self._parts.link.state.detail)
+        return f"{status.value}: {supervision.problem or detail}"

@@ -192,7 +192,7 @@ class ServerWatch:
         lags = sorted(self.history.values("loop_lag", window))
         return Snapshot(
             engine=status.value,
-            detail=link.state.detail,
+            detail=parts.supervision.engine_detail(link.state.detail),
             problem=parts.supervision.problem,
             expects_engine=link.expects_engine,
             engines=self._each_engine(),
@@ -244,7 +244,7 @@ class ServerWatch:
         return tuple(
             OneEngine(
                 status=link_status(link, supervision, timeout).value,
-                detail=link.state.detail,
+                detail=supervision.engine_detail(link.state.detail),
                 silence=link.silence,
                 sequences=len(link.open_sequences),
                 deaths=supervision.fruitless_deaths(link.number),

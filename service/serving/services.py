@@ -80,7 +80,8 @@ class Services:
         """The loaded model. Raises LoadingError while there is none."""
         ready = self.link.state.ready
         if ready is None:
-            raise LoadingError(f"The model is not ready yet ({self.link.state.detail}); retry.")
+            detail = self.supervision.engine_detail(self.link.state.detail)
+            raise LoadingError(f"The model is not ready yet ({detail}); retry.")
         return ready
 
     @property
@@ -107,8 +108,13 @@ class Services:
         return engine_figures(self.link, engine_statuses(self.link, self.supervision, timeout))
 
     def health(self) -> str:
-        """Return ``draining``, or the engine's status."""
-        return "draining" if self.drain.draining else self.engine_status().value
+        """Return ``draining``, ``downloading`` while the model's files are fetched, or the engine's
+        status."""
+        if self.drain.draining:
+            return "draining"
+        status = self.engine_status()
+        is_downloading = status is EngineStatus.LOADING and self.supervision.download is not None
+        return "downloading" if is_downloading else status.value
 
     def problem(self, status: EngineStatus) -> str | None:
         """What is wrong with an engine that is failing or silent, for humans."""

@@ -9,13 +9,14 @@ import time
 from pathlib import Path
 
 from engine.beats import SharedNumbers
+from service.hub.units import in_units
 from service.supervision.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 
 # Without a beat. A dead supervisor restarts no child and kills none that hangs.
 SUPERVISOR_TIMEOUT_SECONDS = 60.0
 
-# The page's numbers: two of the server, then one for each worker and three for each engine.
-_BEATS, _LEAD, _FIRST = range(3)
+# The page's numbers: four of the server, then one for each worker and three for each engine.
+_BEATS, _LEAD, _DOWNLOADED, _DOWNLOAD_TOTAL, _FIRST = range(5)
 _RUNS, _DEATHS, _NEXT_START, _ENGINE_NUMBERS = range(4)
 
 
@@ -52,6 +53,21 @@ class SupervisorPage:
     @lead.setter
     def lead(self, index: int) -> None:
         self._numbers[_LEAD] = index
+
+    @property
+    def download(self) -> tuple[int, int] | None:
+        """The bytes of the model that are there and those of all, while it is downloaded; 0 of 0
+        until they are known. None: there is no download."""
+        total = self._numbers[_DOWNLOAD_TOTAL]
+        if total == 0:
+            return None
+        return int(self._numbers[_DOWNLOADED]), max(int(total), 0)
+
+    @download.setter
+    def download(self, bytes_of_total: tuple[int, int] | None) -> None:
+        done, total = bytes_of_total or (0, 0)
+        self._numbers[_DOWNLOADED] = done
+        self._numbers[_DOWNLOAD_TOTAL] = 0 if bytes_of_total is None else (total or -1)
 
     # --- workers and engines, by index ----------------------------------------------------------
 
@@ -124,6 +140,22 @@ class Supervision:
             found = {n: self._page.worker_pid(n) for n in range(self._page.workers)}
         found[self.index] = os.getpid()
         return {index: pid for index, pid in sorted(found.items()) if pid}
+
+    @property
+    def download(self) -> tuple[int, int] | None:
+        """See ``SupervisorPage.download``."""
+        return None if self._page is None else self._page.download
+
+    def engine_detail(self, reported: str) -> str:
+        """Return what an engine is doing, for people: what it ``reported``, or how much of its
+        model has arrived."""
+        if self.download is None:
+            return reported
+        done, total = self.download
+        if not total:
+            return "downloading the model"
+        share = f"{100 * done // total} %"
+        return f"downloading the model: {in_units(done)} of {in_units(total)} ({share})"
 
     def engine_runs(self, index: int) -> bool:
         """True if the engine has a process, as far as is known."""

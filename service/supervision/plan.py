@@ -11,12 +11,15 @@ from pathlib import Path
 
 import msgspec
 
-from engine.beats import Page
+from engine.beats import Page, Sign
 from engine.config import EngineConfig
 from engine.options import secret_environment, to_argv
+from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.child import Child
 from service.supervision.child_process import child_environment
+from service.supervision.download import MODULE as DOWNLOAD_MODULE
+from service.supervision.download import download_arguments, log_arguments, without_token
 from service.supervision.engine_devices import engine_environments, visible_gpus
 from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
@@ -28,17 +31,34 @@ from service.supervision.runtime_directory import engine_sockets, make_signing_k
 _SHARED = ("history", "limits", "engines")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
-    """``page``: the supervisor's, read by workers."""
+    """``page``: the supervisor's, read by workers. ``download``: of the weights, without which no
+    engine can start; None: they are there."""
 
     workers: list[Child]
     engines: list[Child]
     page: SupervisorPage
+    download: Child | None = None
 
     @property
     def children(self) -> list[Child]:
-        return [*self.workers, *self.engines]
+        return [*self.workers, *self._downloads, *self.engines]
+
+    @property
+    def _downloads(self) -> list[Child]:
+        return [] if self.download is None else [self.download]
+
+    @property
+    def first(self) -> list[Child]:
+        """The children that are started at once."""
+        return self.children if self.download is None else [*self.workers, self.download]
+
+    def end_download(self) -> list[Child]:
+        """The weights are there: return the engines, which may start now."""
+        self.download = None
+        self.page.download = None
+        return self.engines
 
     def inform_workers(self, now: float) -> None:
         """Write on the page what runs at ``now``, in monotonic seconds."""
@@ -53,6 +73,9 @@ class Plan:
                 deaths=engine.policy.fruitless_deaths,
                 next_start_at=engine.restart_at or 0.0,
             )
+        if self.download is not None:
+            progress = self.download.page
+            page.download = int(progress[Sign.PROGRESS]), int(progress[Sign.TOTAL])
         page.lead = self._lead()
 
     def _lead(self) -> int:
@@ -75,10 +98,12 @@ def plan(
     listeners: Sequence[socket.socket],
     grpc_port: int | None,
     tick: float,
+    weights: ModelPlace | None = None,
 ) -> Plan:
     """``directory``: the server's runtime directory. ``listeners``: the public one, and that of the
-    admin API if there is one. ``tick``: seconds between two checks of a child. Raises OSError if
-    the directory cannot be written to, OptionError if there are too few GPUs."""
+    admin API if there is one. ``tick``: seconds between two checks of a child. ``weights``: where
+    those to be downloaded belong. Raises OSError if the directory cannot be written to, OptionError
+    if there are too few GPUs."""
     environments = engine_environments(config, visible_gpus(os.environ))
     workers, engines = settings.api_workers, config.data_parallel_size
     page_path = directory / "supervisor.page"
@@ -103,6 +128,22 @@ def plan(
         list(_workers(settings, common, inherited, ledgers, directory, tick)),
         list(_engines(settings, of_engines, sockets, environments, tick)),
         page,
+        None if weights is None else _download(settings, weights, directory, tick),
+    )
+
+
+def _download(
+    settings: ServiceSettings, weights: ModelPlace, directory: Path, tick: float
+) -> Child:
+    return _child(
+        directory,
+        "download",
+        0,
+        DOWNLOAD_MODULE,
+        [*log_arguments(settings), *download_arguments(weights)],
+        child_environment(os.environ),
+        lambda _beats, _silent, _inactive: False,  # its transfers have time limits
+        tick,
     )
 
 
@@ -115,7 +156,7 @@ def _workers(
     tick: float,
 ) -> Iterator[Child]:
     # Arguments can be read by every user of the machine; the environment cannot.
-    environ = child_environment(os.environ, secret_environment(settings))
+    environ = child_environment(without_token(os.environ), secret_environment(settings))
     for index, name in enumerate(_names("worker", settings.api_workers)):
         yield _child(
             directory,
@@ -145,11 +186,10 @@ def _engines(
             "engine",
             [
                 f"--socket={sockets[index]}",
-                f"--log-format={settings.log_format}",
-                f"--log-level={settings.log_level}",
+                *log_arguments(settings),
                 *arguments,
             ],
-            child_environment(os.environ, environments[index]),
+            child_environment(without_token(os.environ), environments[index]),
             lambda beats, silent, inactive: engine_hangs(
                 beats, silent, inactive, settings.engine_hang_timeout
             ),

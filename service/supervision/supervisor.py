@@ -33,6 +33,7 @@ from types import FrameType
 from engine.config import EngineConfig
 from engine.options import OptionError
 from observability.logging import get_logger, line_writer
+from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.banner import banner, ready_line
 from service.supervision.child import Child
@@ -42,6 +43,7 @@ from service.supervision.child_process import (
     ignores_hangup,
     reap,
 )
+from service.supervision.download import FAILED as DOWNLOAD_FAILED
 from service.supervision.listener import (
     ServerAddress,
     hold_port,
@@ -87,19 +89,28 @@ class _StopNowError(Exception):
 
 class Supervisor:
     """Call ``run`` once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
-    below the banner's first line."""
+    below the banner's first line; ``weights``: where those belong that
+    are downloaded before the engines start."""
 
     def __init__(
-        self, engine: EngineConfig, service: ServiceSettings, *, model_dir: Path, note: str = ""
+        self,
+        engine: EngineConfig,
+        service: ServiceSettings,
+        *,
+        model_dir: Path,
+        note: str = "",
+        weights: ModelPlace | None = None,
     ) -> None:
         self._engine_config = engine
         self._settings = service
         self._model_dir = model_dir
         self._note = note
+        self._weights = weights
         self._model = service.names(model_dir)[0]
         self._signals: list[int] = []
         self._children: list[Child] = []
         self._page = SupervisorPage()  # read by workers
+        self._parts = Plan([], [], self._page)
         self._stopping = False
         self._failure = ""
         self._was_ready = False  # at least once
@@ -176,19 +187,21 @@ class Supervisor:
     def _serve(self, parts: Plan, listeners: list[socket.socket], wakeups: int) -> int:
         address = ServerAddress.of(listeners[0])
         admin = ServerAddress.of(listeners[1]) if self._settings.admin else None
-        self._children, self._page = parts.children, parts.page
+        self._children, self._page, self._parts = parts.children, parts.page, parts
         self._print_banner(address, admin)
         self._loading_since = time.monotonic()
         try:
-            for child in self._children:
+            for child in parts.first:
                 child.start()
             self._keep_alive(parts, address, wakeups)
             # Workers accept connections while they drain; after that none may wait in the
             # backlog.
             for listener in listeners:
                 listener.close()
-            self._stop(parts.workers, self._settings.drain_timeout + WORKER_STOP_SECONDS, wakeups)
-            self._stop(parts.engines, ENGINE_STOP_SECONDS, wakeups)
+            draining = self._settings.drain_delay + self._settings.drain_timeout
+            self._stop(parts.workers, draining + WORKER_STOP_SECONDS, wakeups)
+            others = [child for child in self._children if child not in parts.workers]
+            self._stop(others, ENGINE_STOP_SECONDS, wakeups)
         except _StopNowError as second:
             _log.warning("killing everything", signal=signal.Signals(second.number).name)
             return 128 + second.number
@@ -213,6 +226,7 @@ class Supervisor:
             listeners=listeners,
             grpc_port=grpc_port,
             tick=self._tick,
+            weights=self._weights,
         )
 
     def _keep_alive(self, parts: Plan, address: ServerAddress, wakeups: int) -> None:
@@ -258,6 +272,9 @@ class Supervisor:
         if self._stopping or self._failure:
             _log.info("ended", child=child.name, exit=describe_exit(code))
             return
+        if child is self._parts.download and code >= 0:
+            self._end_download(code)
+            return
         _log.error(
             "died", child=child.name, exit=describe_exit(code), lived_seconds=round(lived, 1)
         )
@@ -276,6 +293,15 @@ class Supervisor:
             )
         child.restart_at = time.monotonic() + delay
         self._loading_since = self._loading_since or time.monotonic()
+
+    def _end_download(self, code: int) -> None:
+        if code > 0:
+            self._failure = DOWNLOAD_FAILED
+            return
+        _log.info("downloaded", model=self._model)
+        for engine in self._parts.end_download():
+            engine.start()
+        self._children = self._parts.children
 
     def _stop(self, children: Sequence[Child], timeout: float, wakeups: int) -> None:
         """Send SIGTERM to all, and SIGKILL to those that still run after ``timeout`` seconds."""

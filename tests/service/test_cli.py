@@ -80,6 +80,13 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     assert words in done.stderr
 
 
+def test_a_revision_is_of_a_name(tmp_path: Path) -> None:
+    done = quire("serve", str(tmp_path), "--revision", "v2")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--revision" in done.stderr
+    assert "is not a name on the hub" in done.stderr
+
+
 def test_a_directory_without_a_model_is_reported_before_anything_starts(tmp_path: Path) -> None:
     done = quire("serve", str(tmp_path))
     assert done.returncode == 1

@@ -8,6 +8,8 @@ import pytest
 
 from engine.simulation.spec import SpecError, parse_spec
 from pocket import MODEL_DIR
+from service.hub.place import ModelPlace
+from service.hub_settings import HubSettings
 from service.served_model import served_model
 
 
@@ -44,3 +46,15 @@ def test_a_simulation_keeps_the_tokenizer_that_it_names(tmp_path: Path) -> None:
 def test_a_simulation_of_an_unknown_profile_is_refused() -> None:
     with pytest.raises(SpecError):
         served_model("simulated:nothing-like-it")
+
+
+def test_a_name_is_on_the_hub_unless_it_is_a_directory_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = served_model("owner/name", HubSettings(revision="v2", download_dir=str(tmp_path)))
+    assert model.name == "owner/name"
+    assert model.place == ModelPlace("owner/name", "v2", tmp_path)
+    (tmp_path / "owner" / "name").mkdir(parents=True)
+    model = served_model("owner/name")
+    assert (model.directory, model.name, model.place) == (Path("owner/name"), None, None)

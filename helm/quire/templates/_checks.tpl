@@ -10,10 +10,14 @@
 {{- if and $simulated (gt (int .Values.gpu.count) 0) -}}
 {{- fail (printf "gpu.count: must be 0, as %s (model.path) computes nothing" $model.path) -}}
 {{- end -}}
+{{- if and (gt (div (int .Values.gpu.count) (int .Values.dataParallelSize)) 1) (not (or $model.path (index $model "name"))) -}}
+{{- fail "gpu.count: the embedded demonstration model is too small to be split over GPUs: name a model in model.path, or set dataParallelSize to gpu.count" -}}
+{{- end -}}
 {{- if mod (int .Values.gpu.count) (int .Values.dataParallelSize) -}}
 {{- fail (printf "gpu.count: must be a multiple of dataParallelSize (%d), because every engine gets the same number of GPUs" (int .Values.dataParallelSize)) -}}
 {{- end -}}
-{{- if $model.existingClaim -}}
+{{- include "quire.checkModelByName" . -}}
+{{- if and $model.existingClaim (not $model.name) -}}
 {{- if not $model.path -}}
 {{- fail (printf "model.path: name the model's directory under %s; with model.existingClaim alone the embedded model would be served" $model.mountPath) -}}
 {{- end -}}
@@ -38,28 +42,145 @@
 {{- end -}}
 {{- $store := .Values.store -}}
 {{- if $store.existingClaim -}}
+{{- if include "quire.autoscaled" . -}}
+{{- fail "store.existingClaim: an autoscaler would start a second pod, and two must never open one SQLite file: use a PostgreSQL database (store.existingSecret)" -}}
+{{- end -}}
 {{- if $store.existingSecret -}}
 {{- fail "store.existingClaim: for the SQLite file, which store.existingSecret takes the place of" -}}
 {{- end -}}
-{{- if or (gt (int .Values.replicaCount) 1) (ne $update.type "Recreate") -}}
+{{- if or (kindIs "invalid" .Values.replicaCount) (gt (int .Values.replicaCount) 1) (ne $update.type "Recreate") -}}
 {{- fail "store.existingClaim: two pods must never open one SQLite file: replicaCount 1 and updateStrategy.type Recreate, or a PostgreSQL database (store.existingSecret)" -}}
 {{- end -}}
 {{- end -}}
-{{- $monitor := .Values.metrics.serviceMonitor -}}
-{{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
-{{- fail (printf "metrics.serviceMonitor.scrapeTimeout: %s is longer than the interval, %s" $monitor.scrapeTimeout $monitor.interval) -}}
-{{- end -}}
-{{- if and $monitor.enabled .Values.auth.existingSecret (not (and $monitor.existingSecret .Values.admin.existingSecret)) -}}
-{{- fail "metrics.serviceMonitor.existingSecret: with auth.existingSecret metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" -}}
-{{- end -}}
-{{- if and $monitor.enabled $monitor.existingSecret (not .Values.admin.existingSecret) -}}
-{{- fail "metrics.serviceMonitor.existingSecret: Prometheus cannot reach the admin port unless admin.existingSecret is set" -}}
-{{- end -}}
+{{- include "quire.checkMonitoring" . -}}
+{{- include "quire.checkAutoscaling" . -}}
+{{- include "quire.checkGateway" . -}}
 {{- $probes := .Values.probes -}}
 {{- range $name := list "startup" "readiness" "liveness" -}}
 {{- $probe := index $probes $name -}}
 {{- if gt (int $probe.timeoutSeconds) (int $probe.periodSeconds) -}}
 {{- fail (printf "probes.%s.timeoutSeconds: longer than periodSeconds" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- include "quire.checkVolumes" . -}}
+{{- include "quire.checkResources" (dict "key" "resources" "resources" .Values.resources) -}}
+{{- include "quire.checkResources" (dict "key" "dashboard.resources" "resources" .Values.dashboard.resources) -}}
+{{- include "quire.checkSharedMemory" . -}}
+{{- end -}}
+
+{{- define "quire.checkMonitoring" -}}
+{{- $metrics := .Values.metrics -}}
+{{- if and $metrics.serviceMonitor.enabled $metrics.podMonitor.enabled -}}
+{{- fail "metrics.podMonitor.enabled: metrics.serviceMonitor is enabled, too; both would scrape every pod twice" -}}
+{{- end -}}
+{{- range $name := list "serviceMonitor" "podMonitor" -}}
+{{- $monitor := index $metrics $name -}}
+{{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
+{{- fail (printf "metrics.%s.scrapeTimeout: %s is longer than the interval, %s" $name $monitor.scrapeTimeout $monitor.interval) -}}
+{{- end -}}
+{{- if and $monitor.enabled $.Values.auth.existingSecret (not (and $monitor.existingSecret $.Values.admin.existingSecret)) -}}
+{{- fail (printf "metrics.%s.existingSecret: with auth.existingSecret metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" $name) -}}
+{{- end -}}
+{{- if and $monitor.enabled $monitor.existingSecret (not $.Values.admin.existingSecret) -}}
+{{- fail (printf "metrics.%s.existingSecret: Prometheus cannot reach the admin port unless admin.existingSecret is set" $name) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quire.checkAutoscaling" -}}
+{{- with .Values.autoscaling -}}
+{{- if and .hpa.enabled .keda.enabled -}}
+{{- fail "autoscaling.keda.enabled: autoscaling.hpa is enabled, too; the two would work against each other" -}}
+{{- end -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) -}}
+{{- fail "autoscaling.minReplicas: more than autoscaling.maxReplicas" -}}
+{{- end -}}
+{{- if and .keda.enabled (not .keda.prometheusAddress) -}}
+{{- fail "autoscaling.keda.prometheusAddress: KEDA asks Prometheus: give its URL" -}}
+{{- end -}}
+{{- if and .keda.enabled (not (or $.Values.metrics.serviceMonitor.enabled $.Values.metrics.podMonitor.enabled)) -}}
+{{- fail "autoscaling.keda.enabled: its queries read what metrics.serviceMonitor or metrics.podMonitor scrape: enable one" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quire.checkGateway" -}}
+{{- with .Values.gateway -}}
+{{- if and .httpRoute.enabled (not .httpRoute.parentRefs) -}}
+{{- fail "gateway.httpRoute.parentRefs: name the Gateway" -}}
+{{- end -}}
+{{- if .inferencePool.enabled -}}
+{{- if not .inferencePool.endpointPicker -}}
+{{- fail "gateway.inferencePool.endpointPicker: name the Service of the endpoint picker" -}}
+{{- end -}}
+{{- if ne (toString $.Values.api.metricsAliases) "vllm" -}}
+{{- fail "gateway.inferencePool.enabled: the endpoint picker reads vLLM's names: set api.metricsAliases to vllm" -}}
+{{- end -}}
+{{- if $.Values.auth.existingSecret -}}
+{{- fail "gateway.inferencePool.enabled: the endpoint picker reads /metrics of the API's port, which is closed with auth.existingSecret: check keys in the gateway" -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Volumes and mounts of one's own: each mount has a volume, and nothing is there twice. */}}
+{{- define "quire.checkVolumes" -}}
+{{- $reserved := list "home" "tmp" "shm" "model" "store" "cache" "secrets" "hub-token" -}}
+{{- $volumes := list -}}
+{{- range .Values.extraVolumes -}}
+{{- if has .name $reserved -}}
+{{- fail (printf "extraVolumes: the chart has a volume of this name: %s" .name) -}}
+{{- end -}}
+{{- if has .name $volumes -}}
+{{- fail (printf "extraVolumes: %s is there twice" .name) -}}
+{{- end -}}
+{{- $volumes = append $volumes .name -}}
+{{- end -}}
+{{- $model := .Values.model.mountPath -}}
+{{- $taken := dict "/" "the container's root" "/tmp" "scratch" "/home/quire" "scratch" "/dev/shm" "sharedMemory" "/etc/quire/secrets" "Secrets" -}}
+{{- if hasKey $taken $model -}}
+{{- fail (printf "model.mountPath: %s is taken by %s" $model (index $taken $model)) -}}
+{{- end -}}
+{{- if .Values.model.existingClaim -}}
+{{- $_ := set $taken $model "model.existingClaim" -}}
+{{- end -}}
+{{- if .Values.kernelCache.existingClaim -}}
+{{- $_ := set $taken "/home/quire/.cache" "kernelCache.existingClaim" -}}
+{{- end -}}
+{{- if .Values.store.existingClaim -}}
+{{- $_ := set $taken "/home/quire/.local/state/quire" "store.existingClaim" -}}
+{{- end -}}
+{{- range .Values.extraVolumeMounts -}}
+{{- $path := trimSuffix "/" .mountPath -}}
+{{- if not (has .name $volumes) -}}
+{{- fail (printf "extraVolumeMounts: %s is not in extraVolumes" .name) -}}
+{{- end -}}
+{{- if hasKey $taken $path -}}
+{{- fail (printf "extraVolumeMounts: %s is taken by %s" $path (index $taken $path)) -}}
+{{- end -}}
+{{- $_ := set $taken $path "another of extraVolumeMounts" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* No limit is below its request: (dict "key" "resources" "resources" …). */}}
+{{- define "quire.checkResources" -}}
+{{- $limits := .resources.limits | default dict -}}
+{{- $key := .key -}}
+{{- range $name, $request := .resources.requests -}}
+{{- if hasKey $limits $name -}}
+{{- $limit := index $limits $name -}}
+{{- if lt (include "quire.milli" $limit | int64) (include "quire.milli" $request | int64) -}}
+{{- fail (printf "%s.limits.%s: %v is less than the request, %v" $key $name $limit $request) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "quire.checkSharedMemory" -}}
+{{- $limit := dig "limits" "memory" "" .Values.resources -}}
+{{- if and .Values.sharedMemory.enabled $limit -}}
+{{- if gt (include "quire.milli" .Values.sharedMemory.size | int64) (include "quire.milli" $limit | int64) -}}
+{{- fail (printf "sharedMemory.size: %s is more than resources.limits.memory (%v), of which it is a part" .Values.sharedMemory.size $limit) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

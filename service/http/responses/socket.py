@@ -134,7 +134,7 @@ class ResponsesSockets:
         if scope["path"] not in (SOCKET.path, SOCKET.path.removeprefix("/v1")):
             raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
         caller = self._access.check(SOCKET, header(scope, b"authorization"), api_key_header(scope))
-        if self._services.drain.draining:
+        if self._services.drain.refuses:
             raise self._services.drain.refusal()
         self._check_places(caller)
         return caller
@@ -279,7 +279,7 @@ class _Socket:
         """Return the next message; None when the client has left, is idle for too long, or the
         server shuts down."""
         drain = self._services.drain
-        if drain.draining:
+        if drain.refuses:
             await self._close(_GOING_AWAY)
             return None
         patience = asyncio.timeout(_IDLE_SECONDS)

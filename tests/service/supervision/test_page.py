@@ -79,3 +79,20 @@ def test_a_worker_without_a_supervisor_leads() -> None:
     assert alone.leads
     assert (alone.workers, alone.running_workers()) == (1, {0: os.getpid()})
     assert alone.engine_runs(0)
+
+
+def test_a_download_is_shown_from_its_first_moment_to_its_last(tmp_path: Path) -> None:
+    page = SupervisorPage(tmp_path / "page", workers=2, engines=2, create=True)
+    seen = Supervision(SupervisorPage(tmp_path / "page", workers=2, engines=2))
+    assert seen.download is None
+    assert seen.engine_detail("connecting") == "connecting"
+    page.download = (0, 0)
+    assert seen.download == (0, 0)
+    assert seen.engine_detail("connecting") == "downloading the model"
+    page.download = (1_500_000_000, 6_000_000_000)
+    assert seen.download == (1_500_000_000, 6_000_000_000)
+    detail = "downloading the model: 1.5 GB of 6.0 GB (25 %)"
+    assert seen.engine_detail("connecting") == detail
+    page.download = None
+    assert seen.download is None
+    assert Supervision(None).download is None

@@ -8,9 +8,12 @@ import socket
 import time
 from pathlib import Path
 
+import pytest
+
 from engine.beats import Sign
 from engine.config import EngineConfig
 from engine.options import add_arguments, from_namespace
+from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.plan import Plan, plan
 from service.worker import WorkerOptions
@@ -91,3 +94,40 @@ def test_the_lead_stays_while_it_lives_and_then_goes_to_one_that_is_ready(tmp_pa
         worker.pid = None
     parts.inform_workers(5.0)
     assert page.lead == 0
+
+
+def test_engines_wait_for_a_download_which_is_shown_to_workers(tmp_path: Path) -> None:
+    parts = plan(
+        EngineConfig(model="/cache/snapshot", data_parallel_size=2),
+        ServiceSettings(),
+        model_dir=Path("/cache/snapshot"),
+        directory=tmp_path,
+        listeners=[socket.socket(), socket.socket()],
+        grpc_port=None,
+        tick=1.0,
+        weights=ModelPlace("owner/name", "main", Path("/cache"), "c" * 40),
+    )
+    assert [child.name for child in parts.first] == ["worker", "download"]
+    names = ["worker", "download", "engine-0", "engine-1"]
+    assert [child.name for child in parts.children] == names
+    download = parts.download
+    assert download is not None
+    assert "--commit=" + "c" * 40 in download.arguments
+    parts.inform_workers(1.0)
+    assert parts.page.download == (0, 0)
+    download.page[Sign.PROGRESS], download.page[Sign.TOTAL] = 5.0, 10.0
+    parts.inform_workers(2.0)
+    assert parts.page.download == (5, 10)
+    assert parts.end_download() == parts.engines
+    parts.inform_workers(3.0)
+    assert parts.page.download is None
+    assert [child.name for child in parts.children] == ["worker", "engine-0", "engine-1"]
+    assert not download.hangs(download.page, 1e9, 1e9)
+
+
+def test_only_a_download_gets_the_hubs_token(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "secret")
+    parts = planned(tmp_path, workers=1, engines=1)
+    assert all("HF_TOKEN" not in child.environ for child in parts.children)

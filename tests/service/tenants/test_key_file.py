@@ -83,3 +83,32 @@ def test_what_is_wrong_is_said_without_the_key(tmp_path: Path, text: str, words:
     with pytest.raises(ValueError, match=re.escape(words)) as error:
         read(tmp_path, text)
     assert SECRET not in str(error.value)
+
+
+def test_a_text_has_keys_as_flags_do(tmp_path: Path) -> None:
+    """Separated by commas or lines, each with its alias or not."""
+    keys = read(tmp_path, f"{SECRET}, alice=sk-alice-1\nalice=sk-alice-2\n\n", "keys.txt")
+    assert [(key.grant.alias, key.digest) for key in keys] == [
+        ("key1", digest_of(SECRET)),
+        ("alice", digest_of("sk-alice-1")),
+        ("alice", digest_of("sk-alice-2")),
+    ]
+    assert {key.source for key in keys} == {"file"}
+    assert read(tmp_path, "\n", "keys.txt") == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("short", "key 1 has fewer than 8 characters"),
+        ("other=sk-long-enough", "'other' is reserved"),
+        ("a=sk-long-enough\nb=sk-long-enough", "two aliases"),
+        (",".join(f"sk-number-{number}" for number in range(10_001)), "more than 10000 keys"),
+    ],
+)
+def test_a_text_that_cannot_be_used_is_refused_without_quoting_keys(
+    tmp_path: Path, text: str, wrong: str
+) -> None:
+    with pytest.raises(ValueError, match=wrong) as caught:
+        read(tmp_path, text, "keys.txt")
+    assert "long-enough" not in str(caught.value)

@@ -1,0 +1,240 @@
+"""Fills a place in the cache: asks the hub what there is, downloads what is missing, checks it all.
+
+The transfer is the library's (huggingface_hub). What is added: only the files that a server needs,
+free space before the first byte, the continuation of interrupted files, checksums of everything,
+one process at a time for each model, and a record of what was right.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from huggingface_hub import HfApi, constants, get_token, hf_hub_download
+from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub.utils import WeakFileLock
+
+from observability.logging import get_logger
+from service.hub.checksums import has_digest
+from service.hub.errors import HubError, WrongChecksumError
+from service.hub.partial import continue_partial
+from service.hub.place import CheckedFile, ModelPlace, Record, is_unchanged
+from service.hub.problems import explained, is_transient, no_room
+from service.hub.progress import Progress, Report, bytes_there
+from service.hub.wanted import WEIGHTS_INDEX, HubFile, check_servable, small_files, weight_files
+
+ASK_SECONDS = 10.0
+# The library has retried five times by then.
+_RETRY_SECONDS = (1.0, 5.0, 15.0, 30.0)
+_FILES_AT_ONCE = 4
+_LOCK_SECONDS = 1.0
+
+_log = get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """``directory``: of the files. ``is_whole``: with the weights, all found right. ``size``: bytes
+    of all that the server needs."""
+
+    commit: str
+    directory: Path
+    is_whole: bool
+    files: int
+    size: int
+
+
+class Fetching:
+    """Of one place. ``weights``: download those too. ``retry_seconds``: waits after trouble with
+    the network."""
+
+    def __init__(
+        self,
+        place: ModelPlace,
+        *,
+        weights: bool = True,
+        needs_weights: bool = True,
+        reports: Sequence[Report] = (),
+        retry_seconds: Sequence[float] = _RETRY_SECONDS,
+    ) -> None:
+        self._place = place
+        self._weights = weights
+        self._needs_weights = needs_weights
+        self._reports = reports
+        self._retry_seconds = retry_seconds
+        self._token: str | None = None
+
+    def run(self) -> Fetched:
+        """Return what is there now. Raises HubError."""
+        try:
+            if (
+                constants.is_offline_mode()
+            ):  # before anything is written: the cache may be read-only
+                raise OfflineModeIsEnabled
+            self._token = get_token()
+            with self._alone():
+                commit, files = self._listing()
+                return self._fill(commit, files)
+        except Exception as error:
+            raise explained(error, self._place, has_token=bool(self._token)) from error
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock of this model in this cache: a second process waits, and then finds the
+        files. The kernel releases the lock of a process that dies."""
+        place = self._place
+        place.locks.mkdir(parents=True, exist_ok=True)
+        waiting = False
+        while True:
+            with contextlib.ExitStack() as stack:
+                try:
+                    stack.enter_context(
+                        WeakFileLock(place.locks / "quire.lock", timeout=_LOCK_SECONDS)
+                    )
+                except TimeoutError:
+                    if not waiting:
+                        _log.info("waiting for another process that downloads", model=place.name)
+                    waiting = True
+                    continue
+                yield
+                return
+
+    def _listing(self) -> tuple[str, list[HubFile]]:
+        """Return the commit that the revision is now, and its files."""
+        place = self._place
+        info = HfApi(token=self._token or False).model_info(
+            place.name,
+            revision=place.pinned or place.revision,
+            files_metadata=True,
+            timeout=ASK_SECONDS,
+        )
+        if info.sha is None:
+            raise HubError(f"{constants.ENDPOINT} names no commit; check HF_ENDPOINT")
+        files = [
+            HubFile(
+                one.rfilename,
+                one.size or 0,
+                one.lfs.sha256 if one.lfs is not None else one.blob_id or "",
+            )
+            for one in info.siblings or ()
+        ]
+        check_servable(place.name, files, weights=self._needs_weights)
+        return info.sha, files
+
+    def _fill(self, commit: str, files: Sequence[HubFile]) -> Fetched:
+        place = self._place
+        small = small_files(files)
+        directory = place.snapshot(commit)
+        known = place.record(commit).files.items()
+        checked = {name: file for name, file in known if is_unchanged(directory / name, file)}
+        checked |= self._fetch(commit, small, checked, ())
+        weights = []
+        if self._needs_weights:
+            has_index = any(file.name == WEIGHTS_INDEX for file in small)
+            index = (directory / WEIGHTS_INDEX).read_bytes() if has_index else None
+            weights = weight_files(place.name, files, index)
+        self._check_room(commit, weights)
+        if self._weights:
+            checked |= self._fetch(commit, weights, checked, self._reports)
+        wanted = [*small, *weights]
+        record = Record(
+            self._needs_weights and all(file.name in checked for file in wanted),
+            {file.name: checked[file.name] for file in wanted if file.name in checked},
+        )
+        if record.is_whole or not self._needs_weights:
+            # Not before: an offline start takes what the revision names for whole.
+            place.set_commit(commit)
+        place.write_record(commit, record)
+        return Fetched(
+            commit,
+            directory,
+            record.is_whole,
+            len(wanted),
+            sum(file.size for file in wanted),
+        )
+
+    def _check_room(self, commit: str, files: Sequence[HubFile]) -> None:
+        """Raise HubError if the disk cannot hold what is missing."""
+        needed = sum(file.size for file in files) - bytes_there(self._place, commit, files)
+        self._place.folder.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self._place.folder).free
+        if needed > free:
+            raise no_room(self._place, needed, free)
+
+    def _fetch(
+        self,
+        commit: str,
+        files: Sequence[HubFile],
+        checked: dict[str, CheckedFile],
+        reports: Sequence[Report],
+    ) -> dict[str, CheckedFile]:
+        """Have all the files, and return them as they were found right."""
+        pool = ThreadPoolExecutor(_FILES_AT_ONCE, thread_name_prefix="download")
+        with Progress(self._place, commit, files, reports):
+            try:
+                pending = {
+                    pool.submit(self._fetch_one, commit, file, checked.get(file.name)): file.name
+                    for file in files
+                }
+                return {pending[one]: one.result() for one in as_completed(pending)}
+            finally:
+                # After a failure the others are not waited for: each may take an hour.
+                pool.shutdown(wait=False, cancel_futures=True)
+
+    def _fetch_one(self, commit: str, file: HubFile, checked: CheckedFile | None) -> CheckedFile:
+        path = self._place.snapshot(commit) / file.name
+        if checked is not None and checked.digest == file.digest:
+            return checked
+        if path.exists() and not self._is_right(path, file):
+            _log.warning("a file in the cache is damaged, and is downloaded again", file=file.name)
+            _remove(path)
+        for delay in (*self._retry_seconds, None):
+            try:
+                self._download(commit, file)
+                break
+            except Exception as error:
+                if delay is None or not is_transient(error):
+                    raise
+                _log.warning("trouble with the network", file=file.name, retry_seconds=delay)
+                time.sleep(delay)
+        if not self._is_right(path, file):
+            _remove(path)
+            raise WrongChecksumError(
+                f"{file.name} of '{self._place.name}' has another checksum than the hub announced; "
+                "it was deleted: start again, and if it happens again, look for a faulty proxy or "
+                "mirror (HF_ENDPOINT), or a faulty disk"
+            )
+        found = path.stat()
+        return CheckedFile(found.st_size, found.st_mtime_ns, file.digest)
+
+    def _download(self, commit: str, file: HubFile) -> None:
+        continue_partial(self._place, commit, file, self._token)
+        hf_hub_download(
+            self._place.name,
+            file.name,
+            revision=commit,
+            cache_dir=self._place.cache,
+            token=self._token or False,
+        )
+
+    @staticmethod
+    def _is_right(path: Path, file: HubFile) -> bool:
+        has_size = path.stat().st_size == file.size
+        if not file.digest:  # a mirror that has no checksums
+            _log.warning("the hub states no checksum", file=file.name)
+            return has_size
+        return has_size and has_digest(path, file.digest)
+
+
+def _remove(path: Path) -> None:
+    """Remove a file of a snapshot with its blob, so that neither is found again."""
+    if path.is_symlink():
+        blob = path.parent / os.readlink(path)
+        blob.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)

@@ -1,0 +1,65 @@
+"""Makes do with what the cache has, when the hub cannot be asked."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from observability.logging import get_logger
+from service.hub.checksums import has_digest
+from service.hub.errors import NotServableError, WrongChecksumError
+from service.hub.place import CheckedFile, ModelPlace, Record
+from service.hub.wanted import WEIGHTS_INDEX, HubFile, check_servable, small_files, weight_files
+
+_DIGESTS = (40, 64)
+
+_log = get_logger()
+
+
+def adopt(place: ModelPlace) -> Path | None:
+    """Return the directory of the revision's files if all are there and right, also if another
+    program downloaded them: the cache names each by its checksum. Else None. Raises OSError, and
+    WrongChecksumError."""
+    if (whole := place.whole_snapshot()) is not None:
+        return whole
+    commit = place.commit()
+    if commit is None:
+        return None
+    directory = place.snapshot(commit)
+    files = list(_files(directory))
+    try:
+        check_servable(place.name, files, weights=True)
+        index = directory / WEIGHTS_INDEX
+        data = index.read_bytes() if index.exists() else None
+        wanted = [*small_files(files), *weight_files(place.name, files, data)]
+    except NotServableError:
+        return None
+    record = Record(True, {file.name: _checked(place, directory, file) for file in wanted})
+    try:
+        place.write_record(commit, record)
+    except OSError as error:  # such as a cache that is mounted read-only
+        _log.info("cannot record the checksums of a model", reason=error.strerror)
+    return directory
+
+
+def _files(directory: Path) -> Iterator[HubFile]:
+    for path in sorted(directory.rglob("*")):
+        if path.is_file():
+            name = path.relative_to(directory).as_posix()
+            target = os.path.basename(os.readlink(path)) if path.is_symlink() else ""
+            digest = target if len(target) in _DIGESTS else ""
+            yield HubFile(name, path.stat().st_size, digest)
+
+
+def _checked(place: ModelPlace, directory: Path, file: HubFile) -> CheckedFile:
+    path = directory / file.name
+    if not file.digest:
+        _log.warning("a file's checksum is not known while the hub is unavailable", file=file.name)
+    elif not has_digest(path, file.digest):
+        raise WrongChecksumError(
+            f"{file.name} of '{place.name}' in {place.cache} is damaged, and the hub cannot be "
+            "asked; run 'quire pull' where there is a network"
+        )
+    found = path.stat()
+    return CheckedFile(found.st_size, found.st_mtime_ns, file.digest)

@@ -1,0 +1,80 @@
+"""Files of a download that was interrupted, and how it is continued.
+
+The library writes each file as ``DIGEST.XXXXXXXX.incomplete``, under another name in each process
+(older releases: ``DIGEST.incomplete``), and begins anew after a crash. Here the longest of them is
+continued by the library's own range request, and the others, which would never be read again,
+are deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from pathlib import Path
+
+from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import WeakFileLock, build_hf_headers
+
+from observability.logging import get_logger
+from service.hub.checksums import has_digest
+from service.hub.place import ModelPlace
+from service.hub.wanted import HubFile
+
+_SUFFIX = ".incomplete"
+
+_log = get_logger()
+
+
+def partial_files(blobs: Path) -> dict[str, list[Path]]:
+    """Return unfinished files by what their blob's name will be."""
+    found: dict[str, list[Path]] = defaultdict(list)
+    with contextlib.suppress(OSError):
+        for path in blobs.iterdir():
+            if path.name.endswith(_SUFFIX):
+                found[path.name.partition(".")[0]].append(path)
+    return found
+
+
+def continue_partial(place: ModelPlace, commit: str, file: HubFile, token: str | None) -> None:
+    """Finish the file's blob if a part of it is there. Without one, or if the whole turns out to be
+    wrong, nothing is left of it, and the file is to be downloaded. Raises what the library
+    raises."""
+    if file.digest not in partial_files(place.blobs):
+        return
+    url = hf_hub_url(place.name, file.name, revision=commit, endpoint=constants.ENDPOINT)
+    metadata = get_hf_file_metadata(url, token=token)
+    # The library's lock: another program may be writing one of them.
+    place.locks.mkdir(parents=True, exist_ok=True)
+    with WeakFileLock(place.locks / f"{file.digest}.lock"):
+        parts = sorted(
+            partial_files(place.blobs)[file.digest], key=lambda path: path.stat().st_size
+        )
+        # A file that comes as chunks (xet) is not written from its begin to its end.
+        longest = parts.pop() if parts and metadata.xet_file_data is None else None
+        for path in parts:
+            path.unlink(missing_ok=True)
+        if longest is None or metadata.etag != file.digest:
+            return
+        _finish(longest, place.blobs / file.digest, file, metadata.location, url, token)
+
+
+def _finish(
+    part: Path, blob: Path, file: HubFile, location: str, url: str, token: str | None
+) -> None:
+    begin = part.stat().st_size
+    if begin > file.size:
+        part.unlink()
+        return
+    _log.info("continuing a download", file=file.name, at_bytes=begin, total_bytes=file.size)
+    # A token is for the hub, and not for the storage that it may redirect to.
+    own = location.startswith(constants.ENDPOINT + "/") or location == url
+    headers = build_hf_headers(token=token if own and token else False)
+    with part.open("r+b") as stream:
+        stream.seek(begin)
+        http_get(location, stream, resume_size=begin, headers=headers, expected_size=file.size)
+    if not has_digest(part, file.digest):
+        _log.warning("a continued download is wrong, and begins anew", file=file.name)
+        part.unlink()
+        return
+    part.rename(blob)

@@ -1,0 +1,156 @@
+"""Where a hub's model lies in the cache that all tools of Hugging Face share, and whether it is
+there as a whole. Nothing here uses the network.
+
+The cache's layout is documented by the library huggingface_hub: ``refs/NAME`` has the commit of a
+branch or tag, ``snapshots/COMMIT`` the files by name, usually links to ``blobs``. We add
+``quire/COMMIT.json``, a record of the files whose checksums were right, so that a later start
+neither hashes them again nor asks the hub.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+from huggingface_hub import constants
+
+DEFAULT_REVISION = "main"
+_PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
+_NAME = re.compile(rf"{_PART}/{_PART}", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def is_hub_name(text: str) -> bool:
+    """True if ``text`` has the form OWNER/NAME and is not a path that exists."""
+    is_name = _NAME.fullmatch(text) is not None and "--" not in text and ".." not in text
+    return is_name and not Path(text).exists()
+
+
+def is_commit(revision: str) -> bool:
+    return _COMMIT.fullmatch(revision) is not None
+
+
+class CheckedFile(msgspec.Struct, frozen=True):
+    """A file as it was when its checksum was found right."""
+
+    size: int
+    mtime_ns: int
+    digest: str
+
+
+class Record(msgspec.Struct, frozen=True):
+    """The files of one commit that were right, by name. ``is_whole``: all that a server needs."""
+
+    is_whole: bool = False
+    files: dict[str, CheckedFile] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPlace:
+    """A model's place in a cache. ``name``: OWNER/NAME; ``revision``: a branch, tag or commit;
+    ``pinned``: the commit that the revision was when this start began."""
+
+    name: str
+    revision: str
+    cache: Path
+    pinned: str | None = None
+
+    @classmethod
+    def of(cls, name: str, revision: str | None, directory: str | None) -> Self:
+        """``directory``: of the cache; None: the usual one."""
+        cache = Path(directory or constants.HF_HUB_CACHE).expanduser().absolute()
+        return cls(name, revision or DEFAULT_REVISION, cache)
+
+    @property
+    def folder(self) -> Path:
+        return self.cache / f"models--{self.name.replace('/', '--')}"
+
+    @property
+    def blobs(self) -> Path:
+        return self.folder / "blobs"
+
+    @property
+    def locks(self) -> Path:
+        return self.cache / ".locks" / self.folder.name
+
+    def snapshot(self, commit: str) -> Path:
+        return self.folder / "snapshots" / commit
+
+    def commit(self) -> str | None:
+        """Return the commit that the cache has for the revision; None if it has none."""
+        if self.pinned is not None or is_commit(self.revision):
+            return self.pinned or self.revision
+        text = _read(self.folder / "refs" / self.revision)
+        return text if is_commit(text) else None
+
+    def set_commit(self, commit: str) -> None:
+        """Let the revision be this commit. Raises OSError."""
+        path = self.folder / "refs" / self.revision
+        if not is_commit(self.revision) and _read(path) != commit:
+            _write(path, commit.encode())
+
+    def _record_path(self, commit: str) -> Path:
+        return self.folder / "quire" / f"{commit}.json"
+
+    def record(self, commit: str) -> Record:
+        """Return what was found right; nothing if that is not known."""
+        try:
+            return msgspec.json.decode(self._record_path(commit).read_bytes(), type=Record)
+        except (OSError, msgspec.DecodeError):
+            return Record()
+
+    def write_record(self, commit: str, record: Record) -> None:
+        """Raises OSError."""
+        if record != self.record(commit):
+            _write(self._record_path(commit), msgspec.json.encode(record))
+
+    def whole_snapshot(self) -> Path | None:
+        """Return the directory of the revision's files if all were found right and none has
+        changed since; else None."""
+        commit = self.commit()
+        if commit is None:
+            return None
+        record, directory = self.record(commit), self.snapshot(commit)
+        unchanged = all(is_unchanged(directory / name, file) for name, file in record.files.items())
+        return directory if record.is_whole and unchanged else None
+
+
+def is_unchanged(path: Path, checked: CheckedFile | None) -> bool:
+    """True if the file is as it was when it was checked."""
+    try:
+        found = path.stat()
+    except OSError:
+        return False
+    return checked is not None and (found.st_size, found.st_mtime_ns) == (
+        checked.size,
+        checked.mtime_ns,
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write the file whole, or not at all: others may read it at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+        # Readable by all who can enter the cache, as the library's own files are.
+        Path(temporary).chmod(0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

@@ -1,0 +1,140 @@
+"""Filling a place in the cache, within this process. Whole starts are in test_pull.py."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from huggingface_hub import constants
+
+from pocket import MODEL_DIR
+from service.hub import fetching
+from service.hub.errors import (
+    HubError,
+    HubUnreachableError,
+    NotServableError,
+    WrongChecksumError,
+)
+from service.hub.fetching import Fetching
+from service.hub.place import ModelPlace
+from service.hub.wanted import WEIGHTS_INDEX
+from tests.service.hub_server import HubServer, Repository
+
+NAME = "tiny/model"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with HubServer({NAME: Repository.of(MODEL_DIR)}) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
+        monkeypatch.setattr(fetching, "get_token", lambda: None)
+        yield server
+
+
+def place(cache: Path) -> ModelPlace:
+    return ModelPlace(NAME, "main", cache)
+
+
+def test_first_all_but_the_weights_then_those(hub: HubServer, tmp_path: Path) -> None:
+    reports: list[tuple[int, int]] = []
+    first = Fetching(place(tmp_path), weights=False).run()
+    names = {path.name for path in first.directory.iterdir()}
+    assert "tokenizer.json" in names
+    assert "model.safetensors" not in names
+    assert not first.is_whole
+    assert place(tmp_path).commit() is None  # until all of it is there
+    pinned = ModelPlace(NAME, "main", tmp_path, first.commit)
+    rest = Fetching(pinned, reports=[lambda *one: reports.append(one)]).run()
+    assert rest.is_whole
+    assert place(tmp_path).whole_snapshot() == first.directory == rest.directory
+    size = (MODEL_DIR / "model.safetensors").stat().st_size
+    assert (reports[0], reports[-1]) == ((0, size), (size, size))
+    assert len(hub.downloads("/config.json")) == 1
+
+
+def test_what_was_whole_and_lost_its_weights_is_not(hub: HubServer, tmp_path: Path) -> None:
+    directory = Fetching(place(tmp_path)).run().directory
+    (directory / "model.safetensors").unlink()
+    assert not Fetching(place(tmp_path), weights=False).run().is_whole
+
+
+def test_random_weights_need_none_and_leave_the_model_unfinished(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    del hub.repositories[NAME].files["model.safetensors"]
+    found = Fetching(place(tmp_path), weights=False, needs_weights=False).run()
+    assert (found.directory / "config.json").exists()
+    assert place(tmp_path).whole_snapshot() is None
+    with pytest.raises(NotServableError):
+        Fetching(place(tmp_path)).run()
+
+
+def test_shards_are_those_of_the_index(hub: HubServer, tmp_path: Path) -> None:
+    files = hub.repositories[NAME].files
+    files["a.safetensors"] = files.pop("model.safetensors")
+    files["consolidated.safetensors"] = b"the same again"
+    files[WEIGHTS_INDEX] = b'{"weight_map": {"w": "a.safetensors"}}'
+    found = Fetching(place(tmp_path)).run()
+    names = {path.name for path in found.directory.iterdir()}
+    assert {"a.safetensors", WEIGHTS_INDEX} < names
+    assert "consolidated.safetensors" not in names
+
+
+def test_a_disk_that_cannot_hold_it_is_said_before_the_first_byte_of_weights(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Usage(NamedTuple):
+        free: int
+
+    free = [4_000_000]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: Usage(free[0]))
+    with pytest.raises(HubError, match=r"needs 4\.0 MB more in .*, where 4\.0 MB are free"):
+        Fetching(place(tmp_path)).run()
+    assert hub.downloads("model.safetensors") == []
+    free[0] = 4_100_000
+    assert Fetching(place(tmp_path)).run().is_whole
+
+
+def test_trouble_with_the_network_is_retried(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class TransportError(Exception):
+        pass
+
+    real, failures = fetching.hf_hub_download, [TransportError("reset"), TransportError("reset")]
+
+    def flaky(name: str, file: str, **more: Any) -> str:
+        if file == "model.safetensors" and failures:
+            raise failures.pop()
+        return str(real(name, file, **more))
+
+    monkeypatch.setattr(fetching, "hf_hub_download", flaky)
+    assert Fetching(place(tmp_path), retry_seconds=(0.0, 0.0)).run().is_whole
+    shutil.rmtree(tmp_path / "models--tiny--model")
+    failures += [TransportError("reset")] * 2
+    with pytest.raises(HubUnreachableError, match="reset"):
+        Fetching(place(tmp_path), retry_seconds=(0.0,)).run()
+
+
+def test_a_cache_that_is_a_file_is_said(hub: HubServer, tmp_path: Path) -> None:
+    (tmp_path / "cache").touch()
+    with pytest.raises(HubError, match=r"cannot keep .tiny/model. in .*Not a directory"):
+        Fetching(place(tmp_path / "cache")).run()
+
+
+def test_a_mirror_without_checksums_is_checked_by_size(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    repository = hub.repositories[NAME]
+    repository.has_checksums = False
+    assert Fetching(place(tmp_path)).run().is_whole
+    shutil.rmtree(tmp_path / "models--tiny--model")
+    repository.wrong["config.json"] = b"{}"
+    with pytest.raises(WrongChecksumError, match=r"config\.json"):
+        Fetching(place(tmp_path)).run()

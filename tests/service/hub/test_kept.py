@@ -1,0 +1,75 @@
+"""A cache that another program filled serves while the hub is away, if all of it is right."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from service.hub import kept
+from service.hub.errors import WrongChecksumError
+from service.hub.kept import adopt
+from service.hub.place import ModelPlace
+from tests.service.hub_server import git_sha1
+
+COMMIT = "a" * 40
+CONTENT = {"config.json": b"{}", "tokenizer.json": b"{ }", "model.safetensors": b"weights"}
+
+
+def filled(cache: Path, content: dict[str, bytes], *, links: bool = True) -> ModelPlace:
+    """As the library leaves it: links to blobs that are named by their checksums."""
+    place = ModelPlace("owner/name", "main", cache)
+    place.blobs.mkdir(parents=True)
+    directory = place.snapshot(COMMIT)
+    directory.mkdir(parents=True)
+    for name, data in content.items():
+        large = name.endswith(".safetensors")
+        digest = hashlib.sha256(data).hexdigest() if large else git_sha1(data)
+        if links:
+            (place.blobs / digest).write_bytes(data)
+            (directory / name).symlink_to(os.path.relpath(place.blobs / digest, directory))
+        else:
+            (directory / name).write_bytes(data)
+    place.set_commit(COMMIT)
+    return place
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_whole_copy_is_adopted_and_remembered(tmp_path: Path, links: bool) -> None:
+    place = filled(tmp_path, CONTENT, links=links)
+    assert place.whole_snapshot() is None
+    assert adopt(place) == place.snapshot(COMMIT)
+    assert place.whole_snapshot() == place.snapshot(COMMIT)
+
+
+@pytest.mark.parametrize("missing", CONTENT)
+def test_a_copy_that_lacks_a_file_is_not(tmp_path: Path, missing: str) -> None:
+    content = {name: data for name, data in CONTENT.items() if name != missing}
+    assert adopt(filled(tmp_path, content)) is None
+
+
+def test_an_unknown_revision_is_not(tmp_path: Path) -> None:
+    filled(tmp_path, CONTENT)
+    assert adopt(ModelPlace("owner/name", "v2", tmp_path)) is None
+
+
+@pytest.mark.parametrize("name", CONTENT)
+def test_a_damaged_file_is_said(tmp_path: Path, name: str) -> None:
+    place = filled(tmp_path, CONTENT)
+    (place.snapshot(COMMIT) / name).resolve().write_bytes(b"[]")
+    with pytest.raises(WrongChecksumError, match=f"^{name} of 'owner/name' in .* is damaged"):
+        adopt(place)
+
+
+def test_a_cache_that_cannot_be_written_serves_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = filled(tmp_path, CONTENT)
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(kept.ModelPlace, "write_record", refuse)
+    assert adopt(place) == place.snapshot(COMMIT)
