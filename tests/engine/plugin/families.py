@@ -26,7 +26,7 @@ FEW = (
 MANY = (
     *("afmoe", "apertus", "arcee", "axk1", "beam", "bitnet", "codegen", "cohere", "cohere2_moe"),
     *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
-    *("flex_olmo", "flint", "gemma", "gemma3_text", "gemma3n_text", "gemma3n_text#shared"),
+    *("flex_olmo", "flint", "gemma", "gemma3_text"),
     *("gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode"),
     *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
     *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
@@ -65,7 +65,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 32,
         "hidden_size_per_layer_input": 0,
     },
-    "gemma3n_text#shared": {"num_kv_shared_layers": 2},
     "mistral#full": {"sliding_window": None},
     "phi3#longrope": {
         "max_position_embeddings": 512,
@@ -87,9 +86,16 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-# What a family needs to be set before it can be shrunk: which layers are of which kind.
+# What a family needs to be set before it can be shrunk, such as which layers are of which kind.
 _LAYERS = 4
 SHAPES: dict[str, dict[str, Any]] = {
+    "dots1": {
+        "n_shared_experts": 1,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+    },
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": _LAYERS},
     "lfm2_moe": {
         "layer_types": ["conv", "full_attention"] * 2,
