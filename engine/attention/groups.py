@@ -78,4 +78,4 @@ class GroupedPlanBuilder:
             )
             for builder in others
         ]
-        return tensors._replace(layout=GroupedPlans((tensors.layout, *plans)))
+        return tensors._replace(layout=GroupedPlans((tensors.layout, *plans), tuple(rows.items)))

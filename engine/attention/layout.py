@@ -16,6 +16,7 @@ from torch import Tensor
 
 from engine.attention.mirror import MirrorPart
 from engine.attention.packing import Int64Array
+from engine.step.step import ScheduledSequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,10 @@ class Plans:
 @dataclass(frozen=True, slots=True)
 class GroupedPlans:
     """For decoders in plain torch whose layers differ in shape: the plans of each group of equal
-    layers (see ``engine.attention.groups``)."""
+    layers (see ``engine.attention.groups``). ``items``: whose rows they are, in batch order."""
 
     groups: tuple[Plans, ...]
+    items: tuple[ScheduledSequence, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +172,8 @@ class BatchRows(NamedTuple):
     tables with arbitrary padding; ``row_key``, equal as long as the rows are the same sequences in
     the same blocks and order (None: unknown).
 
-    ``extras``: other arrays that the step needs on the device, to be sent with the rest."""
+    ``extras``: other arrays that the step needs on the device, to be sent with the rest.
+    ``items``: whose rows they are."""
 
     token_ids: Int64Array
     positions: Int64Array
@@ -182,6 +185,7 @@ class BatchRows(NamedTuple):
     chunks: Items[PromptChunk]
     row_key: Hashable
     extras: Items[NDArray[Any]] = ()
+    items: Items[ScheduledSequence] = ()
 
 
 class BatchTensors(NamedTuple):

@@ -395,7 +395,7 @@ def _new_scheduler(
         max_model_len=info.max_model_len,
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
-        enable_prefix_caching=enable_prefix_caching,
+        enable_prefix_caching=enable_prefix_caching and info.shares_prefixes,
         pacer=pacer,
         counters=counters,
     )

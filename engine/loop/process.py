@@ -223,7 +223,9 @@ class EngineProcess:
                     kv_cache_bytes=info.kv_cache_bytes,
                     load_seconds=load_seconds,
                     eos_token_ids=tuple(sorted(info.eos_token_ids)),
-                    prefix_caching=self._config.enable_prefix_caching and info.num_kv_blocks > 0,
+                    prefix_caching=self._config.enable_prefix_caching
+                    and info.shares_prefixes
+                    and info.num_kv_blocks > 0,
                     generates=info.generates,
                     embedding_size=info.embedding_size,
                     num_scores=info.num_scores,

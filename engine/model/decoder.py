@@ -11,6 +11,15 @@ from engine.attention.layout import Layout
 CacheT = TypeVar("CacheT", contravariant=True)
 
 
+class States(Protocol):
+    """What a decoder keeps of each sequence besides the KV cache. Without the state after a prefix
+    its blocks are of no use, so prefixes are not shared."""
+
+    def forget(self, uid: int) -> None:
+        """Drop what is kept of a finished sequence."""
+        ...
+
+
 class Decoder(Protocol[CacheT]):
     """A decoder-only transformer over a paged KV cache of the type that goes with its layouts:
     ``GroupedKVCache`` with ``GroupedPlans``, else ``PagedKVCache``."""

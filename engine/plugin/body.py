@@ -88,7 +88,7 @@ class SplitModel:
 def _body(causal: Any) -> nn.Module:
     """Return the part that computes hidden states; not every family has it where it says."""
     decoder = causal.get_decoder()
-    if decoder is causal:
+    if decoder is causal or type(decoder) is nn.Linear:
         decoder = getattr(causal, "model", None)
     if not isinstance(decoder, nn.Module):
         raise TypeError("its layers and its head are one part")

@@ -45,6 +45,7 @@ class PluginConfig:
     eos_token_ids: frozenset[int]
     attentions: tuple[AttentionLayer, ...]
     source: Any
+    mixers: tuple[str, ...] = ()  # modules that keep a state
     generates: bool = True
 
     @property

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Items
+from itertools import accumulate
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from transformers import DynamicCache
 
 from engine.attention.groups import GroupedKVCache, groups_of
 from engine.attention.layout import GroupedPlans, Layout, expect
@@ -15,6 +18,9 @@ from engine.attention.reference import Scoring, paged_attention
 from engine.plugin.body import SplitModel
 from engine.plugin.config import AttentionLayer, PluginConfig
 from engine.plugin.interface import set_attention
+from engine.plugin.mixers import Runs, SequenceRows, take_turns
+from engine.plugin.states import StatePool
+from engine.step.step import ScheduledSequence
 
 
 class _Step:
@@ -67,7 +73,8 @@ class _LayerAttention:
 
 
 class PluginDecoder:
-    """See ``engine.model.decoder.Decoder``."""
+    """See ``engine.model.decoder.Decoder``. ``states``: of the sequences, if it has layers that
+    keep one."""
 
     layout_type = GroupedPlans
 
@@ -81,6 +88,11 @@ class PluginDecoder:
                 attention = config.attentions[layer]
                 function = _LayerAttention(attention, self._step, number, index, dtype)
                 set_attention(modules[attention.module], function)
+        self.states: StatePool | None = None
+        self._runs = Runs()
+        if config.mixers:
+            self.states = StatePool(lambda: DynamicCache(config=config.source))
+            take_turns(model, config.mixers, self._runs)
         self._model = SplitModel(model)
 
     def hidden_states(
@@ -91,12 +103,23 @@ class PluginDecoder:
         layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
-        self._step.cache, self._step.plans = cache, expect(GroupedPlans, layout)
+        plans = expect(GroupedPlans, layout)
+        self._step.cache, self._step.plans = cache, plans
+        if self.states is not None:
+            self._runs.now = _runs(plans.items, self.states)
         hidden = self._model.hidden_states(token_ids, positions)
         return hidden if rows is None else hidden.index_select(0, rows)
 
     def logits(self, hidden: Tensor) -> Tensor:
         return self._model.logits(hidden).float()
+
+
+def _runs(items: Items[ScheduledSequence], states: StatePool) -> list[SequenceRows]:
+    ends = list(accumulate(item.num_tokens for item in items))
+    return [
+        SequenceRows(end - item.num_tokens, end, state)
+        for item, end, state in zip(items, ends, states.begin(items), strict=True)
+    ]
 
 
 def _rows(heads: Tensor, width: int) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from torch import nn
@@ -19,6 +19,11 @@ from engine.plugin.probe import AttentionCall
 
 # Kinds of layers whose attention is causal and complete, or over a window.
 SERVED_LAYER_TYPES = ("full_attention", "sliding_attention")
+# Kinds of layers that keep a state, where one of its modules is known to (``mixers``); they may
+# attend as well.
+STATE_LAYER_TYPES = ("linear_attention", "conv", "mamba", "hybrid")
+# Kinds of layers that do neither.
+PLAIN_LAYER_TYPES = ("mlp", "moe")
 # What a module may pass to its attention. Those below the first line change nothing here.
 SERVED_OPTIONS = frozenset(
     {
@@ -41,12 +46,13 @@ _STATE = re.compile(r"\b(?:conv_states?|recurrent_states?|ssm_states?|cache_para
 
 
 def attention_layers(
-    model: nn.Module, config: Any, calls: Iterable[AttentionCall]
+    model: nn.Module, config: Any, calls: Iterable[AttentionCall], keeping: Mapping[str, int]
 ) -> tuple[AttentionLayer, ...]:
-    """Return the layers of a probed ``model``. Raises UnsupportedError if it cannot be served."""
+    """Return the layers of a probed ``model`` that attend. ``keeping``: its ``mixers``. Raises
+    UnsupportedError if it cannot be served."""
     calls = list(calls)
     name = type(model).__name__
-    for problem in _problems(model, config, calls):
+    for problem in _problems(model, config, calls, keeping):
         raise UnsupportedError(f"{name} cannot be served: {problem}")
     return tuple(
         AttentionLayer(
@@ -62,38 +68,63 @@ def attention_layers(
     )
 
 
-def _problems(model: nn.Module, config: Any, calls: list[AttentionCall]) -> Iterator[str]:
+def _problems(
+    model: nn.Module, config: Any, calls: list[AttentionCall], keeping: Mapping[str, int]
+) -> Iterator[str]:
     """Yield why it cannot be served, the most telling reason first."""
     for call in calls:
         yield from _call_problems(call)
     yield from _layer_type_problems(config)
-    yield from _cache_problems(model)
-    layers = getattr(config, "num_hidden_layers", None)
+    yield from _cache_problems(model, keeping)
     if not calls:
         yield "none of its layers attends through transformers' attention interface"
-    elif sorted(call.layer or 0 for call in calls) != list(range(len(calls))):
+    elif len({call.layer for call in calls}) < len(calls):
         yield (
             f"its attention is called {len(calls)} times for {len({c.layer for c in calls})} "
             "layers, where each needs a separate KV cache"
         )
-    elif layers != len(calls):
-        yield f"{len(calls)} of its {layers} layers attend, and what the others do is unknown"
+    yield from _coverage_problems(config, {call.layer for call in calls}, set(keeping.values()))
+
+
+def _coverage_problems(config: Any, attending: set[int | None], keeping: set[int]) -> Iterator[str]:
+    """``attending`` and ``keeping``: the layers that do."""
+    count = getattr(config, "num_hidden_layers", 0)
+    types = getattr(config, "layer_types", None) or [""] * count
+    plain = {number for number, kind in enumerate(types) if kind in PLAIN_LAYER_TYPES}
+    known = attending | keeping | plain
+    if known != set(range(count)):
+        yield (
+            f"{len(attending)} of its {count} layers attend and {len(keeping)} keep a state, and "
+            "what the others do is unknown"
+        )
+    for number, kind in enumerate(types):
+        if kind in SERVED_LAYER_TYPES and number not in attending:
+            yield f"layer {number} is of type {kind}, but does not attend"
+        if kind in STATE_LAYER_TYPES and number not in keeping:
+            yield f"layer {number} is of type {kind}, but where it keeps its state is unknown"
 
 
 def _layer_type_problems(config: Any) -> Iterator[str]:
-    types = set(getattr(config, "layer_types", None) or ()) - set(SERVED_LAYER_TYPES)
+    served = (*SERVED_LAYER_TYPES, *STATE_LAYER_TYPES, *PLAIN_LAYER_TYPES)
+    types = set(getattr(config, "layer_types", None) or ()) - set(served)
     if types:
-        served = " and ".join(SERVED_LAYER_TYPES)
-        yield f"it has layers of type {', '.join(sorted(types))}, and supported are {served}"
+        yield (
+            f"it has layers of type {', '.join(sorted(types))}, and supported are "
+            f"{', '.join(served)}"
+        )
 
 
-def _cache_problems(model: nn.Module) -> Iterator[str]:
-    for kind in sorted({type(part) for part in model.modules()}, key=lambda each: each.__name__):
+def _cache_problems(model: nn.Module, keeping: Mapping[str, int]) -> Iterator[str]:
+    known = {type(model.get_submodule(name)) for name in keeping}
+    kinds = {type(part) for part in model.modules()} - known
+    for kind in sorted(kinds, key=lambda each: each.__name__):
         if not kind.__module__.startswith("transformers."):
             continue
         source = inspect.getsource(kind)
         kept = set(_CACHE_METHOD.findall(source)) - SERVED_CACHE_METHODS
         kept |= set(_STATE.findall(source))
+        if keeping:  # others pass the cache on, and ask whether there is a state
+            kept -= {"cache_params", "has_previous_state"}
         if kept:
             yield f"its {kind.__name__} keeps more than keys and values ({', '.join(sorted(kept))})"
 

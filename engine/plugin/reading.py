@@ -12,6 +12,7 @@ from engine.architecture.fields import read_object
 from engine.plugin.building import checked_class, new_model, read_source
 from engine.plugin.config import PluginConfig
 from engine.plugin.gate import attention_layers
+from engine.plugin.mixers import mixers
 from engine.plugin.probe import probe
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.trial import try_kind
@@ -30,7 +31,8 @@ def read_plugin_config(directory: Path) -> PluginConfig:
     architecture = checked_class(model, source)
     freeze_frequencies(model, positions)
     probed = probe(model)
-    attentions = attention_layers(model, source, probed.calls)
+    keeping = mixers(model)
+    attentions = attention_layers(model, source, probed.calls, keeping)
     try_kind(source)
     matrices = [each.shape[-2:] for each in model.parameters() if each.dim() >= 2]
     return PluginConfig(
@@ -43,4 +45,5 @@ def read_plugin_config(directory: Path) -> PluginConfig:
         eos_token_ids=eos,
         attentions=attentions,
         source=source,
+        mixers=tuple(keeping),
     )

@@ -18,15 +18,19 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.groups import GroupedKVCache, GroupedPlanBuilder, groups_of
 from engine.attention.layout import BatchRows, CacheShape, PromptChunk
 from engine.attention.plans import PlanBuilder
+from engine.messages import SamplingParams
 from engine.plugin.building import first_line, new_model
 from engine.plugin.config import AttentionLayer, PluginConfig
 from engine.plugin.decoder import PluginDecoder
 from engine.plugin.gate import attention_layers
 from engine.plugin.interface import NAME
+from engine.plugin.mixers import mixers
 from engine.plugin.probe import probe
 from engine.plugin.products import Products, use_products
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import shrunk
+from engine.step.sequence import Sequence
+from engine.step.step import ScheduledSequence
 
 _CPU = torch.device("cpu")
 _BLOCK_SIZE = 8
@@ -65,7 +69,8 @@ def _difference(config: Any, products: Products | None) -> float:
     empty = new_model(config, torch.device("meta"), torch.float32)
     freeze_frequencies(empty, max(_LENGTHS))
     probed = probe(empty)
-    layers = attention_layers(empty, config, probed.calls)
+    keeping = mixers(empty)
+    layers = attention_layers(empty, config, probed.calls, keeping)
     model: Any = new_model(config, _CPU, torch.float32)
     fill_strongly(model)
     freeze_frequencies(model, max(_LENGTHS))
@@ -76,7 +81,7 @@ def _difference(config: Any, products: Products | None) -> float:
         model.set_attn_implementation(NAME)
         if products is not None:
             use_products(model, products)
-        found = _in_steps(model, config, layers, sequences)
+        found = _in_steps(model, _settings(config, layers, tuple(keeping)), sequences)
     span = max(float(logits.max() - logits.min()) for logits in expected)
     worst = max(
         float((one - other).abs().max()) for one, other in zip(expected, found, strict=True)
@@ -96,12 +101,10 @@ def fill_strongly(model: nn.Module) -> None:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
 
 
-def _in_steps(
-    model: nn.Module, config: Any, layers: tuple[AttentionLayer, ...], sequences: list[Tensor]
-) -> list[Tensor]:
+def _in_steps(model: nn.Module, settings: PluginConfig, sequences: list[Tensor]) -> list[Tensor]:
     """Return each sequence's logits, computed as ``_STEPS`` says."""
-    decoder = PluginDecoder(model, _settings(config, layers), torch.float32)
-    groups = groups_of([layer.kv for layer in layers])
+    decoder = PluginDecoder(model, settings, torch.float32)
+    groups = groups_of(settings.kv_layers)
     per_sequence = -(-max(_LENGTHS) // _BLOCK_SIZE)
     # Blocks in another order than the tokens, as in a cache that has been used for a while.
     tables = np.random.default_rng(0).permutation(len(sequences) * per_sequence)
@@ -128,13 +131,16 @@ def _in_steps(
             for group in groups
         ]
     )
+    planned = [_sequence(i, ids) for i, ids in enumerate(sequences)]
     logits: list[list[Tensor]] = [[] for _ in sequences]
     done = [0] * len(sequences)
     for step in _STEPS:
         parts = [(i, done[i], count) for i, count in enumerate(step) if count]
         parts.sort(key=lambda part: (part[2] > 1, -part[1]))  # single tokens first, longest first
-        batch = builder.build(_rows(parts, sequences, tables))
-        hidden = decoder.hidden_states(batch.token_ids, batch.positions, cache, batch.layout)
+        batch = builder.build(_rows(parts, sequences, tables, planned))
+        # Twice, as a step may be: what it wrote the first time must not matter.
+        for _ in range(2):
+            hidden = decoder.hidden_states(batch.token_ids, batch.positions, cache, batch.layout)
         rows = torch.split(decoder.logits(hidden), [count for _, _, count in parts])
         for (i, _, count), own in zip(parts, rows, strict=True):
             logits[i].append(own)
@@ -143,7 +149,10 @@ def _in_steps(
 
 
 def _rows(
-    parts: list[tuple[int, int, int]], sequences: list[Tensor], tables: np.ndarray
+    parts: list[tuple[int, int, int]],
+    sequences: list[Tensor],
+    tables: np.ndarray,
+    planned: list[Sequence],
 ) -> BatchRows:
     """Lay out ``parts``: (sequence, first position, tokens), those of one token first."""
     sizes = [count for _, _, count in parts]
@@ -167,10 +176,26 @@ def _rows(
             if count > 1
         ],
         row_key=None,
+        items=[
+            ScheduledSequence(planned[i], start, count, completes=False)
+            for i, start, count in parts
+        ],
     )
 
 
-def _settings(config: Any, layers: tuple[AttentionLayer, ...]) -> PluginConfig:
+def _sequence(uid: int, token_ids: Tensor) -> Sequence:
+    return Sequence(
+        uid=uid,
+        request_id="trial",
+        token_ids=token_ids.tolist(),
+        num_prompt_tokens=len(token_ids),
+        params=SamplingParams(max_tokens=1),
+    )
+
+
+def _settings(
+    config: Any, layers: tuple[AttentionLayer, ...], keeping: tuple[str, ...]
+) -> PluginConfig:
     return PluginConfig(
         architecture="",
         vocab_size=0,
@@ -181,4 +206,5 @@ def _settings(config: Any, layers: tuple[AttentionLayer, ...]) -> PluginConfig:
         eos_token_ids=frozenset(),
         attentions=layers,
         source=config,
+        mixers=keeping,
     )

@@ -128,7 +128,8 @@ class Assembly:
             cache,
             steady=recorded.steady,
             mixed=recorded.mixed,
-            runs_ahead=self._setup.runs_ahead,
+            # A state may be read again only until the next step is launched.
+            runs_ahead=self._setup.runs_ahead and self._loaded.states is None,
         )
 
     def allocate(self) -> tuple[BatchBuilder, AnyKVCache]:
@@ -202,6 +203,7 @@ class Assembly:
             pooling=self._setup.pooling.pooling,
             matryoshka_dimensions=self._setup.pooling.matryoshka_dimensions,
             tensor_parallel_size=self._setup.ranks,
+            shares_prefixes=self._loaded.states is None,
             implementation="transformers" if isinstance(model, PluginConfig) else "native",
         )
 
@@ -337,6 +339,7 @@ def _step_parts(setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool
         Pooler(setup.pooling.pooling),
         setup.pooling,
         setup.device,
+        loaded.states,
     )
 
 

@@ -120,7 +120,6 @@ class BatchBuilder:
             count += item.num_tokens
             items.append(item)
         token_ids, positions, blocks = parts.joined()
-        offsets = positions % self._block_size
         sizes = np.fromiter((item.num_tokens for item in items), np.int64, len(items))
         last_rows = sizes.cumsum() - 1
         every_row = any(needs_every_row(plan.scheduled[place]) for place in chunks)
@@ -129,13 +128,14 @@ class BatchBuilder:
             token_ids,
             positions,
             blocks,
-            offsets,
+            positions % self._block_size,
             sizes,
             starts=starts,
             tables=self._tables.array,
             chunks=pieces,
             row_key=self._row_key,
             extras=lookups.arrays(self._draws_from),
+            items=items,
         )
         tensors = self._layouts.build(rows)
         kept, sampling_rows, pending, draws = lookups.sent(tensors.extras)
@@ -144,7 +144,7 @@ class BatchBuilder:
             (*decode, *chunks),
             last_rows,
             *tensors[:3],
-            fresh_blocks=blocks[offsets == 0],
+            fresh_blocks=blocks[rows.offsets == 0],
             kept=kept,
             hidden_rows=lookups.hidden_rows,
             sampling=lookups.sampling,

@@ -16,7 +16,7 @@ from engine.device.device import Readback
 from engine.device.sending import sent_one
 from engine.errors import RefusedError
 from engine.messages import SamplingParams
-from engine.model.decoder import Decoder
+from engine.model.decoder import Decoder, States
 from engine.pooling.declared import PoolingRules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
 from engine.run.batch import StepBatch
@@ -53,6 +53,7 @@ class StepParts:
     pooler: Pooler
     rules: PoolingRules
     device: torch.device
+    states: States | None = None  # the decoder's own, of each sequence
 
 
 @dataclass(frozen=True, slots=True)

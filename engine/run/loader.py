@@ -20,7 +20,7 @@ from engine.cpu.llama import CompiledLlama, compiled_pass_fits
 from engine.device.memory import explaining, gib
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
-from engine.model.decoder import Decoder
+from engine.model.decoder import Decoder, States
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
 from engine.weights.quantization import DequantisedWeights, Quantization
@@ -65,8 +65,11 @@ class DecoderOptions:
 
 @dataclass(frozen=True, slots=True)
 class LoadedDecoder:
+    """``states``: those of the sequences, if the decoder keeps any besides the KV cache."""
+
     decoder: Decoder[Any]
     num_parameters: int
+    states: States | None = None
 
 
 @dataclass(frozen=True, slots=True)

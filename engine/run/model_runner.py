@@ -73,6 +73,8 @@ class ModelRunner:
         if self._parts.kernel_sampler is not None:
             self._parts.kernel_sampler.forget(uid)
         self._parts.pooler.forget(uid)
+        if self._parts.states is not None:
+            self._parts.states.forget(uid)
 
     def _execute(self, plan: StepPlan) -> StepResult:
         step = self._start(plan, None)

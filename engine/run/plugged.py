@@ -45,7 +45,8 @@ def load_plugged(
             use_products(model, products)
     freeze_frequencies(model, max_positions)
     settings.on_progress("weights", count, count)
-    return LoadedDecoder(PluginDecoder(model, config, settings.dtype), count)
+    decoder = PluginDecoder(model, config, settings.dtype)
+    return LoadedDecoder(decoder, count, decoder.states)
 
 
 def _products(source: Any, library: Library | None, dtype: torch.dtype) -> Products | None:

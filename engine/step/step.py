@@ -121,6 +121,7 @@ class ModelInfo:
     pooling: Pooling | None = None  # None: no pooling
     matryoshka_dimensions: tuple[int, ...] = ()
     tensor_parallel_size: int = 1  # devices that share the model
+    shares_prefixes: bool = True  # False: cached blocks are of no use to other sequences
     implementation: str = "native"  # or transformers, simulated: whose code computes it
 
     @property

@@ -69,6 +69,7 @@ def test_each_group_gets_the_plans_of_its_own_shape(count: int) -> None:
     built = GroupedPlanBuilder(builders[:count]).build(rows)
     assert built.token_ids.tolist() == [5]
     assert built.extras[0].tolist() == [77]
+    assert expect(GroupedPlans, built.layout).items == ()
     groups = expect(GroupedPlans, built.layout).groups
     assert len(groups) == count
     for builder, plans in zip(builders, groups, strict=False):

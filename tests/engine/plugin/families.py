@@ -26,7 +26,7 @@ FEW = (
 MANY = (
     *("afmoe", "apertus", "arcee", "axk1", "beam", "bitnet", "codegen", "cohere", "cohere2_moe"),
     *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
-    *("flex_olmo", "flint", "gemma", "gemma3_text", "gemma3n_text", "gemma3n_text#shared"),
+    *("flex_olmo", "flint", "gemma", "gemma3_text"),
     *("gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode"),
     *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
     *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
@@ -36,12 +36,16 @@ MANY = (
     *("starcoder2", "starcoder2#window", "vaultgemma", "youtu"),
 )
 
+# Kinds of which some layers keep a state instead of keys and values; the first two are enough for
+# each run of the tests.
+HYBRIDS = (
+    *("qwen3_next", "lfm2", "qwen3_5_text", "qwen3_5_moe_text", "lfm2_moe", "lfm3", "bamba"),
+    *("granitemoehybrid", "olmo_hybrid"),
+)
+
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
-    "bamba": "layers of type linear_attention",
-    "qwen3_next": "layers of type linear_attention",
-    "lfm3": "layers of type conv",
-    "minimax": "layers of type linear_attention",
+    "minimax": "keeps more than keys and values",
     "llama4_text": "layers of type chunked_attention",
     "deepseek_v32": "attends with indices, which is not supported",
     "inkling_text": "attends with position_bias, which is not supported",
@@ -61,7 +65,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "moe_intermediate_size": 32,
         "hidden_size_per_layer_input": 0,
     },
-    "gemma3n_text#shared": {"num_kv_shared_layers": 2},
     "mistral#full": {"sliding_window": None},
     "phi3#longrope": {
         "max_position_embeddings": 512,
@@ -83,9 +86,48 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
+# What a family needs to be set before it can be shrunk, such as which layers are of which kind.
+_LAYERS = 4
+SHAPES: dict[str, dict[str, Any]] = {
+    "dots1": {
+        "n_shared_experts": 1,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+    },
+    "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": _LAYERS},
+    "lfm2_moe": {
+        "layer_types": ["conv", "full_attention"] * 2,
+        "num_hidden_layers": _LAYERS,
+        "num_dense_layers": 1,
+    },
+    "bamba": {
+        "attn_layer_indices": [1, 3],
+        "num_hidden_layers": _LAYERS,
+        "hidden_size": 64,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "mamba_expand": 2,
+    },
+    "granitemoehybrid": {
+        "layer_types": ["mamba", "attention"] * 2,
+        "num_hidden_layers": _LAYERS,
+        "hidden_size": 64,
+        "mamba_n_heads": 8,
+        "mamba_d_head": 16,
+        "mamba_expand": 2,
+        "num_local_experts": 8,
+        "num_experts_per_tok": 2,
+    },
+}
+
+
 def tiny_config(kind: str) -> Any:
     """``kind``: a model type, or one of VARIANTS."""
-    config = shrunk(AutoConfig.for_model(kind.partition("#")[0]))
+    family = kind.partition("#")[0]
+    config = AutoConfig.for_model(family, **SHAPES.get(family, {}))
+    config = shrunk(config.get_text_config())
     for name, value in VARIANTS.get(kind, {}).items():
         setattr(config, name, value)
     # Nothing may end a sequence early.

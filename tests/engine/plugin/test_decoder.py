@@ -10,11 +10,16 @@ import torch
 from engine.attention.layout import Rows
 from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
-from tests.engine.plugin.families import FEW, MANY, expected, prompt, save_family
+from tests.engine.plugin.families import FEW, HYBRIDS, MANY, expected, prompt, save_family
 from tests.engine.plugin.mixing import assert_equals_transformers
 
+ALWAYS = (*FEW, *HYBRIDS[:2])
+SELDOM = (*MANY, *HYBRIDS[2:])
 
-@pytest.mark.parametrize("kind", [*FEW, *(pytest.param(k, marks=pytest.mark.slow) for k in MANY)])
+
+@pytest.mark.parametrize(
+    "kind", [*ALWAYS, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SELDOM)]
+)
 def test_mixed_steps_equal_transformers(kind: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     oracle = save_family(kind, tmp_path)

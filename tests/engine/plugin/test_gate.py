@@ -9,13 +9,13 @@ import torch
 from transformers import AutoConfig
 
 from engine.architecture.errors import UnsupportedError
-from engine.plugin import gate
 from engine.plugin.building import new_model
 from engine.plugin.config import AttentionLayer
 from engine.plugin.gate import attention_layers
+from engine.plugin.mixers import mixers
 from engine.plugin.probe import AttentionCall, probe
 from engine.plugin.shrinking import shrunk
-from tests.engine.plugin.families import REFUSED
+from tests.engine.plugin.families import REFUSED, tiny_config
 
 META = torch.device("meta")
 CALL = AttentionCall("layers.0", 0, True, 4, 2, 16, 16, False, {})
@@ -24,7 +24,7 @@ CALL = AttentionCall("layers.0", 0, True, 4, 2, 16, 16, False, {})
 def layers_of(kind: str, **changes: Any) -> tuple[AttentionLayer, ...]:
     config = shrunk(AutoConfig.for_model(kind, **changes))
     model = new_model(config, META, torch.float32)
-    return attention_layers(model, config, probe(model).calls)
+    return attention_layers(model, config, probe(model).calls, mixers(model))
 
 
 @pytest.mark.parametrize(("kind", "reason"), REFUSED.items(), ids=REFUSED)
@@ -37,12 +37,21 @@ def test_a_kind_that_keeps_or_does_more_is_refused(kind: str, reason: str) -> No
     assert len(message) < 400
 
 
-def test_a_convolution_is_refused_for_its_state_whatever_its_layer_is_called(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(gate, "SERVED_LAYER_TYPES", ("full_attention", "conv"))
-    with pytest.raises(UnsupportedError, match="more than keys and values"):
-        layers_of("lfm2", layer_types=["conv", "full_attention"] * 16)
+def test_a_state_of_which_nothing_is_known_is_refused() -> None:
+    config = tiny_config("lfm2")
+    model = new_model(config, META, torch.float32)
+    with pytest.raises(UnsupportedError, match="Lfm2ShortConv keeps more than keys and values"):
+        attention_layers(model, config, probe(model).calls, {})
+    assert len(attention_layers(model, config, probe(model).calls, mixers(model))) == 2
+
+
+def test_a_layer_that_should_keep_a_state_must_be_found_to() -> None:
+    config = tiny_config("qwen3_next")
+    model = new_model(config, META, torch.float32)
+    found = mixers(model)
+    found.popitem()
+    with pytest.raises(UnsupportedError, match="and 1 keep a state"):
+        attention_layers(model, config, probe(model).calls, found)
 
 
 def test_windows_and_the_sizes_of_heads_are_those_of_each_layer() -> None:
@@ -70,18 +79,18 @@ def test_a_call_that_asks_for_more_is_refused(changes: dict[str, Any], reason: s
     config = shrunk(AutoConfig.for_model("llama"))
     model = new_model(config, META, torch.float32)
     calls = [CALL._replace(layer=index) for index in range(4)]
-    assert len(attention_layers(model, config, calls)) == 4
+    assert len(attention_layers(model, config, calls, {})) == 4
     calls[2] = calls[2]._replace(**changes)
     with pytest.raises(UnsupportedError, match=reason):
-        attention_layers(model, config, calls)
+        attention_layers(model, config, calls, {})
 
 
 @pytest.mark.parametrize(
     ("indices", "reason"),
     [
-        ((0, 1, 2), "3 of its 4 layers attend"),
+        ((0, 1, 2), "3 of its 4 layers attend and 0 keep a state"),
         ((0, 1, 2, 2), "called 4 times for 3 layers"),
-        ((0, 1, 2, 4), "called 4 times for 4 layers"),
+        ((0, 1, 2, 4), "4 of its 4 layers attend and 0 keep a state"),
         ((), "none of its layers attends"),
     ],
 )
@@ -90,4 +99,4 @@ def test_each_layer_attends_exactly_once(indices: tuple[int, ...], reason: str) 
     model = new_model(config, META, torch.float32)
     calls = [CALL._replace(layer=index) for index in indices]
     with pytest.raises(UnsupportedError, match=reason):
-        attention_layers(model, config, calls)
+        attention_layers(model, config, calls, {})
