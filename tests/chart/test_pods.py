@@ -104,7 +104,7 @@ def test_every_mount_has_its_volume(manifests: list[Manifest]) -> None:
         assert len(set(volumes)) == len(volumes)
         used = set()
         for container in (*pod.get("initContainers", ()), server_container(each)):
-            mounts = container["volumeMounts"]
+            mounts = container.get("volumeMounts", [])
             assert len({mount["mountPath"] for mount in mounts}) == len(mounts)
             used |= {mount["name"] for mount in mounts}
         assert sorted(volumes) == sorted(used)

@@ -10,6 +10,19 @@ image:
   pullPolicy: IfNotPresent
 imagePullSecrets: []
 model:
+  name: ''
+  revision: ''
+  token:
+    existingSecret: ''
+    secretKey: token
+  claim:
+    create: false
+    size: ''
+    storageClassName: ''
+    accessModes:
+    - ReadWriteOnce
+  downloadEnv: []
+  downloadResources: {}
   path: ''
   servedNames: []
   existingClaim: ''
