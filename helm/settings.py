@@ -31,6 +31,7 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "grpc_port": "server.grpcPort",
         "served_model_name": "model.servedNames",
         "api_workers": "apiWorkers",
+        "drain_delay": "drain.preStopSeconds",
         "drain_timeout": "drain.timeoutSeconds",
         "keys_file": "auth.existingSecret",
         "api_key": "auth.existingSecret",
@@ -49,7 +50,16 @@ ELSEWHERE: dict[str, dict[str, str]] = {
 TABLES: dict[str, type[msgspec.Struct]] = {"engine": EngineConfig, "api": ServiceSettings}
 # Flags that extraArgs must not set, because other values or templates depend on them.
 _OWNED = (
-    *("host", "port", "grpc_port", "drain_timeout", "device", "model", "api_workers"),
+    *(
+        "host",
+        "port",
+        "grpc_port",
+        "drain_delay",
+        "drain_timeout",
+        "device",
+        "model",
+        "api_workers",
+    ),
     *("admin", "admin_host", "admin_port", "revision", "download_dir"),
 )
 # Secrets with separate values, each an existing Secret.

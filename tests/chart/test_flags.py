@@ -40,17 +40,22 @@ NO_MODEL = "no-such/model"
 
 # Runs `quire` once for each list of arguments, in one process, which imports it once.
 _QUIRE = """
-import contextlib, io, json, sys
+import contextlib, io, json, os, sys, tempfile
 from service import cli
 found = []
+errors = tempfile.TemporaryFile()
+os.dup2(errors.fileno(), 2)  # some messages are written to the descriptor
 for arguments in json.load(sys.stdin):
-    errors = io.StringIO()
-    with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()):
+    errors.truncate(0)
+    errors.seek(0)
+    with contextlib.redirect_stdout(io.StringIO()):
         try:
             status = cli.main(arguments)
         except SystemExit as ended:
             status = ended.code
-    found.append([status, errors.getvalue()])
+    sys.stderr.flush()
+    errors.seek(0)
+    found.append([status, errors.read().decode()])
 json.dump(found, sys.stdout)
 """
 

@@ -16,7 +16,7 @@ the server reads it from there and never asks the hub. */}}
 {{- if and $claim.create (not $claim.size) -}}
 {{- fail "model.claim.size: how much the claim that model.claim.create makes is to hold, such as 40Gi" -}}
 {{- end -}}
-{{- if and $claim.create (gt (int .Values.replicaCount) 1) (not (has "ReadWriteMany" $claim.accessModes)) -}}
+{{- if and $claim.create (or (kindIs "invalid" .Values.replicaCount) (include "quire.autoscaled" .) (gt (int .Values.replicaCount) 1)) (not (has "ReadWriteMany" $claim.accessModes)) -}}
 {{- fail "model.claim.accessModes: several replicas need ReadWriteMany, as each pod's init container may write" -}}
 {{- end -}}
 {{- else if or $model.revision $claim.create $token.existingSecret $model.downloadEnv -}}

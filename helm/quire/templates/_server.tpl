@@ -75,7 +75,6 @@ would be written with an exponent. */}}
   (list "store-max-requests" "api.storeMaxRequests" $values.api.storeMaxRequests)
   (list "store-request-days" "api.storeRequestDays" $values.api.storeRequestDays)
   (list "store-usage-days" "api.storeUsageDays" $values.api.storeUsageDays)
-  (list "drain-delay" "api.drainDelay" $values.api.drainDelay)
   (list "allowed-origins" "api.allowedOrigins" $values.api.allowedOrigins)
   (list "allowed-hosts" "api.allowedHosts" $values.api.allowedHosts)
   (list "max-websockets" "api.maxWebsockets" $values.api.maxWebsockets)
