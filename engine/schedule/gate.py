@@ -69,6 +69,7 @@ class Gate:
         self._tokens = 0
         self._prompt_tokens = 0
         self._queued: set[int] = set()  # uids of those that did not run at once
+        self._keeps_promise_to: _Tenant | None = None  # whose submission is about to enter
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -82,6 +83,7 @@ class Gate:
 
     def judge(self, submit: Submit, now: float, free_slots: int) -> Refusal | None:
         """Return why a submission with all its copies gets no place now; None if it does."""
+        self._keeps_promise_to = None
         bounds = submit.bounds
         if bounds is None or submit.keeps_place:
             return None
@@ -97,8 +99,7 @@ class Gate:
         part = 1.0 if returns or not tenant.promises else _NEWCOMERS
         found = self._exceeded(submit.tenant, tenant, bounds, count, tokens, part, free_slots)
         if found is None:
-            if returns:
-                heapq.heappop(tenant.promises)
+            self._keeps_promise_to = tenant if returns else None
             return None
         reason, sequences_over, tokens_over = found
         of_tenant = reason is RefusalReason.TENANT_SHARE
@@ -189,6 +190,9 @@ class Gate:
 
     def enter(self, sequence: Sequence, tokens: int) -> None:
         tenant = self._tenant(sequence.tenant)
+        if self._keeps_promise_to is tenant:  # not before: its deadline may have been out of reach
+            heapq.heappop(tenant.promises)
+            self._keeps_promise_to = None
         tenant.sequences += 1
         tenant.tokens += tokens
         self._waiting[sequence.uid] = tokens

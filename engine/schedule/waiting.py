@@ -5,9 +5,9 @@
 2. Among classes, the most urgent one with waiting sequences has the turn, but ``FLOORS`` of the
    work is reserved for the others while they have any waiting.
 3. Within a class, the tenant with the lowest counter has the turn: virtual token counters (Sheng et
-   al., "Fairness in Serving Large Language Models", OSDI 2024). A tenant's counter is its work
-   divided by its weight. A tenant that comes back from having nothing waiting starts at the lowest
-   counter of those that wait, so that idle time earns nothing.
+   al., "Fairness in Serving Large Language Models", OSDI 2024). A tenant's counter is its work in
+   all classes divided by its weight. A tenant that comes back from having nothing waiting starts at
+   the lowest counter of those that wait, so that idle time earns nothing.
 4. Within a tenant, rank decides: priority, then arrival (``engine.schedule.tenant_queue``).
 
 With one tenant in one class only rule 4 remains.
@@ -258,9 +258,10 @@ class WaitingQueue:
 
     def _count(self, sequence: Sequence, work: float) -> None:
         own = self._classes[sequence.service_class]
-        queue = own.tenants[sequence.tenant]
-        queue.counter += work / queue.weight
         for group in self._ranked:
+            queue = group.tenants.get(sequence.tenant)
+            if queue is not None:  # in every class, or several classes would be several shares
+                queue.counter += work / queue.weight
             if group.waiting:
                 group.owed += group.floor * work
             elif group.owed < 0:

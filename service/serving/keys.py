@@ -45,6 +45,7 @@ class KeyRing:
         self._known: dict[bytes, _Known] = {}
         self._last_used: dict[str, float] = {}  # by id
         self._grants: dict[str, KeyGrant] = {}
+        self._limited: dict[str, KeyGrant] = {}
         self._learn(())
 
     def __bool__(self) -> bool:
@@ -64,7 +65,7 @@ class KeyRing:
 
     def limited(self) -> dict[str, KeyGrant]:
         """Return what sets the limits of each tenant that has any, by alias."""
-        return {alias: grant for alias, grant in self._grants.items() if grant.limits}
+        return self._limited
 
     def check(self, authorization: bytes, api_key: bytes = b"") -> Caller:
         """Return the caller whose key is in ``Authorization: Bearer`` or else ``x-api-key``. Its
@@ -103,6 +104,7 @@ class KeyRing:
             owners.setdefault(one.grant.alias, one.digest)
         shares = self._changes or len(owners) > 1
         self._grants = tenant_grants(stored, time.time())
+        self._limited = {alias: grant for alias, grant in self._grants.items() if grant.limits}
         known: dict[bytes, _Known] = {}
         fixed = self._fixed
         for text, key in (

@@ -97,9 +97,9 @@ class Metering:
         day = int(time.time()) // _DAY_SECONDS
         start = float(day * _DAY_SECONDS)
         rows = await source.usage("key", start, start + _DAY_SECONDS, "day")
-        limited = keys.limited()
+        budgets = {alias for alias, grant in keys.limited().items() if grant.tokens_per_day}
         used = {
-            row.group: row.prompt_tokens + row.output_tokens for row in rows if row.group in limited
+            row.group: row.prompt_tokens + row.output_tokens for row in rows if row.group in budgets
         }
         self.ledger.note_day(day, used)
 

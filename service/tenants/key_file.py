@@ -33,7 +33,7 @@ _LEAST_KEY_CHARS = 8
 # No field is as long, and no key that we make as short.
 _COULD_BE_KEY = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 
-_Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
 
 
 class _Entry(KeyGrant, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -116,7 +116,7 @@ class LimitLedger:
             tenant.open(-1)
             if not counts and tenant.has(use.second):
                 tenant.count_requests(use.second, -1)
-            if used:
+            if used and use.limits.tokens_per_day is not None:
                 tenant[USED] += used
             if use.tokens:
                 tenant.reserve(-use.tokens)
@@ -127,23 +127,29 @@ class LimitLedger:
                 tenant.count_tokens(use.token_second, -spared)
 
     def state(self, alias: str, limits: KeyLimits) -> LimitState:
-        """Return what is left of the minute."""
+        """Return what is left of the minute: all, if there is no room to count for the tenant."""
         now = self._clock()
         with self.memory.lock():
-            return _state(self._tenant(alias, now), limits, now)
+            tenant = self._tenant_or_none(alias, now)
+            if tenant is None:
+                return LimitState(
+                    limits.requests_per_minute or 0, 0.0, limits.tokens_per_minute or 0, 0.0
+                )
+            return _state(tenant, limits, now)
 
     def used_today(self, alias: str) -> int:
-        """Return the tokens that were used this day."""
+        """Return the tokens that were used this day; only counted with a daily budget."""
         with self.memory.lock():
-            return self._tenant(alias, self._clock())[USED]
+            tenant = self._tenant_or_none(alias, self._clock())
+            return 0 if tenant is None else tenant[USED]
 
     def note_day(self, day: int, used: Mapping[str, int]) -> None:
         """Note what the store knows of a day (of UTC, since the epoch): the usage before this
         server started, and that of other replicas."""
         for alias, tokens in used.items():
             with self.memory.lock():
-                tenant = self._tenant(alias, self._clock())
-                if tenant[DAY] == day:
+                tenant = self._tenant_or_none(alias, self._clock())
+                if tenant is not None and tenant[DAY] == day:
                     tenant[USED] = max(tenant[USED], tokens)
 
     # --- other replicas ---------------------------------------------------------------------------
@@ -164,11 +170,19 @@ class LimitLedger:
         for alias in aliases:
             use = used.get(alias, MinuteUse())
             with self.memory.lock():
-                tenant = self._tenant(alias, self._clock())
+                tenant = self._tenant_or_none(alias, self._clock())
+                if tenant is None:
+                    continue
                 tenant[OTHERS_REQUESTS], tenant[OTHERS_TOKENS] = use.requests, use.tokens
                 tenant[OTHERS_OPEN], tenant[OTHERS_AT] = use.in_progress, tenant[SECOND]
 
     # --- checks -----------------------------------------------------------------------------------
+
+    def _tenant_or_none(self, alias: str, now: float) -> TenantCells | None:
+        try:
+            return self._tenant(alias, now)
+        except OverloadedError:
+            return None
 
     def _tenant(self, alias: str, now: float) -> TenantCells:
         try:
@@ -207,6 +221,8 @@ class LimitLedger:
         self, tenant: TenantCells, limits: KeyLimits, tokens: int, now: float
     ) -> None:
         budget = limits.tokens_per_day
+        if budget is not None and tenant[USED] + tenant.reserved + tokens > budget:
+            self.memory.sweep()  # a worker may have died with tokens reserved
         if budget is not None and tenant[USED] + tenant.reserved + tokens > budget:
             raise _refused(self._over_budget(tenant, budget, tokens), _state(tenant, limits, now))
         most = limits.tokens_per_minute

@@ -276,7 +276,8 @@ class LimitMemory:
         now, today = int(time.monotonic()), int(time.time()) // 86_400
         for slot in range(MOST_TENANTS):
             tenant = self._tenant(slot)
-            if now - tenant[SECOND] >= WINDOW and tenant[DAY] < today and not tenant.open_requests:
+            is_over = tenant[DAY] < today or not tenant[USED]
+            if now - tenant[SECOND] >= WINDOW and is_over and not tenant.open_requests:
                 return slot
         raise LimitMemoryFullError(f"more than {MOST_TENANTS} tenants have limits")
 

@@ -21,7 +21,7 @@ from service.api_keys import check_reserved
 from service.tenants.caller import ALL_SCOPES, KeyScope
 from service.tenants.key_limits import KeyLimits
 
-ALIAS_PATTERN = "^[a-z0-9_-]{1,32}$"
+ALIAS_PATTERN = r"^[a-z0-9_-]{1,32}$(?!\n)"  # a $ alone would match before a final newline
 KEY_MARK = "qk_"
 _KEY_BYTES = 32
 _ID_MARK = "key_"

@@ -145,6 +145,18 @@ def test_refused_ones_are_told_to_return_one_after_the_other_up_to_a_limit() -> 
     assert max(filter(None, seconds)) == MOST_RETRY_SECONDS == seconds[-1]
 
 
+def test_a_promise_is_kept_for_a_submission_that_is_refused_for_another_reason() -> None:
+    gate = Gate()
+    drained(gate, seconds=2.0)
+    waiting = [enter(gate, submit()) for _ in range(8)]
+    assert gate.judge(submit(), 0.0, 0) is not None  # come back in two seconds
+    gate.left(waiting[0])
+    assert gate.judge(submit(), 2.0, 0) is None  # it returns, but misses its deadline
+    assert len(gate._tenants[""].promises) == 1
+    assert refused(gate, submit(), now=2.0) is None  # and again
+    assert gate._tenants[""].promises == []
+
+
 def test_promises_that_nobody_returns_for_leave_no_capacity_unused() -> None:
     gate = Gate()
     drained(gate, seconds=2.0)

@@ -125,6 +125,23 @@ def test_with_one_tenant_the_order_is_that_of_its_own_queue(events: list[object]
         assert len(whole) == len(single) == len(members)
 
 
+def test_a_tenant_in_two_classes_has_one_share() -> None:
+    server, rng = Server(slots=8), random.Random(7)
+    wanted = [("a", STANDARD), ("a", BATCH), ("b", STANDARD), ("c", STANDARD), ("c", BATCH)]
+    for _ in range(3000):
+        waits = Counter((one.tenant, one.service_class) for one in server.queue._members.values())
+        for tenant, kind in wanted:
+            while waits[tenant, kind] < 4:
+                waits[tenant, kind] += 1
+                output, tokens = rng.randint(1, 40), rng.randint(1, 100)
+                server.submit(tenant, output, tokens=tokens, service_class=kind)
+        server.step()
+    for tenant in "abc":
+        assert server.work[tenant] / server.work.total() == pytest.approx(1 / 3, rel=0.05)
+    floor = FLOORS[BATCH] * server.work.total()
+    assert server.by_class[BATCH] >= 0.95 * floor
+
+
 @pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0, 1.0), (1.0, 2.0, 4.0, 1.0)])
 def test_each_tenant_gets_its_weighted_share_though_one_sends_nearly_everything(
     weights: tuple[float, ...],

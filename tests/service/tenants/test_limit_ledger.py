@@ -16,9 +16,16 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from service.errors import LimitError, QuotaError, RequestLimitError, TokenLimitError
+from service.errors import (
+    LimitError,
+    OverloadedError,
+    QuotaError,
+    RequestLimitError,
+    TokenLimitError,
+)
+from service.tenants import limit_memory
 from service.tenants.key_limits import KeyLimits
-from service.tenants.limit_ledger import LimitLedger, LimitUse
+from service.tenants.limit_ledger import LimitLedger, LimitUse, MinuteUse
 from service.tenants.limit_memory import REQUESTS, TOKENS, USED, WINDOW
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -138,6 +145,25 @@ def test_a_day_has_its_budget(ledger: LimitLedger, time: Time) -> None:
     time.now += DAY // 2
     assert ledger.used_today("team") == 0
     ledger.enter("team", limits)
+
+
+def test_a_tenant_for_whom_there_is_no_room_disturbs_nobody(
+    ledger: LimitLedger, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 2)
+    limits, day = KeyLimits(requests_per_minute=5), time.day // DAY
+    first, second = ledger.enter("one", limits), ledger.enter("two", KeyLimits(tokens_per_day=9))
+    with pytest.raises(OverloadedError, match="another key"):
+        ledger.enter("three", limits)
+    assert ledger.state("three", limits).requests_left == 5
+    assert ledger.used_today("three") == 0
+    ledger.note_day(day, {"three": 7, "two": 8})
+    assert ledger.used_today("two") == 8
+    used = {"three": MinuteUse(5), "one": MinuteUse(4)}
+    ledger.note_others(used, used)
+    assert ledger.state("one", limits).requests_left == 0
+    ledger.settle(first, 3)
+    ledger.settle(second, 0)
 
 
 def test_what_the_store_knows_of_the_day_counts(ledger: LimitLedger) -> None:
@@ -290,6 +316,16 @@ def test_what_a_killed_process_had_open_is_free_again() -> None:
         other.tell(limits, 20, tokens=100, used=None)
         third.tell(limits, 20, tokens=100, used=None)
         assert other.answer() + third.answer() == 10
+
+
+def test_what_a_killed_process_had_reserved_of_the_day_is_free_again() -> None:
+    limits = KeyLimits(tokens_per_day=1000)
+    with children(2) as ((doomed, other), _):
+        doomed.tell(limits, 9, tokens=100, used=None)
+        assert doomed.answer() == 9
+        doomed.end()
+        other.tell(limits, 20, tokens=100, used=None)
+        assert other.answer() == 10
 
 
 def test_a_process_killed_at_any_moment_leaves_right_totals() -> None:

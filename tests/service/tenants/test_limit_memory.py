@@ -81,3 +81,7 @@ def test_a_tenant_of_whom_nothing_counts_gives_its_place_up(
         third.advance(now)
         with pytest.raises(LimitMemoryFullError):
             memory.tenant("fourth")
+        # Without tokens of this day, a minute is enough.
+        third[SECOND] = max(1, now - WINDOW)
+        assert memory.tenant("fourth")[REQUESTS] == 0
+        assert memory.tenant("busy")[REQUESTS] == 1

@@ -50,6 +50,12 @@ def test_an_alias_with_a_meaning_of_its_own_is_refused(alias: str) -> None:
         new_key(KeyGrant(alias=alias))
 
 
+@pytest.mark.parametrize("alias", ["team\n", "a" * 32 + "\n", "\n", ""])
+def test_an_alias_is_one_word_without_a_newline(alias: str) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"alias": alias}, KeyGrant)
+
+
 def test_limits_are_those_of_the_newest_valid_key() -> None:
     now = time.time()
     first, _ = new_key(TEAM)
