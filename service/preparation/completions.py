@@ -9,6 +9,7 @@ from service.preparation.generation import asked_form
 from service.preparation.jobs import Limits, PreparedCompletion
 from service.preparation.prompts import check_together, check_token_ids, prompt_ids, room
 from service.preparation.sampling import (
+    beam_limit,
     check_prompt_logprobs,
     default_max_tokens,
     output_room,
@@ -52,6 +53,8 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
     if of_prompts is None and request.echo:
         of_prompts = request.logprobs
     check_prompt_logprobs(request, n * sum(map(len, prompts)), of_prompts)
+    is_set = request.max_tokens is not None
+    limit = beam_limit(request, max(map(len, prompts)), min(limit, left), is_set=is_set)
     params = sampling_params(
         request,
         checkpoint,

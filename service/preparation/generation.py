@@ -17,6 +17,7 @@ from service.preparation.jobs import Asked
 from service.preparation.message_starts import offsets_of, prompt_messages
 from service.preparation.prompts import prompt_ids, rendered, room
 from service.preparation.sampling import (
+    beam_limit,
     check_prompt_logprobs,
     default_max_tokens,
     output_room,
@@ -75,6 +76,8 @@ def _params(task: Task, ids: list[int], work: Work) -> SamplingParams:
     left = output_room(sampling, left, wanted=task.token_limit, choices=n, logprobs=task.logprobs)
     check_prompt_logprobs(sampling, n * len(ids), sampling.prompt_logprobs)
     limit = task.token_limit or default_max_tokens(work.checkpoint.defaults, left)
+    is_set = task.token_limit is not None
+    limit = beam_limit(sampling, len(ids), min(limit, left), is_set=is_set)
     return sampling_params(
         sampling,
         work.checkpoint,

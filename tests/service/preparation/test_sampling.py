@@ -13,7 +13,9 @@ from engine.messages import SamplingParams
 from service.checkpoint.checkpoint import Checkpoint, SamplingDefaults, load_checkpoint
 from service.errors import InvalidRequestError
 from service.preparation.sampling import (
+    MOST_BEAM_TOKENS,
     SamplingFields,
+    beam_limit,
     check_prompt_logprobs,
     default_max_tokens,
     output_room,
@@ -117,3 +119,18 @@ def test_more_logprobs_than_an_answer_can_hold_are_refused_where_they_are_asked_
     check_prompt_logprobs(one, 10**9, None)
     with pytest.raises(InvalidRequestError, match="shorten the prompts"):
         check_prompt_logprobs(one, 16 * 100_000, 20)
+
+
+def test_a_beam_search_is_bounded_in_the_tokens_of_all_its_beams() -> None:
+    body = {"messages": [{"role": "user", "content": "x"}], "n": 8}
+    beams = decode_chat(json.dumps({**body, "use_beam_search": True}).encode(), max_choices=16)
+    prompt = MOST_BEAM_TOKENS // 8 - 100
+    assert beam_limit(beams, prompt, 100, is_set=True) == 100
+    assert beam_limit(beams, prompt, 100_000, is_set=False) == 100
+    with pytest.raises(InvalidRequestError, match=f"8 beams of {prompt} prompt tokens") as refused:
+        beam_limit(beams, prompt, 101, is_set=True)
+    assert refused.value.param == "use_beam_search"
+    with pytest.raises(InvalidRequestError, match="shorten the prompt"):
+        beam_limit(beams, MOST_BEAM_TOKENS // 8, 100, is_set=False)
+    sampled = decode_chat(json.dumps(body).encode(), max_choices=16)
+    assert beam_limit(sampled, MOST_BEAM_TOKENS, 10**6, is_set=True) == 10**6
