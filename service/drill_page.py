@@ -30,8 +30,9 @@ QUIRE_ADMIN_KEY=operate:me=$KEY quire serve \\
     --fault engine_kill:times=0 --fault slow_step:times=0:seconds=2
 ```
 
-The log warns of each at startup (`this server injects a fault into itself`) and each time that one
-is injected. Then, with some load on it (*Load* on the dashboard, or `quire bench`):
+The log names each at startup (`this server injects a fault into itself`), and the audit trail each
+one that an operator requests. Faults that do not end their process also log `injecting a fault`.
+Then, with some load on it (*Load* on the dashboard, or `quire bench`):
 
 ```
 URL=http://127.0.0.1:18000/admin/v1/faults
@@ -81,8 +82,9 @@ class Drill(NamedTuple):
 
 DRILLS = {
     "engine_kill": Drill(
-        "The state is *loading* for as long as the model loads. Streams pause and continue. The "
-        "log says `died` and `restarting`; `quire_handovers_total` grows."
+        "The state is *lost* until the next engine starts, then *loading* while the model loads. "
+        "Streams pause and continue. The log says `died` and `restarting`; `quire_handovers_total` "
+        "grows."
     ),
     "engine_stall": Drill(
         "The state is *silent*, then *loading*. The log says `is unresponsive, killing it` after "
@@ -117,8 +119,8 @@ DRILLS = {
         "right time."
     ),
     "store_down": Drill(
-        "`GET /health` says that the store is not available; stored responses get 503. Answers are "
-        "not affected.",
+        "`GET /health` stays ok, and the log says `response store unavailable`; stored responses "
+        "get 503. Answers are not affected.",
         "QuireStoreUnavailable",
     ),
     "store_full": Drill(

@@ -130,7 +130,7 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
         "--overlap", type=duration_seconds, default=86_400.0, help="how long both are valid (24h)"
     )
     rotate.add_argument("--expires", type=time_of, help="of the new key; default: never")
-    revoke = command("revoke", "End a key at once: within seconds on every server.", _revoke)
+    revoke = command("revoke", "End a key; every server refuses it within 10 seconds.", _revoke)
     for one in (show, rotate, revoke):
         one.add_argument("name", metavar="ID|ALIAS")
 

@@ -33,7 +33,7 @@ _AVAILABILITY = (
         "{{ $labels.instance }} has not answered scrapes for 2 minutes",
         "Prometheus cannot read /metrics: the server has exited, its event loop is blocked, or the "
         "network between them is broken.",
-        ("`GET /live` and `GET /health` from within the cluster.", "The log's last lines."),
+        ("`GET /health/live` and `GET /health` from within the cluster.", "The log's last lines."),
         (
             "The process restarts by itself; if it does not, restart it.",
             "If it responds but is not scraped: with API keys, /metrics is only served on the "
