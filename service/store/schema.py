@@ -8,6 +8,7 @@ own, as in a rolling update, and after its rollback.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import fcntl
 import os
 import sqlite3
@@ -96,8 +97,11 @@ async def _file_lock(url: URL) -> AsyncIterator[None]:
     assert url.database is not None
     path = Path(url.database)
     await asyncio.to_thread(path.parent.mkdir, mode=0o700, parents=True, exist_ok=True)
-    # Created here, because SQLite would let others read it; its side files inherit the mode.
-    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    # Created here, because SQLite would let others read it; its side files inherit the mode. A file
+    # that exists is not opened: closing it would release the locks of all connections that this
+    # process has to it (POSIX), and another process could then delete the log that they write to.
+    with contextlib.suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     handle = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         await asyncio.to_thread(fcntl.flock, handle, fcntl.LOCK_EX)

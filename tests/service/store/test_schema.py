@@ -111,6 +111,39 @@ def end(replica: subprocess.Popen[bytes]) -> tuple[int, bytes]:
     return replica.returncode, errors
 
 
+async def test_opening_a_store_again_keeps_the_locks_of_connections_that_are_open(
+    tmp_path: Path,
+) -> None:
+    """Otherwise another server that ends deletes the log, and what is written here is lost."""
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    log = tmp_path / "store.sqlite3-wal"
+    async with opened(url) as store:
+        await store.put(record("resp_a"))
+        engine = create_async_engine(database_url(store_place(url)))
+        await bring_up_to_date(engine)  # as after a failure of the store
+        await engine.dispose()
+        before = log.stat().st_ino
+        other = [sys.executable, "-c", REOPENED, str(tmp_path / "store.sqlite3")]
+        done = await asyncio.to_thread(
+            subprocess.run, other, cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == "1\n", done.stderr
+        assert log.stat().st_ino == before
+        await store.put(record("resp_b"))
+        done = await asyncio.to_thread(
+            subprocess.run, other, cwd=ROOT, capture_output=True, text=True, timeout=60
+        )
+        assert done.stdout == "2\n", done.stderr
+
+
+REOPENED = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+print(connection.execute("SELECT count(*) FROM quire_responses").fetchone()[0])
+connection.close()
+"""
+
+
 async def test_the_file_is_for_its_user_alone(tmp_path: Path) -> None:
     async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
         await store.put(record("resp_a"))
