@@ -74,6 +74,8 @@ class PooledTexts:
         """True if this input may be submitted in addition to the open ones."""
         if not self._open:
             return True
+        if not self._submitted[0].has_place:
+            return False  # the engine has not said yet whether it takes the request
         tokens = self._open_tokens + len(self.request.inputs[index].token_ids)
         return len(self._open) < self.request.most_open and tokens <= self.request.most_open_tokens
 

@@ -55,9 +55,9 @@ def services(desk: Desk, **settings: Any) -> Services:
     )
 
 
-def loaded(ready: Ready | None = None) -> Desk:
+def loaded(ready: Ready | None = None, *, answers: bool = False) -> Desk:
     """An engine that has loaded its model."""
-    desk = Desk()
+    desk = Desk(answers=answers)
     desk.state = EngineState(LinkPhase.READY, "ready", ready or engine())
     return desk
 

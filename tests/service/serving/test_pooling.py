@@ -31,7 +31,7 @@ async def answered(work: Coroutine[Any, Any, Any], desk: Desk, *vectors: list[fl
 
 
 async def test_vectors_are_in_the_order_of_their_texts_and_tokens_are_counted() -> None:
-    desk = loaded()
+    desk = loaded(answers=True)
     asking = client(services(desk))
     body = json.dumps({"input": [[1, 2], [3]], "dimensions": 4}).encode()
     wanted, pooled = await answered(embed(EMBEDDINGS, body, asking), desk, [1.0, 0.0], [0.0, 2.0])
@@ -43,7 +43,7 @@ async def test_vectors_are_in_the_order_of_their_texts_and_tokens_are_counted() 
 
 
 async def test_scores_of_a_model_that_embeds_are_cosines() -> None:
-    desk = loaded()
+    desk = loaded(answers=True)
     body = json.dumps({"query": "q", "documents": ["a", "b", "c"]}).encode()
     half = math.sqrt(0.5)
     vectors = ([1.0, 0.0], [half, half], [-1.0, 0.0], [0.0, 1.0])
@@ -53,7 +53,7 @@ async def test_scores_of_a_model_that_embeds_are_cosines() -> None:
 
 
 async def test_lists_of_texts_are_compared_place_by_place() -> None:
-    desk = loaded()
+    desk = loaded(answers=True)
     body = json.dumps({"text_1": ["p", "q"], "text_2": ["a", "b"]}).encode()
     vectors = ([1.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 0.0])
     scored = await answered(score_pairs(SCORE, body, client(services(desk))), desk, *vectors)
@@ -61,14 +61,14 @@ async def test_lists_of_texts_are_compared_place_by_place() -> None:
 
 
 async def test_scores_of_a_cross_encoder_are_its_own() -> None:
-    desk = loaded(engine(generates=False, embedding_size=0, num_scores=1))
+    desk = loaded(engine(generates=False, embedding_size=0, num_scores=1), answers=True)
     body = json.dumps({"query": "q", "documents": ["a", "b"]}).encode()
     scored = await answered(score_pairs(RERANK, body, client(services(desk))), desk, [0.25], [7.0])
     assert scored.scores == [0.25, 7.0]
 
 
 async def test_a_text_that_fails_or_a_model_that_cannot_is_told() -> None:
-    desk = loaded()
+    desk = loaded(answers=True)
     asking = client(services(desk))
     working = asyncio.ensure_future(embed(EMBEDDINGS, b'{"input":["a","b"]}', asking))
     while len(desk.sequences) < 2:
@@ -83,7 +83,7 @@ async def test_a_text_that_fails_or_a_model_that_cannot_is_told() -> None:
 
 
 async def test_who_leaves_waits_for_no_vector() -> None:
-    desk = loaded()
+    desk = loaded(answers=True)
     gone = asyncio.Event()
 
     async def left() -> None:
@@ -99,7 +99,7 @@ async def test_who_leaves_waits_for_no_vector() -> None:
 
 
 async def test_where_no_request_is_let_in_no_vector_is_asked_for() -> None:
-    desk = loaded()
+    desk = loaded(answers=True)
     of = services(desk)
     of.drain.begin()
     for work in (

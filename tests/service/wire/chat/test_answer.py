@@ -36,19 +36,27 @@ CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Köln 🚀"}}\n<
 
 
 class Desk(EngineLink):
-    """A link whose engine is the test: sequences are fed by hand."""
+    """A link whose engine is the test: sequences are fed by hand. ``answers``: each has a place at
+    once."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, answers: bool = False) -> None:
         super().__init__(Path("unused"), on_step=lambda _: None, on_state=lambda _: None)
         self.handles = itertools.count(1)
         self.sequences: list[EngineSequence] = []
+        self._answers = answers
 
     def submit(
         self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
     ) -> list[EngineSequence]:
         length = len(submission.prompt_token_ids)
         sequences = [
-            EngineSequence(next(self.handles), length, submission.arrival_time, waker)
+            EngineSequence(
+                next(self.handles),
+                length,
+                submission.arrival_time,
+                waker,
+                has_place=self._answers,
+            )
             for _ in submission.seeds or [0]
         ]
         self.sequences += sequences
