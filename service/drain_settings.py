@@ -7,7 +7,7 @@ from typing import Annotated
 from engine.options import setting
 from service.key_settings import KeySettings
 
-_AVAILABILITY = "Availability"
+_SHUTDOWN = "Shutdown"
 
 
 class DrainSettings(KeySettings, frozen=True, kw_only=True):
@@ -16,7 +16,7 @@ class DrainSettings(KeySettings, frozen=True, kw_only=True):
     drain_delay: Annotated[
         float,
         setting(
-            _AVAILABILITY,
+            _SHUTDOWN,
             "Seconds at shutdown in which /health/ready says 503 but requests are still accepted, "
             "so that a proxy that checks it stops sending them. 0 where something else does that, "
             "as in Kubernetes.",
@@ -27,7 +27,7 @@ class DrainSettings(KeySettings, frozen=True, kw_only=True):
     drain_timeout: Annotated[
         float,
         setting(
-            _AVAILABILITY,
+            _SHUTDOWN,
             "Seconds that running requests have to finish at shutdown.",
             ge=0,
             le=3600,
