@@ -1,6 +1,6 @@
 // The KV cache: who holds which block, now or at a moment of the last hour, and shared prefixes.
 const COLUMNS = 128, MOST_ROWS = 128, ROW = 10, GAP = 2, CACHED = -1;
-const READ_MS = 10000, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
+const READ_MS = 10000, RETRY_MS = 1000, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
 // Neighbours differ in lightness, too.
 const COLORS = ["#0d9488", "#d97706", "#6366f1", "#e11d48", "#5bb0e4", "#65730b", "#a855a0", "#4a62c8"];
 
@@ -169,7 +169,9 @@ function goTo(state, at) {
   if (state.asking) return;
   state.asking = true;
   read(state, `at/${at.toFixed(3)}`).then((map) => {
-    if (state.at === at && map) { showMap(state, map); showTime(state); }
+    if (state.at !== at || state.closed) return;
+    if (map) { showMap(state, map); showTime(state); }
+    else setTimeout(() => { if (state.at === at && !state.closed) goTo(state, at); }, RETRY_MS);
   }).finally(() => {
     state.asking = false;
     if (state.at !== null && state.at !== at) goTo(state, state.at);

@@ -208,7 +208,7 @@ def test_figures_move_by_themselves_until_the_end(
         page.goto(f"{dashboard}/load")
         page.get_by_label("Admin key").fill(OPERATE)
         page.get_by_role("main").get_by_role("button", name="Sign in").click()
-        page.get_by_label("Seconds").fill("4")
+        page.get_by_label("Seconds").fill("12")
         page.get_by_role("button", name="Start").click()
         page.get_by_text("Running").first.wait_for()
         page.get_by_text("Done").first.wait_for()
