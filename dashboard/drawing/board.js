@@ -1,6 +1,6 @@
 // The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
 const STALE_SECONDS = 3;
-// A token is valid for 40 seconds at least (feed_token.py), and history is read every 15.
+// A token is valid for 240 seconds at least (feed_token.py), and history is read every 15.
 const TOKEN_MS = 200000;
 
 function level(value, amber, red) {

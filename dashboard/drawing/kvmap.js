@@ -170,8 +170,9 @@ function goTo(state, at) {
   state.asking = true;
   read(state, `at/${at.toFixed(3)}`).then((map) => {
     if (state.at !== at || state.closed) return;
-    if (map) { showMap(state, map); showTime(state); }
-    else setTimeout(() => { if (state.at === at && !state.closed) goTo(state, at); }, RETRY_MS);
+    if (map) { showMap(state, map); showTime(state); return; }
+    clearTimeout(state.retry);
+    state.retry = setTimeout(() => { if (state.at === at && !state.closed) goTo(state, at); }, RETRY_MS);
   }).finally(() => {
     state.asking = false;
     if (state.at !== null && state.at !== at) goTo(state, state.at);

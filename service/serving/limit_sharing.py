@@ -13,7 +13,7 @@ from service.serving.metering import Metering
 from service.tenants.limit_ledger import MinuteUse
 
 _SECONDS = 1.0
-# Tenants to look at before other work has its turn: each takes some 5 us.
+# Tenants to look at before other work has its turn.
 _PART = 64
 
 _log = get_logger()
