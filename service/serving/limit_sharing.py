@@ -28,22 +28,29 @@ class LimitSource(Protocol):
 
 
 class LimitSharing:
-    """``leads``: whether this worker shares for its server."""
+    """``leads``: whether this worker shares for its server. ``seconds``: between exchanges."""
 
     def __init__(
-        self, metering: Metering, keys: KeyRing, source: LimitSource, leads: Callable[[], bool]
+        self,
+        metering: Metering,
+        keys: KeyRing,
+        source: LimitSource,
+        leads: Callable[[], bool],
+        *,
+        seconds: float = _SECONDS,
     ) -> None:
         self._metering = metering
         self._keys = keys
         self._source = source
         self._leads = leads
+        self._seconds = seconds
         self._counts_alone = False
 
     async def run(self) -> None:
-        """Report each second what tenants use here, and learn what other replicas report, until
-        cancelled. While the database does not respond, each replica counts alone."""
+        """Report what tenants use here, and learn what other replicas report, every ``seconds``
+        until cancelled. While the database does not respond, each replica counts alone."""
         while True:
-            await asyncio.sleep(_SECONDS)
+            await asyncio.sleep(self._seconds)
             if not (self._leads() and self._has_limits()):
                 continue
             try:

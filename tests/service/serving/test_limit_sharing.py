@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import pytest
@@ -9,7 +10,6 @@ from structlog.testing import capture_logs
 
 from service.api_keys import api_keys
 from service.errors import LimitError, RequestLimitError, StoreUnavailableError, TokenLimitError
-from service.serving import limit_sharing
 from service.serving.keys import KeyRing
 from service.serving.limit_sharing import LimitSharing
 from service.serving.metering import Metering
@@ -91,20 +91,29 @@ async def test_all_workers_of_a_server_are_one_replica() -> None:
     assert metering.state(TEAM).requests_left == 4
 
 
-async def test_while_the_database_is_away_each_replica_counts_alone(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    source = Exchange()
-    _, sharing = replica(source)
-    turns = iter([True, True, False, False])
+class AwayAtFirst(Exchange):
+    """Does not respond to the first exchange. ``done`` is set by the third."""
 
-    async def sleep(seconds: float) -> None:
-        if seconds:
-            source.is_away = next(turns)
+    def __init__(self) -> None:
+        super().__init__()
+        self.exchanges = 0
+        self.done = asyncio.Event()
 
-    monkeypatch.setattr(limit_sharing.asyncio, "sleep", sleep)
-    with capture_logs() as lines, pytest.raises(RuntimeError):  # no further turn
-        await sharing.run()
+    async def exchange(self, replica: str, used: Mapping[str, MinuteUse]) -> dict[str, MinuteUse]:
+        self.exchanges += 1
+        if self.exchanges == 3:
+            self.done.set()
+        self.is_away = self.exchanges == 1
+        return await super().exchange(replica, used)
+
+
+async def test_while_the_database_is_away_each_replica_counts_alone() -> None:
+    source = AwayAtFirst()
+    sharing = LimitSharing(Metering(), ring(), source, lambda: True, seconds=0.001)
+    with capture_logs() as lines:
+        task = asyncio.create_task(sharing.run())
+        await asyncio.wait_for(source.done.wait(), 30)
+        task.cancel()
     assert [line["event"] for line in lines] == [
         "this replica counts limits alone",
         "limits are shared with other replicas again",
