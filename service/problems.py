@@ -17,7 +17,8 @@ def problem_in(error: msgspec.ValidationError, kind: type[Any]) -> str:
     text, _, path = str(error).replace("`", "").partition(" - at $")
     path = _ITEM.sub(lambda found: f"{found[1]}[{int(found[2]) + 1}]", path.lstrip("."))
     if unknown := _UNKNOWN.fullmatch(text):
-        fields = ", ".join(field.encode_name for field in msgspec.structs.fields(kind))
+        known = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else ()
+        fields = ", ".join(field.encode_name for field in known)
         text = f"there is no field '{unknown[1]}'; the fields are {fields or 'none'}"
     else:
         text = text[:1].lower() + text[1:]
