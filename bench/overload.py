@@ -57,7 +57,7 @@ class Client:
     status: int = 0
     retry_after: int | None = None
     first: float | None = None
-    tokens: list[float] = field(default_factory=list)
+    texts: list[float] = field(default_factory=list)
     whole: bool = False
 
     @property
@@ -65,6 +65,13 @@ class Client:
         """Seconds to the first token, since the try that was admitted."""
         assert self.first is not None
         return self.first - self.sent
+
+    def generated(self, begin: float, end: float) -> float:
+        """Return how many tokens came between two moments. An event may have the text of several
+        tokens, because some end in the middle of a character; an answer has ``OUTPUT`` of them."""
+        if not self.whole:
+            return 0.0
+        return OUTPUT * sum(begin <= at < end for at in self.texts) / len(self.texts)
 
 
 class Load:
@@ -106,8 +113,8 @@ class Load:
             return
         while line := await reader.readline():
             if b'"content":"' in line and b'"content":""' not in line:
-                client.tokens.append(time.monotonic())
-                client.first = client.first or client.tokens[0]
+                client.texts.append(time.monotonic())
+                client.first = client.first or client.texts[0]
             elif line.startswith(b"data: [DONE]"):
                 client.whole = True
                 return
@@ -161,7 +168,7 @@ async def peak(load: Load, seconds: float) -> float:
 
 def rate(clients: list[Client], begin: float, end: float) -> float:
     """Return the tokens per second between two moments."""
-    return sum(begin <= at < end for one in clients for at in one.tokens) / (end - begin)
+    return sum(one.generated(begin, end) for one in clients) / (end - begin)
 
 
 async def overload(load: Load, per_second: float, seconds: float) -> tuple[list[Client], float]:
@@ -187,9 +194,9 @@ def report(clients: list[Client], begin: float, seconds: float, top: float) -> d
     of goodput and shares."""
     middle, end = begin + seconds / 4, begin + seconds
     admitted = [one for one in clients if one.first is not None]
-    tokens = Counter[str]()
+    tokens = dict.fromkeys(TENANTS, 0.0)
     for one in admitted:
-        tokens[one.tenant] += sum(middle <= at < end for at in one.tokens)
+        tokens[one.tenant] += one.generated(middle, end)
     waits = sorted(one.waited for one in admitted)
     bound = WAITING * OUTPUT / top
     obedient = [one for one in clients if one.tenant != "greedy" and one.status]
@@ -208,7 +215,7 @@ def report(clients: list[Client], begin: float, seconds: float, top: float) -> d
         "obedient_admitted": sum(one.status == 200 for one in obedient) / max(1, len(obedient)),
     }
     for tenant in TENANTS:
-        share = tokens[tenant] / max(1, tokens.total())
+        share = tokens[tenant] / max(1.0, sum(tokens.values()))
         figures[f"share_of_{tenant}"] = share * len(TENANTS)
     for kind in ("standard", "batch"):
         of_class = [one.waited for one in admitted if one.kind == kind]
