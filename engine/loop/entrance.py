@@ -29,6 +29,12 @@ class Entrance:
     def judge(self, submit: Submit, first: Sequence | None, now: float) -> Refusal | None:
         """Return why a submission gets no place; None if it does. ``first``: its first sequence,
         which is not entered; needed if there is a deadline."""
+        refusal = self._refusal(submit, first, now)
+        if refusal is None:
+            self._gate.accepted(submit, now)
+        return refusal
+
+    def _refusal(self, submit: Submit, first: Sequence | None, now: float) -> Refusal | None:
         gate = self._gate
         free_slots = self._scheduler.free_slots(gate.mean_prompt(submit))
         refusal = gate.judge(submit, now, free_slots)

@@ -20,6 +20,7 @@ import math
 
 from engine.messages import Generate, Submit
 from engine.queueing import QueueBounds, Refusal, RefusalReason
+from engine.schedule.expected import Amount, ExpectedParts
 from engine.schedule.pace import DrainPace, PrefillPace
 from engine.step.sequence import Sequence
 
@@ -85,6 +86,7 @@ class Gate:
         self._prompt_tokens = 0
         self._queued: set[int] = set()  # uids of those that did not run at once
         self._keeps_promise_to: _Tenant | None = None  # whose submission is about to enter
+        self._expected = ExpectedParts()
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -107,7 +109,9 @@ class Gate:
         tenant.weight = submit.weight
         while tenant.promises and tenant.promises[0] < now - _GRACE_SECONDS:
             heapq.heappop(tenant.promises)
-        if not tenant.sequences or len(self._waiting) < free_slots:
+        self._expected.lapse(now)
+        own = tenant.sequences + self._expected.of(submit.tenant).sequences
+        if not own or len(self._waiting) + self._expected.total.sequences < free_slots:
             return None
         count, tokens = amount_of(submit)
         returns = bool(tenant.promises) and tenant.promises[0] <= now
@@ -137,12 +141,14 @@ class Gate:
         places = max(1, int(bounds.sequences * part))
         room = max(1, int(bounds.tokens * part))
         if own < 1.0:
-            over = tenant.sequences + count - max(1, int(places * own))
-            tokens_over = tenant.tokens + tokens - max(1, int(room * own))
+            expected = self._expected.of(name)
+            over = tenant.sequences + expected.sequences + count - max(1, int(places * own))
+            tokens_over = tenant.tokens + expected.tokens + tokens - max(1, int(room * own))
             if over > 0 or tokens_over > 0:
                 return RefusalReason.TENANT_SHARE, over, tokens_over
-        over = len(self._waiting) - free_slots + count - places
-        tokens_over = self._tokens + tokens - room
+        expected = self._expected.total
+        over = len(self._waiting) + expected.sequences - free_slots + count - places
+        tokens_over = self._tokens + expected.tokens + tokens - room
         if over > 0:
             return RefusalReason.QUEUE_REQUESTS, over, tokens_over
         if tokens_over > 0:
@@ -202,6 +208,17 @@ class Gate:
         return now + seconds > submit.deadline
 
     # --- counting -------------------------------------------------------------------------------
+
+    def accepted(self, submit: Submit, now: float) -> None:
+        """Note that a submission gets a place: what follows it has places, too."""
+        if submit.following is not None:
+            count, tokens = amount_of(submit)
+            own = 1 + len(submit.copies)
+            following = Amount(count - own, tokens - own * reserve_of(submit))
+            self._expected.add(submit.request_id, submit.tenant, following, now)
+        elif submit.keeps_place:
+            count, tokens = amount_of(submit)
+            self._expected.arrived(submit.request_id, Amount(count, tokens))
 
     def enter(self, sequence: Sequence, tokens: int) -> None:
         tenant = self._tenant(sequence.tenant)

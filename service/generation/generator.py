@@ -9,7 +9,7 @@ from engine.messages import Generate
 from engine.queueing import Following
 from service.checkpoint.checkpoint import Checkpoint
 from service.engine.engines import Engines
-from service.engine.sequence import EngineSequence, SequenceState, Waker
+from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
 from service.errors import EngineUnavailableError, InvalidRequestError
 from service.formats import PLAIN
@@ -168,9 +168,9 @@ def _following(request: GenerationRequest) -> Following | None:
 
 
 async def _judged(sequence: EngineSequence, waker: Waker) -> None:
-    """Wait until an engine that has the sequence has said whether it has a place. Raises the
-    QuireError of a refusal."""
-    while sequence.state is SequenceState.QUEUED and not sequence.has_place:
+    """Wait until an engine has said whether it has a place for the sequence, also if it waits for
+    the next engine. Raises the QuireError of a refusal."""
+    while sequence.is_open and not sequence.has_place:
         await waker.wait()
     if sequence.error is not None:
         raise sequence.error

@@ -21,12 +21,14 @@ from huggingface_hub.errors import OfflineModeIsEnabled
 from huggingface_hub.utils import WeakFileLock
 
 from observability.logging import get_logger
+from service.hub.answers import check_commit, check_digest, check_path, watch_answers
 from service.hub.checksums import has_digest
 from service.hub.errors import HubError, WrongChecksumError
 from service.hub.partial import continue_partial
 from service.hub.place import CheckedFile, ModelPlace, Record, is_unchanged
 from service.hub.problems import explained, is_transient, no_room
 from service.hub.progress import Progress, Report, bytes_there
+from service.hub.units import in_units
 from service.hub.wanted import WEIGHTS_INDEX, HubFile, check_servable, small_files, weight_files
 
 ASK_SECONDS = 10.0
@@ -34,6 +36,8 @@ ASK_SECONDS = 10.0
 _RETRY_SECONDS = (1.0, 5.0, 15.0, 30.0)
 _FILES_AT_ONCE = 4
 _LOCK_SECONDS = 1.0
+# Of one file besides the weights; the largest tokenizers have 40 MB.
+_MOST_SMALL_BYTES = 256 << 20
 
 _log = get_logger()
 
@@ -77,6 +81,7 @@ class Fetching:
                 constants.is_offline_mode()
             ):  # before anything is written: the cache may be read-only
                 raise OfflineModeIsEnabled
+            watch_answers()
             self._token = get_token()
             with self._alone():
                 commit, files = self._listing()
@@ -114,22 +119,27 @@ class Fetching:
             files_metadata=True,
             timeout=ASK_SECONDS,
         )
-        if info.sha is None:
-            raise HubError(f"{constants.ENDPOINT} names no commit; check HF_ENDPOINT")
         files = [
             HubFile(
-                one.rfilename,
-                one.size or 0,
-                one.lfs.sha256 if one.lfs is not None else one.blob_id or "",
+                check_path(one.rfilename),
+                max(0, one.size or 0),
+                check_digest(one.lfs.sha256 if one.lfs is not None else one.blob_id or ""),
             )
             for one in info.siblings or ()
         ]
         check_servable(place.name, files, weights=self._needs_weights)
-        return info.sha, files
+        return check_commit(info.sha), files
 
     def _fill(self, commit: str, files: Sequence[HubFile]) -> Fetched:
         place = self._place
         small = small_files(files)
+        for file in small:
+            if file.size > _MOST_SMALL_BYTES:
+                raise HubError(
+                    f"{file.name} of '{place.name}' has {in_units(file.size)}, and at most "
+                    f"{in_units(_MOST_SMALL_BYTES)} are read; choose another repository"
+                )
+        self._check_room(commit, small)
         directory = place.snapshot(commit)
         known = place.record(commit).files.items()
         checked = {name: file for name, file in known if is_unchanged(directory / name, file)}
@@ -193,7 +203,7 @@ class Fetching:
             return checked
         if path.exists() and not self._is_right(path, file):
             _log.warning("a file in the cache is damaged, and is downloaded again", file=file.name)
-            _remove(path)
+            self._remove(path)
         for delay in (*self._retry_seconds, None):
             try:
                 self._download(commit, file)
@@ -204,7 +214,7 @@ class Fetching:
                 _log.warning("trouble with the network", file=file.name, retry_seconds=delay)
                 time.sleep(delay)
         if not self._is_right(path, file):
-            _remove(path)
+            self._remove(path)
             raise WrongChecksumError(
                 f"{file.name} of '{self._place.name}' has another checksum than the hub announced; "
                 "it was deleted: start again, and if it happens again, look for a faulty proxy or "
@@ -231,10 +241,13 @@ class Fetching:
             return has_size
         return has_size and has_digest(path, file.digest)
 
-
-def _remove(path: Path) -> None:
-    """Remove a file of a snapshot with its blob, so that neither is found again."""
-    if path.is_symlink():
-        blob = path.parent / os.readlink(path)
-        blob.unlink(missing_ok=True)
-    path.unlink(missing_ok=True)
+    def _remove(self, path: Path) -> None:
+        """Remove a file of a snapshot with its blob, so that neither is found again. The blob may
+        be a link to one that several models of the cache share."""
+        cache = self._place.cache.resolve()
+        while path.parent.resolve().is_relative_to(cache):
+            target = path.parent / os.readlink(path) if path.is_symlink() else None
+            path.unlink(missing_ok=True)
+            if target is None:
+                return
+            path = target

@@ -62,8 +62,10 @@ def explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> Hu
 
 
 def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> HubError | None:
-    name, hub = place.name, constants.ENDPOINT
+    name, hub = place.name, shown_endpoint()
     match error:
+        case HubError():
+            return error
         case OfflineModeIsEnabled():
             return HubUnreachableError(
                 f"'{name}' is not whole in {place.cache}, and HF_HUB_OFFLINE forbids to ask the "
@@ -108,7 +110,7 @@ def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> H
 
 
 def _refused(error: HfHubHTTPError, place: ModelPlace, *, has_token: bool) -> HubError:
-    status, hub = error.response.status_code, constants.ENDPOINT
+    status, hub = error.response.status_code, shown_endpoint()
     if _is_transient(error):
         return HubUnreachableError(
             f"{hub} is not available now (HTTP {status}) for '{place.name}'; try again later: what "
@@ -153,4 +155,13 @@ def no_room(place: ModelPlace, needed: int, free: int) -> HubError:
 
 def _first_line(error: BaseException) -> str:
     lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__
+    if not lines:
+        return type(error).__name__
+    return lines[0].rstrip(".").replace(constants.ENDPOINT, shown_endpoint())
+
+
+def shown_endpoint() -> str:
+    """Return the hub's URL without a user's name and password."""
+    scheme, mark, rest = constants.ENDPOINT.partition("://")
+    host, slash, path = rest.partition("/")
+    return scheme + mark + host.rpartition("@")[2] + slash + path

@@ -1,9 +1,9 @@
 """Keeps the verdict steady: a state machine around the pure ``diagnose``.
 
-What the engine's and the server's state say is shown at once, and so is the end of idleness. What the load says is shown once it
-has held for ``HOLD_SECONDS``, and such changes are at least ``FLIP_SECONDS`` apart. The end of
-idleness or of a state does not count as a change, so that the first cause after it is not held
-back.
+What the engine's and the server's state say is shown at once, and so is the end of idleness. What
+the load says is shown once it has held for ``HOLD_SECONDS``, and such changes are at least
+``FLIP_SECONDS`` apart. The end of idleness or of a state does not count as a change, so that the
+first cause after it is not held back.
 """
 
 from __future__ import annotations

@@ -56,6 +56,14 @@ def test_what_a_fault_explains_is_not_reported(ledger: Ledger) -> None:
         assert len(compared(ledger, metrics, {})) >= 1
 
 
+def test_a_worker_may_be_killed_between_the_count_and_the_last_bytes(ledger: Ledger) -> None:
+    ledger.cut["messages"] += 1
+    series = 'quire_requests_total{model="soaked",route="messages",outcome="stop"}'
+    assert compared(ledger, {**METRICS, series: 2.0}, {"worker_kill": 1}) == []
+    assert len(compared(ledger, {**METRICS, series: 3.0}, {"worker_kill": 1})) == 1
+    assert len(compared(ledger, {**METRICS, series: 2.0}, {})) >= 1
+
+
 def test_what_no_fault_explains_is_reported(ledger: Ledger) -> None:
     ledger.cut["messages"] += 1
     ledger.answer("messages", "message", Said("Ho", "stop", 7), Said("Hi", "stop", 7))

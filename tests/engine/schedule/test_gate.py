@@ -92,6 +92,23 @@ def test_a_request_of_many_prompts_is_judged_whole_by_the_first_of_them() -> Non
     assert gate.judge(submit(bounds=few, following=Following(2, 29)), 0.0, 0) is None
 
 
+def test_what_follows_an_accepted_part_has_its_places_until_it_comes() -> None:
+    gate = Gate()
+    enter(gate, submit())
+    first = submit(request_id="many", following=Following(5, 50))
+    assert gate.judge(first, 0.0, 0) is None
+    gate.accepted(first, 0.0)
+    enter(gate, first)
+    assert refused(gate, submit()) is None  # the eighth
+    assert gate.judge(submit(), 0.0, 0) is not None
+    part = submit(request_id="many", keeps_place=True)
+    gate.accepted(part, 0.0)
+    enter(gate, part)  # it takes the place that it had
+    assert gate.judge(submit(), 0.0, 0) is not None
+    assert gate.judge(submit(), 4.9, 0) is not None
+    assert gate.judge(submit(), 5.1, 0) is None  # the other four do not come
+
+
 def test_tenants_have_shares_by_weight_and_one_with_nothing_waiting_has_a_place() -> None:
     gate = Gate()
     assert [refused(gate, submit("a")) for _ in range(5)] == [None] * 4 + [

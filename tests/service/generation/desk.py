@@ -25,7 +25,10 @@ class WatchedDesk(Desk):
         self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
     ) -> list[EngineSequence]:
         self.submissions.append(submission)
-        return super().submit(submission, waker)
+        sequences = super().submit(submission, waker)
+        for one in sequences:
+            one.has_place = True
+        return sequences
 
     def abort(self, sequences: list[EngineSequence]) -> None:
         self.aborted += [sequence.handle for sequence in sequences]

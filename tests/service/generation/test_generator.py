@@ -84,7 +84,7 @@ class SlowDesk(WatchedDesk):
     ) -> list[EngineSequence]:
         sequences = super().submit(submission, waker)
         for one in sequences:
-            one.state = SequenceState.QUEUED
+            one.state, one.has_place = SequenceState.QUEUED, False
         return sequences
 
 
