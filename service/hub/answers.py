@@ -1,0 +1,82 @@
+"""Checks what a hub says before the library makes paths of it.
+
+The library takes names of files in the cache from a hub's answers: a blob is called as its ETag. A
+mirror or a proxy that is not to be trusted could so write anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from huggingface_hub import constants, get_session, set_client_factory
+
+from service.hub.errors import HubError
+from service.hub.place import is_commit
+
+_MOST_NAME = 255
+_DIGEST = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
+_ETAG = re.compile(r'(?:W/)?"?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"?')
+_HASH = re.compile(r"[0-9a-f]{64}")
+
+
+def check_commit(commit: str | None) -> str:
+    """Return the commit that a hub names. Raises HubError."""
+    if commit is None or not is_commit(commit):
+        raise _refused("a commit")
+    return commit
+
+
+def check_digest(digest: str) -> str:
+    """Return a file's digest; empty if the hub has none. Raises HubError."""
+    if _DIGEST.fullmatch(digest) is None:
+        raise _refused("a checksum")
+    return digest
+
+
+def check_path(name: str) -> str:
+    """Return the name of a file, which leads to nowhere but below its directory. Raises
+    HubError."""
+    if any(part in ("", ".", "..") for part in name.split("/")) or set(name) & {"\\", "\0"}:
+        raise _refused("the name of a file")
+    return name
+
+
+def watch_answers() -> None:
+    """Have each answer to the library checked: its requests then raise HubError. Call it once in a
+    process."""
+    session = get_session()
+    requests = session.event_hooks["request"]
+
+    def client() -> Any:
+        hooks = {"request": requests, "response": [_check]}
+        return type(session)(event_hooks=hooks, follow_redirects=True, timeout=None)
+
+    set_client_factory(client)
+
+
+def _check(response: Any) -> None:
+    """Raises HubError."""
+    headers = response.headers
+    for name, pattern, what in (
+        (constants.HUGGINGFACE_HEADER_X_LINKED_ETAG, _ETAG, "an ETag"),
+        (constants.HUGGINGFACE_HEADER_X_XET_HASH, _HASH, "a hash"),
+    ):
+        value = headers.get(name)
+        if value is not None and not (len(value) <= _MOST_NAME and pattern.fullmatch(value)):
+            raise _refused(what)
+    if response.request.method != "HEAD":  # of these, nothing becomes a path
+        return
+    etag = headers.get("etag")
+    if etag is not None and not (len(etag) <= _MOST_NAME and _ETAG.fullmatch(etag)):
+        raise _refused("an ETag")
+    commit = headers.get(constants.HUGGINGFACE_HEADER_X_REPO_COMMIT)
+    if commit is not None:
+        check_commit(commit)
+
+
+def _refused(what: str) -> HubError:
+    return HubError(
+        f"the hub answers with {what} of a wrong form, which is not used; check HF_ENDPOINT, and "
+        "proxies on the way"
+    )

@@ -1,0 +1,92 @@
+"""A hub that is not to be trusted gets no path out of the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from service.hub.answers import check_commit, check_digest, check_path
+from service.hub.errors import HubError
+from service.hub.fetching import Fetching
+from tests.service.hub.test_fetching import hub, place
+from tests.service.hub_server import HubServer, _Handler
+
+__all__ = ["hub"]
+
+
+@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a//b", "a/./b", "", "a\\b", "\0"])
+def test_a_file_s_name_leads_below_its_directory(name: str) -> None:
+    with pytest.raises(HubError, match="name of a file"):
+        check_path(name)
+    assert check_path("1_Pooling/config.json") == "1_Pooling/config.json"
+
+
+@pytest.mark.parametrize(
+    ("check", "wrong"),
+    [(check_commit, None), (check_commit, "main"), (check_commit, "../x")]
+    + [(check_digest, wrong) for wrong in ("x", "../x", "A" * 64, "a" * 41)],
+)
+def test_hashes_are_hashes(check: Callable[[Any], str], wrong: str | None) -> None:
+    with pytest.raises(HubError, match="wrong form"):
+        check(wrong)
+    assert check("a" * 40) == "a" * 40
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"ETag": '"../../../../victim/written"'},
+        {"ETag": '"/victim"'},
+        {"ETag": '"..."'},
+        {"ETag": f'"{"a" * 256}"'},
+        {"X-Linked-Etag": '"../../../../victim/written"'},
+        {"X-Xet-Hash": "../../victim", "X-Xet-Refresh-Route": "/x"},
+        {"X-Repo-Commit": "../../victim"},
+    ],
+)
+def test_nothing_is_written_where_an_answer_points(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, str]
+) -> None:
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / "there").write_text("mine")
+    own = _Handler._facts
+
+    def told(*given: Any) -> dict[str, str]:
+        return {**own(*given), **facts}
+
+    monkeypatch.setattr(_Handler, "_facts", staticmethod(told))
+    with pytest.raises(HubError, match="wrong form"):
+        Fetching(place(tmp_path / "cache"), retry_seconds=()).run()
+    assert [path.name for path in victim.iterdir()] == ["there"]
+    assert (victim / "there").read_text() == "mine"
+
+
+def test_no_file_outside_the_cache_is_removed(hub: HubServer, tmp_path: Path) -> None:
+    files = hub.repositories["tiny/model"].files
+    victim = tmp_path / "config.json"
+    victim.write_text("mine")
+    files["1_Pooling/" + "../" * 6 + "config.json"] = b"{}"
+    with pytest.raises(HubError, match="name of a file"):
+        Fetching(place(tmp_path / "cache")).run()
+    assert victim.read_text() == "mine"
+
+
+def test_a_damaged_blob_that_models_share_is_downloaded_again(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    cache = tmp_path / "cache"
+    directory = Fetching(place(cache)).run().directory
+    path = directory / "tokenizer.json"
+    blob = path.resolve()
+    shared = cache / "blobs" / "aa" / "shared"
+    shared.parent.mkdir(parents=True)
+    shared.write_bytes(blob.read_bytes()[:-1] + b"?")
+    blob.unlink()
+    blob.symlink_to(shared)
+    assert Fetching(place(cache)).run().is_whole
+    assert path.read_bytes() == hub.repositories["tiny/model"].files["tokenizer.json"]
+    assert not shared.exists()
