@@ -230,7 +230,7 @@ def _config_problem(model: Path) -> str:
         return f"{model} is not a model directory: it has no config.json"
     try:
         json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         return f"{config} cannot be read: {error}"
     return ""
 

@@ -135,7 +135,10 @@ def _output_format(
 def _read_json(path: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
-    value = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except RecursionError:
+        raise ValueError(f"{path.name} is nested too deeply") from None
     if not isinstance(value, dict):
         raise ValueError(f"{path.name} does not hold a JSON object")
     return value

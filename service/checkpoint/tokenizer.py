@@ -11,13 +11,14 @@ from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
 
-from service.checkpoint.vocabulary import Vocabulary, read_vocabulary
+from service.checkpoint.vocabulary import UnsupportedTokenizerError, Vocabulary, read_vocabulary
 
 # How much of a long text is encoded at first, in characters per token that may be kept. English has
 # between four and five.
 _CHARS_PER_TOKEN = 10
 # Where a text is cut, a few tokens may differ from those of the whole text.
 _EDGE_TOKENS = 64
+_MOST_UNUSED_IDS = 1 << 20
 
 
 class TooManyTokensError(ValueError):
@@ -61,7 +62,13 @@ class Tokenizer:
         self._fast.no_truncation()
         self._fast.no_padding()
         added = self._fast.get_added_tokens_decoder()
-        size = max(self._fast.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+        vocabulary = self._fast.get_vocab(with_added_tokens=True)
+        size = max(vocabulary.values(), default=-1) + 1
+        if size > len(vocabulary) + _MOST_UNUSED_IDS:  # each id costs memory in every worker
+            raise UnsupportedTokenizerError(
+                f"{path} has {len(vocabulary)} tokens and the token id {size - 1}; at most "
+                f"{_MOST_UNUSED_IDS} ids may be unused"
+            )
         tokens = [self._fast.id_to_token(token_id) for token_id in range(size)]
         special = frozenset(token_id for token_id, token in added.items() if token.special)
         self._added = {token.content: token_id for token_id, token in added.items()}

@@ -10,6 +10,7 @@ import pytest
 
 import pocket
 from service.checkpoint.checkpoint import SamplingDefaults, load_checkpoint
+from service.checkpoint.vocabulary import UnsupportedTokenizerError
 from service.formats import ReasoningTags, named_format
 from tests.service.tiny_model import write_tiny_model
 
@@ -96,3 +97,23 @@ def test_invalid_and_missing_files_are_distinguished(tmp_path: Path) -> None:
     (directory / "tokenizer.json").unlink()
     with pytest.raises(OSError, match=r"tokenizer\.json"):
         load_checkpoint(directory)
+
+
+@pytest.mark.parametrize("name", ["generation_config.json", "tokenizer_config.json"])
+def test_a_file_that_is_nested_too_deeply_is_refused(tmp_path: Path, name: str) -> None:
+    write_tiny_model(tmp_path)
+    (tmp_path / name).write_text('{"a":' + "[" * 100_000 + "]" * 100_000 + "}")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        load_checkpoint(tmp_path)
+
+
+def test_a_token_id_far_beyond_the_number_of_tokens_is_refused(tmp_path: Path) -> None:
+    write_tiny_model(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    tokenizer = json.loads(path.read_text())
+    added = tokenizer["added_tokens"][0]
+    vocabulary = tokenizer["model"]["vocab"]
+    vocabulary[next(iter(vocabulary))] = 3_000_000_000
+    path.write_text(json.dumps({**tokenizer, "added_tokens": [added]}))
+    with pytest.raises(UnsupportedTokenizerError, match="ids may be unused"):
+        load_checkpoint(tmp_path)
