@@ -143,7 +143,7 @@ def load(
         kv_bytes_per_token=2 * element * kv_size,
         attention=4 * query_size,
         vocab_size=shape["vocab_size"],
-        block_size=config.block_size,
+        block_size=runner.info.block_size,
         slowdown=config.max_decode_slowdown,
     )
     return subject, {name: round(value, 2) for name, value in times.items()}

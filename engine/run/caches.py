@@ -37,7 +37,7 @@ class Caches:
 
     def __init__(self, setup: RunnerSetup, layout_type: type[Layout]) -> None:
         self._setup = setup
-        self._block_size = setup.config.block_size
+        self._block_size = setup.sizes.block_size
         self._layout_type = layout_type
         self._groups = groups_of(setup.model.kv_layers)
         if layout_type is not GroupedPlans and len(self._groups) != 1:

@@ -105,6 +105,7 @@ would be written with an exponent. */}}
   (list "metrics-aliases" "api.metricsAliases" $values.api.metricsAliases)
 -}}
 {{- $switches := list
+  (list "symmetric-memory" "engine.symmetricMemory" $values.engine.symmetricMemory)
   (list "deterministic" "engine.deterministic" $values.engine.deterministic)
   (list "cuda-graphs" "engine.cudaGraphs" $values.engine.cudaGraphs)
   (list "async-scheduling" "engine.asyncScheduling" $values.engine.asyncScheduling)
