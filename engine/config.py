@@ -167,6 +167,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     cuda_graphs: Annotated[
         bool, setting(_HARDWARE, "On a GPU, record steps as CUDA graphs and replay them.")
     ] = True
+    programmatic_launch: Annotated[
+        bool,
+        setting(
+            _HARDWARE,
+            "On a GPU of compute capability 9.0 or later, let our kernels start before the "
+            "previous one has ended (programmatic dependent launch).",
+        ),
+    ] = True
     gpu_memory_utilization: Annotated[
         float, setting(_HARDWARE, "Share of GPU memory that the engine may fill.", gt=0, le=1)
     ] = 0.9

@@ -147,7 +147,20 @@ def _goal_line(goal: Goal, value: float | None, *, dry: bool) -> str:
 
 
 def _steps(rows: Rows) -> list[str]:
-    kinds = ("steps", "mixed", "uneven", "special", "prefill", "cudnn", "determin", "fp8", "block")
+    kinds = (
+        "steps",
+        "mixed",
+        "uneven",
+        "special",
+        "prefill",
+        "cudnn",
+        "determin",
+        "fp8",
+        "block",
+        "tp",
+        "no-",
+        "flash",
+    )
     lines = ["| step | ms | floor | of floor | without | host waits |", "|---|---|---|---|---|---|"]
     found = [
         f"| {name} | {_cell(row, 'ms')} | {_cell(row, 'floor_ms')} | {_cell(row, 'of_floor')} "

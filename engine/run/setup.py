@@ -176,6 +176,7 @@ def has_kernels(setup: RunnerSetup) -> bool:
             raise ModelError(f"--gpu-path triton: {why_not}")
         logger.warning("computing by torch alone, which is slower: %s", why_not)
         return False
+    availability.prepare_early_launch(wanted=setup.config.programmatic_launch)
     return True
 
 

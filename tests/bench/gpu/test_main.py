@@ -14,7 +14,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from bench.gpu import correctness, engine, kernels
+from bench.gpu import correctness, engine, kernels, ranks
 from bench.gpu.page import GOALS
 
 pytestmark = pytest.mark.integration
@@ -91,6 +91,7 @@ def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     for loaded in (*engine.MAIN, *engine.VARIANTS):
         expected += [name for name, _, _ in loaded.rows]
     expected += [f"kernel decode {contexts}" for contexts in kernels.DECODE]
+    expected += [*ranks.rows(2), *ranks.rows(2, " by NCCL alone")]
     assert set(expected) <= rows.keys()
     missing = [goal.what for goal in GOALS if goal.measured(rows) is None]
     assert all(what.startswith(NOT_DRY) for what in missing)

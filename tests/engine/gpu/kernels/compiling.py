@@ -57,6 +57,7 @@ class Compiled:
     spilled: int  # bytes
     shared: int  # bytes
     warps: int
+    starts_early: bool  # before the kernel before it has ended
 
     @property
     def fits(self) -> bool:
@@ -65,7 +66,7 @@ class Compiled:
     def __str__(self) -> str:
         return (
             f"{self.name:22} {self.registers:4} registers {self.spilled:6} B spilled "
-            f"{self.shared:7} B shared {self.warps:3} warps"
+            f"{self.shared:7} B shared {self.warps:3} warps{' early' if self.starts_early else ''}"
         )
 
 
@@ -90,7 +91,19 @@ def read(kernel: Any) -> Compiled:
         int(spilled[1]) if spilled else 0,
         kernel.metadata.shared,
         kernel.metadata.num_warps,
+        starts_early(kernel),
     )
+
+
+def starts_early(kernel: Any) -> bool:
+    """Raises ValueError if such a kernel may write, or copy what others have written, before it has
+    waited for those before it."""
+    if not kernel.metadata.launch_pdl:
+        return False
+    before, wait, _ = kernel.asm["ptx"].partition("griddepcontrol.wait")
+    if not wait or re.search(r"\b(st\.global|atom\.|cp\.async|ld\.volatile)", before):
+        raise ValueError(f"{kernel.metadata.name} does not wait for the kernels before it")
+    return True
 
 
 def compiled_by(call: Callable[[], object]) -> Iterator[Compiled]:
@@ -161,6 +174,7 @@ def other_calls() -> Iterator[Callable[[], object]]:
     from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
     from engine.gpu.kernels.rope_store import norm_rope_store
     from engine.gpu.kernels.sampling import sample
+    from engine.gpu.kernels.skinny import Norm, skinny_product
     from engine.messages import SamplingParams
     from engine.sampling.device import sampling_tensors
 
@@ -171,6 +185,12 @@ def other_calls() -> Iterator[Callable[[], object]]:
         wide = torch.zeros(16, 4096, dtype=dtype)
         yield lambda wide=wide: product(wide, wide)
         yield lambda wide=wide: product(wide, wide, wide[0, :16])
+        tall, norm = torch.zeros(512, 4096, dtype=dtype), Norm(wide[0], 1e-5)
+        yield lambda x=wide, tall=tall, norm=norm: skinny_product(x, tall, norm=norm)
+        yield lambda x=wide, tall=tall: skinny_product(x, tall, residual=x[:, :512].clone())
+        yield lambda x=wide, tall=tall, norm=norm: skinny_product(
+            x, tall, norm=norm, activation="silu"
+        )
     for name in ("silu", "gelu", "gelu_tanh", "relu"):
         yield lambda name=name: gated(x, name)
     ints = torch.zeros(16, dtype=torch.int32)
