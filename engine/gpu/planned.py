@@ -19,9 +19,8 @@ from torch import Tensor
 
 from engine.attention.layout import Ragged
 from engine.gpu.availability import KernelsUnavailableError
+from engine.gpu.fresh import FEWEST_ROWS
 
-# Steps with fewer rows of prompts are recorded, and a plan cannot be.
-FEWEST_ROWS = 512
 # Heads that flashinfer has compiled kernels for.
 _HEAD_DIMS = (64, 128, 256)
 _WORKSPACE_BYTES = 128 << 20
@@ -35,7 +34,7 @@ writes [rows, heads * head_dim]."""
 @dataclass(slots=True)
 class PlannedAttention:
     """``heads`` and ``kv_heads``: of this rank. ``fewest``: it is used from so many rows of prompts
-    in a step on."""
+    in a step on; steps with fewer are recorded, and a plan cannot be."""
 
     heads: int
     kv_heads: int

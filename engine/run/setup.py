@@ -194,7 +194,7 @@ def with_default_sizes(setup: RunnerSetup, *, with_kernels: bool) -> RunnerSetup
 
 
 class ChosenAttention(NamedTuple):
-    """What attends for prompts where it fits, in place of our own kernels."""
+    """What attends for prompts where it fits, in place of our kernels."""
 
     cudnn: bool = False
     planned: PlannedAttention | None = None

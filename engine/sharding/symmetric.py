@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MOST_BYTES: Final = 512 << 10
+MOST_SUMMED_BYTES: Final = 512 << 10
 # torch's kernel adds in these types, and loads so many bytes at a time.
 _DTYPES: Final = (torch.bfloat16, torch.float32)
 _ALIGNMENT: Final = 16
@@ -28,8 +28,8 @@ _OPERATION: Final = "one_shot_all_reduce_copy"
 
 
 class OneShotSums:
-    """``buffer``: at least ``MOST_BYTES`` bytes that all ranks of ``group`` have mapped. May be
-    recorded in a CUDA graph."""
+    """``buffer``: at least ``MOST_SUMMED_BYTES`` bytes that all ranks of ``group`` have mapped. May
+    be recorded in a CUDA graph."""
 
     def __init__(self, buffer: Tensor, group: str) -> None:
         self._buffer = buffer
@@ -37,7 +37,9 @@ class OneShotSums:
 
     def fits(self, x: Tensor) -> bool:
         """The same on all ranks for tensors of the same shape and dtype."""
-        return x.dtype in _DTYPES and 0 < x.nbytes <= MOST_BYTES and x.nbytes % _ALIGNMENT == 0
+        return (
+            x.dtype in _DTYPES and 0 < x.nbytes <= MOST_SUMMED_BYTES and x.nbytes % _ALIGNMENT == 0
+        )
 
     def __call__(self, x: Tensor) -> Tensor:
         """Return the sum of all ranks' ``x``. It is complete, and the buffer free again, when the
@@ -76,7 +78,7 @@ class _Attempt:
             self._memory = importlib.import_module("torch.distributed._symmetric_memory")
         except ImportError as error:
             raise RuntimeError(str(error)) from error
-        self._buffer = self._memory.empty(MOST_BYTES, dtype=torch.uint8, device=self._device)
+        self._buffer = self._memory.empty(MOST_SUMMED_BYTES, dtype=torch.uint8, device=self._device)
 
     def join(self) -> None:
         self._memory.rendezvous(self._buffer, self._group)
@@ -101,7 +103,7 @@ def one_shot_sums(collectives: Collectives, device: torch.device, group: str) ->
             step()
         except RuntimeError as error:
             why_not = (str(error).strip() or type(error).__name__).splitlines()[0]
-        # None may go on alone: it would wait for the others without an end.
+        # None may continue alone: it would wait for the others without an end.
         if not collectives.minimum(int(not why_not)):
             why_not = why_not or "another rank cannot; its log says why"
             _log.info("torch's symmetric memory is not used, NCCL adds up all rows: %s", why_not)

@@ -11,7 +11,7 @@ import torch
 
 from engine.sharding.collectives import ALONE, CollectiveError, Group
 from engine.sharding.shard import Shard
-from engine.sharding.symmetric import MOST_BYTES, OneShotSums
+from engine.sharding.symmetric import MOST_SUMMED_BYTES, OneShotSums
 
 CPU = torch.device("cpu")
 
@@ -65,7 +65,7 @@ def test_few_rows_are_added_up_in_one_launch_where_that_is_possible(
         return x + x
 
     monkeypatch.setattr(OneShotSums, "__call__", add_up)
-    few, many = torch.ones(2, 8), torch.ones(MOST_BYTES // 4 + 8)
+    few, many = torch.ones(2, 8), torch.ones(MOST_SUMMED_BYTES // 4 + 8)
     assert torch.equal(group.all_reduce(few), few)  # on a CPU never
     group._sums_of_few = OneShotSums(torch.empty(0, dtype=torch.uint8), "0")
     assert torch.equal(group.all_reduce(few), few + few)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.sharding import symmetric
 from engine.sharding.collectives import ALONE, Collectives
-from engine.sharding.symmetric import MOST_BYTES, OneShotSums, one_shot_sums
+from engine.sharding.symmetric import MOST_SUMMED_BYTES, OneShotSums, one_shot_sums
 from tests.engine.ranks.threads import together
 
 GROUP = "0"
@@ -119,10 +119,10 @@ def test_few_rows_are_the_same_to_the_bit_on_all_ranks(
 
 
 def test_what_torch_s_kernel_cannot_add_up_is_left_to_nccl() -> None:
-    sums = OneShotSums(torch.zeros(MOST_BYTES, dtype=torch.uint8), GROUP)
+    sums = OneShotSums(torch.zeros(MOST_SUMMED_BYTES, dtype=torch.uint8), GROUP)
     assert sums.fits(torch.zeros(1, 8, dtype=torch.bfloat16))
-    assert sums.fits(torch.zeros(MOST_BYTES // 4))
-    assert not sums.fits(torch.zeros(MOST_BYTES // 4 + 4))
+    assert sums.fits(torch.zeros(MOST_SUMMED_BYTES // 4))
+    assert not sums.fits(torch.zeros(MOST_SUMMED_BYTES // 4 + 4))
     assert not sums.fits(torch.zeros(3))  # 12 bytes
     assert not sums.fits(torch.zeros(0, 8))
     assert not sums.fits(torch.zeros(8, dtype=torch.float16))

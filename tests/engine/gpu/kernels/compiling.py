@@ -1,6 +1,7 @@
 """Compiles every kernel for a GPU that need not be present, and prints the resources each needs.
 
     python -m tests.engine.gpu.kernels.compiling
+    python -m tests.engine.gpu.kernels.compiling early    # those of a decode step alone, small
 
 Triton's interpreter accepts more than its compiler does. Run without TRITON_INTERPRET; Quire's
 functions are called with arrays on the CPU, and only the launches are left out. What this prints
@@ -250,6 +251,35 @@ SHAPES = [
 ]
 
 
+def early_calls() -> Iterator[Callable[[], object]]:
+    """Of a decode step, the kernels that start early."""
+    from engine.gpu.kernels.activation import gated
+    from engine.gpu.kernels.advance import advance
+    from engine.gpu.kernels.rms_norm import add_rms_norm
+    from engine.gpu.kernels.rope_store import norm_rope_store
+    from engine.gpu.kernels.skinny import Norm, skinny_product
+
+    ints, table = torch.zeros(16, dtype=torch.int32), torch.zeros(16, 64, dtype=torch.int32)
+    x, weight = torch.zeros(16, 256, dtype=torch.bfloat16), torch.zeros(64, 256).bfloat16()
+    norm = Norm(x[0], 1e-5)
+    yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
+    yield lambda: skinny_product(x, weight, norm=norm, activation="silu")
+    yield lambda: skinny_product(x, weight, residual=x[:, :64].clone())
+    yield lambda: add_rms_norm(x, x.clone(), x[0], 1e-5)
+    yield lambda: gated(x, "silu")
+    qkv, blocks = x.view(16, 8, 32), torch.zeros(4, 2, 2, 16, 32, dtype=torch.bfloat16)
+    rotations = torch.zeros(64, 16, 2)
+    yield lambda: norm_rope_store(qkv, blocks, ints, ints, num_heads=4, rotations=rotations)
+    yield next(attention_calls(4, 2, 32, 16, torch.bfloat16))
+
+
+def print_early() -> None:
+    driver.set_active(AbsentDevice())
+    for call in early_calls():
+        for kernel in compiled_by(call):
+            print(kernel)
+
+
 def main() -> int:
     if triton.knobs.runtime.interpret:
         raise SystemExit("unset TRITON_INTERPRET: interpreted kernels are not compiled")
@@ -274,4 +304,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_early() if sys.argv[1:] == ["early"] else main())
