@@ -149,7 +149,7 @@ class Assembly:
         if blocks is None:
             memory, where_memory_went = self._memory_for_blocks()
             needed = -(-limit // self._sizes.block_size) * self._sizes.max_num_seqs
-            blocks = min(needed, max(0, memory) // self._caches.block_bytes)
+            blocks = min(needed, max(0, memory) // self._caches.bytes_per_block)
         blocks = self._setup.collectives.minimum(blocks)
         fits = blocks * self._sizes.block_size
         advice = f"lower {self._setup.memory_setting}"
