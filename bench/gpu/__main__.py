@@ -105,7 +105,7 @@ def _pack(report: Report, machine: Machine, options: argparse.Namespace) -> None
 
 def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> None:
     """What says most comes first, as the time may end."""
-    from bench.gpu import correctness, device, engine, kernels, parts, ranks, tune
+    from bench.gpu import correctness, device, engine, kernels, over_http, parts, ranks, tune
 
     if machine.device.type == "cuda":
         report.add("clocks", device.clocks, always=True)
@@ -128,6 +128,7 @@ def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> N
             others.append(engine.WITH_FLASHINFER)
         for loaded in (*others, *engine.VARIANTS):
             engine.measure(report, machine, loaded)
+        over_http.measure(report, machine)
         ranks.measure(report, machine)
     report.add("resources of kernels", device.resources, always=True)
     for name, check in checks[3:]:
