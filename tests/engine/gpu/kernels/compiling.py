@@ -238,6 +238,7 @@ def other_calls() -> Iterator[Callable[[], object]]:
 
 SHAPES = [
     (32, 8, 128, 16, torch.bfloat16),
+    (32, 8, 128, 64, torch.bfloat16),
     (16, 8, 128, 16, torch.bfloat16),
     (28, 4, 128, 16, torch.float16),
     (32, 8, 64, 16, torch.bfloat16),
