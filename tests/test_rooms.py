@@ -38,6 +38,7 @@ ORDER = {
         *(
             "version",
             "errors",
+            "problems",
             "ids",
             "admin_keys",
             "fault_settings",
