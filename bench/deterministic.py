@@ -31,8 +31,8 @@ class Subject:
         runner: ModelRunner = load_model_runner(config, lambda phase, done, total: None)
         self._core = EngineCore(
             runner,
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.sizes().max_num_seqs,
+            max_num_batched_tokens=config.sizes().max_num_batched_tokens,
             enable_prefix_caching=False,
         )
         self._core.connect(CONNECTION)

@@ -93,8 +93,8 @@ class Ours:
         )
         self._core = EngineCore(
             load_model_runner(settings, lambda phase, done, total: None),
-            max_num_seqs=settings.max_num_seqs,
-            max_num_batched_tokens=settings.max_num_batched_tokens,
+            max_num_seqs=settings.sizes().max_num_seqs,
+            max_num_batched_tokens=settings.sizes().max_num_batched_tokens,
             enable_prefix_caching=False,
         )
         self._core.connect(CONNECTION)

@@ -123,10 +123,12 @@ def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitSt
     refused the prompt."""
     assert settings.prompt_token_ids is not None
     prompt = [int(text) for text in settings.prompt_token_ids.split(",")]
+    runner = load_model(config, _log_progress, ends, rank_arguments=_rank_arguments(settings))
+    sizes = config.sizes(runner.info.default_sizes)
     core = EngineCore(
-        load_model(config, _log_progress, ends, rank_arguments=_rank_arguments(settings)),
-        max_num_seqs=config.max_num_seqs,
-        max_num_batched_tokens=config.max_num_batched_tokens,
+        runner,
+        max_num_seqs=sizes.max_num_seqs,
+        max_num_batched_tokens=sizes.max_num_batched_tokens,
         enable_prefix_caching=config.enable_prefix_caching,
     )
     connection = 0

@@ -7,7 +7,7 @@ Does not import torch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,21 @@ OnProgress = Callable[[str, int, int], None]
 class DeviceError(ValueError):
     """The requested device is not available; the message lists those that are."""
 
+
+class StepSizes(NamedTuple):
+    """What ``EngineConfig`` leaves to the device. ``max_num_seqs``: sequences in a step;
+    ``max_num_batched_tokens``: tokens in a step; ``block_size``: tokens in a KV-cache block."""
+
+    max_num_seqs: int
+    max_num_batched_tokens: int
+    block_size: int
+
+
+SIZES = StepSizes(64, 2048, 16)
+# Of a GPU with at least this much memory whose model our kernels compute. Fewer sequences would
+# leave its bandwidth unused; a tile of keys is then one block, which lies together in memory.
+LARGE_SIZES = StepSizes(256, 8192, 64)
+LARGE_DEVICE_BYTES = 64 << 30
 
 # Groups, in the order in which the documentation lists them.
 _MODEL = "Model"
@@ -96,6 +111,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             le=64,
         ),
     ] = 1
+    symmetric_memory: Annotated[
+        bool,
+        setting(
+            _HARDWARE,
+            "With --tensor-parallel-size on GPUs that reach each other's memory, add up few rows "
+            "through torch's symmetric memory, and all others by NCCL.",
+        ),
+    ] = True
     data_parallel_size: Annotated[
         int,
         setting(
@@ -123,11 +146,13 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     attention: Annotated[
-        Literal["auto", "triton", "cudnn"],
+        Literal["auto", "triton", "cudnn", "flashinfer"],
         setting(
             _HARDWARE,
             "Attention kernels on a GPU. triton: our own; cudnn: cuDNN's where a long prompt, or "
-            "its first part, is computed (16-bit models), our own for all else; auto: triton.",
+            "its first part, is computed (16-bit models), our own for all else; flashinfer: that "
+            "package's for steps with 512 tokens of prompts or more (16-bit models; to be "
+            "installed besides), our own for all else; auto: triton.",
         ),
     ] = "auto"
     deterministic: Annotated[
@@ -141,6 +166,14 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     ] = False
     cuda_graphs: Annotated[
         bool, setting(_HARDWARE, "On a GPU, record steps as CUDA graphs and replay them.")
+    ] = True
+    programmatic_launch: Annotated[
+        bool,
+        setting(
+            _HARDWARE,
+            "On a GPU of compute capability 9.0 or later, let our kernels start before the "
+            "previous one has ended (programmatic dependent launch).",
+        ),
     ] = True
     gpu_memory_utilization: Annotated[
         float, setting(_HARDWARE, "Share of GPU memory that the engine may fill.", gt=0, le=1)
@@ -158,12 +191,32 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    max_num_seqs: Annotated[
-        int, setting(_BATCHING, "Maximum number of sequences in one step.", ge=1, le=4096)
-    ] = 64
-    max_num_batched_tokens: Annotated[
-        int, setting(_BATCHING, "Token budget of one step.", ge=16, le=1_048_576)
-    ] = 2048
+    max_num_seqs: (
+        Annotated[
+            int,
+            setting(
+                _BATCHING,
+                "Maximum number of sequences in one step. Default: 64, or 256 on a large GPU (64 "
+                "GiB of memory or more) whose model our kernels compute.",
+                ge=1,
+                le=4096,
+            ),
+        ]
+        | None
+    ) = None
+    max_num_batched_tokens: (
+        Annotated[
+            int,
+            setting(
+                _BATCHING,
+                "Token budget of one step. Default: 2048, or 8192 on a large GPU (as for "
+                "max-num-seqs).",
+                ge=16,
+                le=1_048_576,
+            ),
+        ]
+        | None
+    ) = None
     max_decode_slowdown: Annotated[
         float,
         setting(
@@ -185,9 +238,17 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ]
         | None
     ) = None
-    block_size: Annotated[
-        Literal[8, 16, 32, 64], setting(_KV_CACHE, "Tokens held by one KV-cache block.")
-    ] = 16
+    block_size: (
+        Annotated[
+            Literal[8, 16, 32, 64],
+            setting(
+                _KV_CACHE,
+                "Tokens held by one KV-cache block. Default: 16, or 64 on a large GPU (as for "
+                "max-num-seqs).",
+            ),
+        ]
+        | None
+    ) = None
     num_kv_blocks: (
         Annotated[
             int,
@@ -214,3 +275,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
     enable_prefix_caching: Annotated[
         bool, setting(_KV_CACHE, "Reuse the KV-cache blocks of equal prompt prefixes.")
     ] = True
+
+    def sizes(self, default: StepSizes = SIZES) -> StepSizes:
+        """Return the sizes as configured, else those of ``default``."""
+        return StepSizes(
+            self.max_num_seqs or default.max_num_seqs,
+            self.max_num_batched_tokens or default.max_num_batched_tokens,
+            self.block_size or default.block_size,
+        )

@@ -13,6 +13,7 @@ Needs no HTTP packages. README.md in this folder lists the requirements.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import os
 import sys
 import time
@@ -104,7 +105,7 @@ def _pack(report: Report, machine: Machine, options: argparse.Namespace) -> None
 
 def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> None:
     """What says most comes first, as the time may end."""
-    from bench.gpu import correctness, device, engine, kernels, parts, tune
+    from bench.gpu import correctness, device, engine, kernels, over_http, parts, ranks, tune
 
     if machine.device.type == "cuda":
         report.add("clocks", device.clocks, always=True)
@@ -122,9 +123,13 @@ def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> N
     if not options.quick:
         parts.measure(report, machine)
         kernels.other_rows(report, machine)
-        cudnn = () if machine.dry else (engine.WITH_CUDNN,)
-        for loaded in (*cudnn, *engine.VARIANTS):
+        others = [] if machine.dry else [engine.WITH_CUDNN]
+        if not machine.dry and importlib.util.find_spec("flashinfer") is not None:
+            others.append(engine.WITH_FLASHINFER)
+        for loaded in (*others, *engine.VARIANTS):
             engine.measure(report, machine, loaded)
+        over_http.measure(report, machine)
+        ranks.measure(report, machine)
     report.add("resources of kernels", device.resources, always=True)
     for name, check in checks[3:]:
         report.add(name, check)

@@ -16,7 +16,7 @@ from bench.gpu.report import Row
 from engine.architecture.rope import RopeConfig, RotaryEmbedding
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.decode_attention import decode_attention
-from engine.gpu.kernels.launch import UNIFORM, padded
+from engine.gpu.kernels.launch import UNIFORM, early_launch, padded
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.ragged_attention import ragged_attention
@@ -24,6 +24,7 @@ from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
 from engine.gpu.kernels.skinny import Norm, skinny_product
+from engine.gpu.kernels.trial import run_chain
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 from engine.sampling.params import build_batch
@@ -83,8 +84,15 @@ def checks(device: torch.device, *, large: bool) -> list[Check]:
         ("check deterministic product", partial(deterministic, size, dtype, device)),
         ("check deterministic attention", partial(uniform, *shapes[0], device)),
         ("check logprobs", partial(logprobs, vocabulary, device)),
+        ("check order of early launches", partial(in_order, device)),
     ]
     return [*attending[:2], *fused, *attending[2:]]
+
+
+def in_order(device: torch.device) -> Row:
+    """Of kernels that start before the last one has ended, launched one by one and from a graph."""
+    run_chain(device)
+    return {"early": early_launch()["EARLY"]}
 
 
 def ragged(

@@ -280,6 +280,18 @@ NO_GRAPHS: Final[Rows] = (
         5,
     ),
 )
+# Each kernel after the end of the one before.
+NO_EARLY: Final[Rows] = (
+    ("no-early-launch qwen3-0.6b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+)
+FLASHINFER: Final[Rows] = (
+    ("flashinfer llama-8b prefill 8192 tokens", partial(prefill, tokens=8192), 5),
+    (
+        "flashinfer llama-8b 8 ctx 1024 and 512 behind 30k",
+        partial(mixed, batch=8, context=1024, chunk=Chunk(512, 30_000)),
+        6,
+    ),
+)
 FP8_CACHE: Final[Rows] = (
     ("fp8-cache qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 5),
 )
@@ -302,7 +314,12 @@ class Loaded:
 MAIN: Final = (Loaded("qwen3-0.6b", SMALL, 20), Loaded("llama-8b", LARGE, 40))
 # A dry run has no cuDNN.
 WITH_CUDNN: Final = Loaded("llama-8b", CUDNN, 40, " cudnn", (("attention", "cudnn"),))
+# Where the package is installed.
+WITH_FLASHINFER: Final = Loaded(
+    "llama-8b", FLASHINFER, 120, " flashinfer", (("attention", "flashinfer"),)
+)
 VARIANTS: Final = (
+    Loaded("qwen3-0.6b", NO_EARLY, 20, " no-early-launch", (("programmatic_launch", False),)),
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
     Loaded("qwen3-0.6b", NO_GRAPHS, 20, " no-graphs", (("cuda_graphs", False),)),
     Loaded("qwen3-0.6b", FP8_CACHE, 20, " fp8-cache", (("kv_cache_dtype", "fp8"),)),

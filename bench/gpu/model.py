@@ -16,6 +16,7 @@ import torch
 from bench.gpu.timing import Ceilings, Machine
 from engine.attention.cache import PagedKVCache
 from engine.config import EngineConfig
+from engine.ranks.runner import ParallelRunner
 from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
 
@@ -70,7 +71,7 @@ class Subject:
     multiplied only for tokens that are sampled. ``attention``: operations for a pair of a query
     and a key, in all layers."""
 
-    runner: ModelRunner
+    runner: ModelRunner | ParallelRunner
     products: int
     head: int
     kv_bytes_per_token: int
@@ -98,6 +99,48 @@ def shape_of(name: str, machine: Machine) -> dict[str, Any]:
     return MODELS[name] | (_TINY if machine.dry else {})
 
 
+def config_of(
+    shape: dict[str, Any], machine: Machine, directory: str, **settings: Any
+) -> EngineConfig:
+    """Return the configuration of a model of random weights, which is described in ``directory``
+    from now on."""
+    Path(directory, "config.json").write_text(json.dumps(shape))
+    defaults: dict[str, Any] = {
+        "device": machine.device.type,
+        "max_model_len": machine.size(_LONGEST, 256),
+        "max_num_seqs": machine.size(MAX_SEQS, 8),
+        "max_num_batched_tokens": machine.size(8192, 64),
+        "block_size": 16,
+        "num_kv_blocks": 96 if machine.dry else None,
+        "async_scheduling": True,
+    }
+    return EngineConfig(
+        model=directory, load_format="dummy", gpu_path="triton", **(defaults | settings)
+    )
+
+
+def subject_of(
+    shape: dict[str, Any], config: EngineConfig, runner: ModelRunner | ParallelRunner
+) -> Subject:
+    """Return the model with the bytes and operations of one rank."""
+    ranks = config.tensor_parallel_size
+    head = 2 * shape["vocab_size"] * shape["hidden_size"]
+    read = 2 * runner.info.num_parameters - (0 if shape["tie_word_embeddings"] else head)
+    kv_size = shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
+    query_size = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
+    element = 1 if config.kv_cache_dtype == "fp8" else 2
+    return Subject(
+        runner,
+        products=read // ranks,
+        head=head // ranks,
+        kv_bytes_per_token=2 * element * kv_size // ranks,
+        attention=4 * query_size // ranks,
+        vocab_size=shape["vocab_size"],
+        block_size=runner.info.block_size,
+        slowdown=config.max_decode_slowdown,
+    )
+
+
 def load(
     shape: dict[str, Any], machine: Machine, **settings: Any
 ) -> tuple[Subject, dict[str, float]]:
@@ -109,20 +152,8 @@ def load(
         if done == total:
             times[f"{phase}_s"] = time.perf_counter() - times[f"{phase}_s"]
 
-    defaults: dict[str, Any] = {
-        "device": machine.device.type,
-        "max_model_len": machine.size(_LONGEST, 256),
-        "max_num_seqs": machine.size(MAX_SEQS, 8),
-        "max_num_batched_tokens": machine.size(8192, 64),
-        "block_size": 16,
-        "num_kv_blocks": 96 if machine.dry else None,
-        "async_scheduling": True,
-    }
     with tempfile.TemporaryDirectory() as directory:
-        Path(directory, "config.json").write_text(json.dumps(shape))
-        config = EngineConfig(
-            model=directory, load_format="dummy", gpu_path="triton", **(defaults | settings)
-        )
+        config = config_of(shape, machine, directory, **settings)
         runner = load_model_runner(config, on_progress)
     times["total_s"] = time.perf_counter() - times["total_s"]
     if config.kv_cache_dtype == "auto":
@@ -131,19 +162,5 @@ def load(
         with torch.inference_mode():
             for layer in range(shape["num_hidden_layers"]):
                 runner._cache.layer(layer).normal_()
-    head = 2 * shape["vocab_size"] * shape["hidden_size"]
-    read = 2 * runner.info.num_parameters - (0 if shape["tie_word_embeddings"] else head)
-    kv_size = shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
-    query_size = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
-    element = 1 if config.kv_cache_dtype == "fp8" else 2
-    subject = Subject(
-        runner,
-        products=read,
-        head=head,
-        kv_bytes_per_token=2 * element * kv_size,
-        attention=4 * query_size,
-        vocab_size=shape["vocab_size"],
-        block_size=config.block_size,
-        slowdown=config.max_decode_slowdown,
-    )
+    subject = subject_of(shape, config, runner)
     return subject, {name: round(value, 2) for name, value in times.items()}

@@ -50,6 +50,7 @@ GOALS: Final = (
     Goal(
         "8B, 8k prompt, of the product rate", f"prefill {_LARGE} 8192 tokens", _of("of_rate"), 0.65
     ),
+    Goal("8B over HTTP, of the engine's", f"http {_LARGE} 256 1k/1k", _of("of_engine"), 0.95),
     Goal("nano-vllm's workload", f"nano-vllm {_SMALL}", _of("tokens_s"), 20e3, False, "/s", 0),
     Goal("decode attention 64 x 8k, of the bandwidth", _DECODE_8K, _of("of_floor"), 0.85),
     Goal("our prefill attention at 8k", _OURS_8K, _of("tflop_s"), 450, False, "TFLOP/s", 0),
@@ -147,7 +148,20 @@ def _goal_line(goal: Goal, value: float | None, *, dry: bool) -> str:
 
 
 def _steps(rows: Rows) -> list[str]:
-    kinds = ("steps", "mixed", "uneven", "special", "prefill", "cudnn", "determin", "fp8", "block")
+    kinds = (
+        "steps",
+        "mixed",
+        "uneven",
+        "special",
+        "prefill",
+        "cudnn",
+        "determin",
+        "fp8",
+        "block",
+        "tp",
+        "no-",
+        "flash",
+    )
     lines = ["| step | ms | floor | of floor | without | host waits |", "|---|---|---|---|---|---|"]
     found = [
         f"| {name} | {_cell(row, 'ms')} | {_cell(row, 'floor_ms')} | {_cell(row, 'of_floor')} "

@@ -38,15 +38,24 @@ class Report:
         return not self.only or any(part in name for part in self.only)
 
     def add(
-        self, name: str, measure: Callable[[], Row], *, always: bool = False, needs: float = 5
+        self,
+        name: str,
+        measure: Callable[[], Row],
+        *,
+        always: bool = False,
+        needs: float = 5,
+        why_not: str = "",
     ) -> Row | None:
-        """Add one row from ``measure``, if it was requested and ``needs`` seconds are left. An
-        exception becomes the row's result."""
+        """Add one row from ``measure``, if it was requested and ``needs`` seconds are left.
+        ``why_not``: why it cannot be measured here, if so. An exception becomes the row's
+        result."""
         if not (always or self.wants(name)):
             return None
         begin = time.monotonic()
         if begin + needs > self.until:
-            row: Row = {"row": name, "left_out": "no time left"}
+            why_not = why_not or "no time left"
+        if why_not:
+            row: Row = {"row": name, "left_out": why_not}
         else:
             try:
                 row = {"row": name, **measure()}

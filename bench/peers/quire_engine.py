@@ -28,8 +28,8 @@ class Quire:
         )
         self._core = EngineCore(
             load_model_runner(config, lambda phase, done, total: None),
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.sizes().max_num_seqs,
+            max_num_batched_tokens=config.sizes().max_num_batched_tokens,
             enable_prefix_caching=False,
         )
         self._core.connect(CONNECTION)

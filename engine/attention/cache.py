@@ -7,6 +7,9 @@ from torch import Tensor
 
 from engine.attention.mirror import ContextMirror, MirrorPart
 
+# A gather's workspace is allocated so much larger than needed, as contexts grow.
+WORKSPACE_GROWTH = 1.25
+
 
 class PagedKVCache:
     """Keys and values of all layers, float [layers, blocks, 2, kv_heads, block_size, head_dim].
@@ -77,7 +80,8 @@ class PagedKVCache:
         row numbers ``rows`` [2 * sequences * kv_heads * blocks]. Valid until the next gather."""
         count, width = rows.shape[0], self.block_size * self.head_dim
         if self._workspace.shape[0] < count * width:
-            self._workspace = self._workspace.new_empty(count * width * 5 // 4)
+            self._workspace = self._workspace.new_empty(0)  # its memory may be part of the next
+            self._workspace = self._workspace.new_empty(int(count * width * WORKSPACE_GROWTH))
         out = self._workspace[: count * width].view(count, width)
         torch.index_select(self._rows[layer], 0, rows, out=out)
         return self._halves(out, sequences)

@@ -122,8 +122,9 @@ class Ragged:
     negative: they are not stored. Lengths are those of contexts, including this step's tokens;
     tables [sequences, blocks] have arbitrary padding. ``cu_seqlens`` [chunks + 1]: rows
     [cu_seqlens[i], cu_seqlens[i + 1]) of the batch belong to chunk i. ``longest``: rows of the
-    longest chunk; 0: there are no chunks. On the host: ``sizes``, rows of each chunk, and
-    ``num_fresh``, how many of the last ones are a context's beginning.
+    longest chunk; 0: there are no chunks. On the host: ``sizes``, rows of each chunk;
+    ``num_fresh``, how many of the last ones are a context's beginning; ``contexts``, tokens of each
+    chunk's context, including this step's.
     """
 
     slots: Tensor
@@ -135,6 +136,7 @@ class Ragged:
     longest: int
     sizes: tuple[int, ...] = ()
     num_fresh: int = 0
+    contexts: tuple[int, ...] = ()
 
 
 Layout = Plans | GroupedPlans | Rows | Ragged

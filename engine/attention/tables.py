@@ -34,6 +34,7 @@ class RaggedBuilder:
     def build(self, rows: BatchRows) -> BatchTensors:
         chunks = rows.chunks
         sizes = [chunk.num_tokens for chunk in chunks]
+        contexts = [chunk.start + chunk.num_tokens for chunk in chunks]
         width = max((len(chunk.blocks) for chunk in chunks), default=1)
         chunk_blocks = np.zeros((len(chunks), width), dtype=np.int32)
         for table, chunk in zip(chunk_blocks, chunks, strict=True):
@@ -45,7 +46,7 @@ class RaggedBuilder:
             rows.blocks * self._block_size + rows.offsets,
             rows.starts + 1,
             widened(rows.tables[:decoding]),
-            np.array([chunk.start + chunk.num_tokens for chunk in chunks], dtype=np.int32),
+            np.array(contexts, dtype=np.int32),
             widened(chunk_blocks),
             decoding + np.cumsum([0, *sizes], dtype=np.int32),
         )
@@ -62,6 +63,7 @@ class RaggedBuilder:
             longest=max(sizes, default=0),
             sizes=tuple(sizes),
             num_fresh=sum(chunk.start == 0 for chunk in chunks),
+            contexts=tuple(contexts),
         )
         return BatchTensors(token_ids, positions, ragged, there[len(arrays) :])
 

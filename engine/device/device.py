@@ -45,6 +45,13 @@ def choose_dtype(name: str, checkpoint: str, device: torch.device) -> torch.dtyp
     return dtype if native else torch.float32
 
 
+def gpu_memory(device: torch.device) -> int:
+    """Return the bytes of a GPU's memory; 0 for a CPU."""
+    if device.type != "cuda":
+        return 0
+    return int(torch.cuda.get_device_properties(device).total_memory)
+
+
 def cpu_has_bfloat16() -> bool:
     """True if this CPU multiplies bfloat16 in hardware (AVX512-BF16, AMX, or Arm's BF16)."""
     if hasattr(torch.cpu, "get_capabilities"):

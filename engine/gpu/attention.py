@@ -13,6 +13,7 @@ from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
 from engine.gpu.kernels.launch import UNIFORM, padded
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.planned import PlannedAttention, PlannedRun
 
 
 class DecodeAttention(Protocol):
@@ -55,28 +56,41 @@ class RaggedAttention(Protocol):
 class AttentionPlan(NamedTuple):
     """How the rows of a step are divided, the same in every layer with the same window.
     ``tables``: the rows that read their keys from the cache; ``fresh``: [first row, end) of chunks
-    whose keys are all in the batch; ``counts``: see ``decode_attention``."""
+    whose keys are all in the batch; ``counts``: see ``decode_attention``; ``run``: attends for all
+    chunks, in place of the kernels."""
 
     tables: Ragged
     fresh: tuple[tuple[int, int], ...] = ()
     counts: Tensor | None = None
+    run: PlannedRun | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class AttentionKernels:
     """``decode`` handles sequences with one row in the batch, ``ragged`` those with more, ``fresh``
-    those of them that begin here and that it fits. Each writes only its own rows of ``out``."""
+    those of them that begin here and that it fits; ``planned`` takes over all chunks of the steps
+    that it fits. Each writes only its own rows of ``out``."""
 
     decode: DecodeAttention
     ragged: RaggedAttention
     fresh: FreshAttention | None = None
     divides_decodes: bool = True  # ``decode`` reads ``AttentionPlan.counts``
+    planned: PlannedAttention | None = None
+
+    @property
+    def fewest_unrecorded(self) -> int | None:
+        """From so many rows of prompts on, a step's attention may depend on what only the host
+        knows, so it cannot be recorded; None: it never does."""
+        of_both = [each.fewest for each in (self.fresh, self.planned) if each is not None]
+        return min(of_both, default=None)
 
     def plan(
         self, tables: Ragged, *, window: int | None, head_dim: int, dtype: torch.dtype
     ) -> AttentionPlan:
         """Called once for a step, before its layers. Reads nothing from the device."""
         plan = self._without_fresh(tables, window)
+        if self.planned is not None and self.planned.fits(tables):
+            plan = plan._replace(run=self.planned.plan(tables, window))
         if not self.divides_decodes or not tables.decode_lengths.shape[0]:
             return plan
         lengths = tables.decode_lengths
@@ -138,7 +152,9 @@ class AttentionKernels:
                 counts=plan.counts,
                 out=out[:decodes],
             )
-        if tables.longest:
+        if plan.run is not None:
+            plan.run(query[decodes:], blocks, scale, out[decodes:])
+        elif tables.longest:
             self.ragged(
                 query,
                 blocks,
@@ -193,6 +209,10 @@ def _by_itself(
 
 
 TRITON = AttentionKernels(decode_attention, ragged_attention)
-CUDNN = AttentionKernels(decode_attention, ragged_attention, FreshAttention())
 # One kernel for all rows, and no sum is split: a token's result does not depend on the batch.
 DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself, divides_decodes=False)
+
+
+def with_others(cudnn: bool, planned: PlannedAttention | None) -> AttentionKernels:
+    """Return our kernels, with what takes over prompts."""
+    return replace(TRITON, fresh=FreshAttention() if cudnn else None, planned=planned)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 
 import torch
 
 from engine.architecture.config import ModelConfig
+
+_log = logging.getLogger(__name__)
 
 # The widest head that fits a tile.
 _MAX_HEAD_DIM = 256
@@ -40,6 +43,24 @@ def require_kernels(device: torch.device, *, is_cache_fp8: bool = False) -> None
     if is_cache_fp8:
         _require_fp8(device)
     _require_compiler(device)
+
+
+def prepare_early_launch(*, wanted: bool) -> None:
+    """Let kernels start before those before them have ended (programmatic dependent launch), if
+    ``wanted``, if the device can, and if a trial keeps their order. If not, kernels run one after
+    another; a failed trial is one sentence in the log."""
+    from engine.gpu.kernels.launch import early_launch, set_early_launch
+    from engine.gpu.kernels.trial import run_chain
+
+    set_early_launch(wanted)
+    if not early_launch()["EARLY"]:
+        return
+    try:
+        run_chain(torch.device("cuda", torch.cuda.current_device()))
+    except Exception as error:
+        set_early_launch(False)
+        reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+        _log.warning("kernels are launched one after another, which is slower: %s", reason)
 
 
 def _require_fp8(device: torch.device) -> None:

@@ -129,10 +129,9 @@ class KernelLlama:
         return self._config.hidden_size
 
     @property
-    def shortest_fresh(self) -> int | None:
-        """Rows of the shortest prompts that are attended from the batch itself; None: none are."""
-        fresh = self._attention.fresh
-        return None if fresh is None else fresh.fewest
+    def fewest_unrecorded(self) -> int | None:
+        """See ``AttentionKernels``."""
+        return self._attention.fewest_unrecorded
 
     def hidden_states(
         self,

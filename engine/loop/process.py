@@ -185,10 +185,11 @@ class EngineProcess:
     def _load(self) -> EngineCore:
         begin = time.monotonic()
         runner = self._load_model(self._config, self._on_progress)
+        sizes = self._config.sizes(runner.info.default_sizes)
         core = EngineCore(
             runner,
-            max_num_seqs=self._config.max_num_seqs,
-            max_num_batched_tokens=self._config.max_num_batched_tokens,
+            max_num_seqs=sizes.max_num_seqs,
+            max_num_batched_tokens=sizes.max_num_batched_tokens,
             enable_prefix_caching=self._config.enable_prefix_caching,
             max_decode_slowdown=self._config.max_decode_slowdown,
             constraints=self._load_constraints(runner),
@@ -201,7 +202,7 @@ class EngineProcess:
         if self._has_siblings:
             self._publish_prefixes(core)
         if runner.info.device.startswith("cuda"):  # elsewhere it takes long and says little
-            core.flights.calibrate(self._config.max_num_batched_tokens)
+            core.flights.calibrate(sizes.max_num_batched_tokens)
         leave_garbage_to_idle_moments()
         self._is_loading = False
         load_seconds = time.monotonic() - begin
@@ -217,7 +218,7 @@ class EngineProcess:
                     vocab_size=info.vocab_size,
                     max_model_len=core.scheduler.max_sequence_len,
                     max_num_seqs=core.scheduler.max_num_seqs,
-                    max_num_batched_tokens=self._config.max_num_batched_tokens,
+                    max_num_batched_tokens=sizes.max_num_batched_tokens,
                     block_size=info.block_size,
                     num_kv_blocks=info.num_kv_blocks,
                     kv_cache_bytes=info.kv_cache_bytes,

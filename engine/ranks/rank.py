@@ -112,7 +112,12 @@ class Rank:
             device = torch.device("cuda", begin.rank)
         else:
             device = torch.device("cpu")
-        self._group = Group(Shard(begin.rank, begin.size), device, Path(begin.store))
+        self._group = Group(
+            Shard(begin.rank, begin.size),
+            device,
+            Path(begin.store),
+            symmetric_memory=begin.config.symmetric_memory,
+        )
         return load_model_runner(
             begin.config,
             lambda phase, done, total: self._tell(RankProgress(phase, done, total)),

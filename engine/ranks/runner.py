@@ -127,7 +127,12 @@ def parallel_runner(
         stack.callback(common.finish)
         try:
             ranks.begin(config, common.update)
-            group = Group(Shard(0, ranks.size), device, ranks.store)
+            group = Group(
+                Shard(0, ranks.size),
+                device,
+                ranks.store,
+                symmetric_memory=config.symmetric_memory,
+            )
             stack.callback(group.close)
             ranks.count_calls_by(lambda: group.calls)
             runner = load_model_runner(config, own_progress, group)

@@ -23,7 +23,14 @@ from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches
 from engine.run.launched import StepParts
 from engine.run.loader import DecoderOptions, LoadedDecoder, LoadSettings, load_decoder
 from engine.run.model_runner import ModelRunner
-from engine.run.setup import RunnerSetup, compiled_library, has_kernels, set_up, uses_cudnn
+from engine.run.setup import (
+    RunnerSetup,
+    choose_attention,
+    compiled_library,
+    has_kernels,
+    set_up,
+    with_default_sizes,
+)
 from engine.sampling.sampler import Sampler
 from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
 from engine.sharding.collectives import ALONE, Collectives
@@ -70,6 +77,7 @@ def load_model_runner(
     on_progress("config", 1, 1)
     with torch.inference_mode():
         with_kernels = has_kernels(setup)
+        setup = with_default_sizes(setup, with_kernels=with_kernels)
         loaded = _load(setup, on_progress, with_kernels=with_kernels)
         assembly = Assembly(setup, loaded, with_kernels=with_kernels)
         on_progress("kv_cache", 0, 1)
@@ -100,7 +108,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) ->
             setup.collectives,
             config.quantization,
             config.deterministic,
-            uses_cudnn(setup, with_kernels=with_kernels),
+            choose_attention(setup, with_kernels=with_kernels),
         ),
     )
 
@@ -112,6 +120,7 @@ class Assembly:
     def __init__(self, setup: RunnerSetup, loaded: LoadedDecoder, *, with_kernels: bool) -> None:
         self._setup = setup
         self._config = setup.config
+        self._sizes = setup.sizes
         self._device = setup.device
         self._loaded = loaded
         self._decoder = loaded.decoder
@@ -139,10 +148,10 @@ class Assembly:
         where_memory_went = ""
         if blocks is None:
             memory, where_memory_went = self._memory_for_blocks()
-            needed = -(-limit // config.block_size) * config.max_num_seqs
-            blocks = min(needed, max(0, memory) // self._caches.block_bytes)
+            needed = -(-limit // self._sizes.block_size) * self._sizes.max_num_seqs
+            blocks = min(needed, max(0, memory) // self._caches.bytes_per_block)
         blocks = self._setup.collectives.minimum(blocks)
-        fits = blocks * config.block_size
+        fits = blocks * self._sizes.block_size
         advice = f"lower {self._setup.memory_setting}"
         if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):
             raise KVCacheTooSmallError(
@@ -168,12 +177,12 @@ class Assembly:
                 from engine.gpu.llama import KernelLlama  # imports triton, if it is installed
 
                 assert isinstance(self._decoder, KernelLlama)
-                self._decoder.prepare(self._config.max_num_batched_tokens)
+                self._decoder.prepare(self._sizes.max_num_batched_tokens)
             self._run_first_steps(self.runner(batches, cache, recorded))
             cache.clear(torch.zeros(1, dtype=torch.int64, device=self._device))
 
     def _run_first_steps(self, runner: ModelRunner) -> None:
-        count = min(runner.info.max_model_len, self._config.block_size) - 1
+        count = min(runner.info.max_model_len, self._sizes.block_size) - 1
         if count >= 1:
             prefill = _trial_item(-1, count, [0])
             runner.execute(StepPlan((prefill,)))
@@ -184,7 +193,7 @@ class Assembly:
 
     def _info(self, cache: AnyKVCache) -> ModelInfo:
         config, model = self._config, self._setup.model
-        held = cache.num_blocks * config.block_size
+        held = cache.num_blocks * self._sizes.block_size
         return ModelInfo(
             model=config.model,
             architecture=model.architecture,
@@ -193,7 +202,7 @@ class Assembly:
             num_parameters=self._loaded.num_parameters,
             vocab_size=model.vocab_size,
             max_model_len=min(self._setup.max_positions, held),
-            block_size=config.block_size,
+            block_size=self._sizes.block_size,
             num_kv_blocks=cache.num_blocks,
             kv_cache_bytes=cache.num_bytes * self._setup.ranks,
             eos_token_ids=model.eos_token_ids,
@@ -205,6 +214,7 @@ class Assembly:
             tensor_parallel_size=self._setup.ranks,
             shares_prefixes=self._loaded.states is None,
             implementation="transformers" if isinstance(model, PluginConfig) else "native",
+            default_sizes=self._setup.default_sizes,
         )
 
     # --- memory --------------------------------------------------------------------------------
@@ -233,7 +243,7 @@ class Assembly:
         return profiled(self._device, prepare, record if self._records else None)
 
     def _graphs_explained(self, advice: str) -> AbstractContextManager[None]:
-        purpose = f"CUDA graphs of steps of up to {self._config.max_num_seqs} sequences"
+        purpose = f"CUDA graphs of steps of up to {self._sizes.max_num_seqs} sequences"
         return explaining(
             self._device, purpose, f"{advice}, or turn them off with --no-cuda-graphs"
         )
@@ -242,10 +252,10 @@ class Assembly:
         """Return a function that prefills as many tokens as one step may have, and samples as many
         as it may, with everything that a request can require. Their temporary cache lives as long
         as the function."""
-        limit, tokens = self._setup.max_positions, self._config.max_num_batched_tokens
-        rows = min(self._config.max_num_seqs, tokens)
+        limit, tokens = self._setup.max_positions, self._sizes.max_num_batched_tokens
+        rows = min(self._sizes.max_num_seqs, tokens)
         sizes = [limit] * (tokens // limit) + ([tokens % limit] if tokens % limit else [])
-        per_sequence = [-(-size // self._config.block_size) for size in sizes]
+        per_sequence = [-(-size // self._sizes.block_size) for size in sizes]
         storage = self._caches.create(sum(per_sequence))
         runner = self.runner(self._new_batches(storage.layouts), storage.cache)
         first = 0
@@ -283,7 +293,7 @@ class Assembly:
         from engine.run.mixed import MixedSteps
         from engine.run.steady import SteadyDecode
 
-        config, device, positions = self._config, self._device, self._setup.max_positions
+        sizes, device, positions = self._sizes, self._device, self._setup.max_positions
         sampler = self._parts.kernel_sampler
         assert isinstance(self._decoder, KernelLlama)
         assert isinstance(cache, PagedKVCache)
@@ -293,8 +303,8 @@ class Assembly:
         mixed = MixedSteps(
             self._decoder,
             cache,
-            max_rows=config.max_num_seqs,
-            max_tokens=config.max_num_batched_tokens,
+            max_rows=sizes.max_num_seqs,
+            max_tokens=sizes.max_num_batched_tokens,
             max_positions=positions,
             device=device,
             pool=pool,
@@ -304,7 +314,7 @@ class Assembly:
             self._decoder,
             cache,
             sampler,
-            max_rows=config.max_num_seqs,
+            max_rows=sizes.max_num_seqs,
             max_positions=positions,
             vocab_size=self._setup.model.vocab_size,
             device=device,
@@ -317,7 +327,7 @@ class Assembly:
         by_kernel = self._parts.kernel_sampler is not None
         return BatchBuilder(
             layouts,
-            block_size=self._config.block_size,
+            block_size=self._sizes.block_size,
             draws_from=self._setup.model.vocab_size if by_kernel else None,
         )
 

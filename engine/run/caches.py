@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
-from engine.attention.cache import PagedKVCache
+import torch
+
+from engine.attention.cache import WORKSPACE_GROWTH, PagedKVCache
 from engine.attention.groups import GroupedKVCache, GroupedPlanBuilder, LayerGroup, groups_of
 from engine.attention.layout import (
     CacheShape,
@@ -37,7 +40,7 @@ class Caches:
 
     def __init__(self, setup: RunnerSetup, layout_type: type[Layout]) -> None:
         self._setup = setup
-        self._block_size = setup.config.block_size
+        self._block_size = setup.sizes.block_size
         self._layout_type = layout_type
         self._groups = groups_of(setup.model.kv_layers)
         if layout_type is not GroupedPlans and len(self._groups) != 1:
@@ -47,6 +50,25 @@ class Caches:
     def block_bytes(self) -> int:
         """Bytes of one block in all layers."""
         return sum(map(self._group_bytes, self._groups))
+
+    @property
+    def bytes_per_block(self) -> int:
+        """Bytes to reserve for each block, copies included."""
+        return self.block_bytes + self.copied_bytes
+
+    @property
+    def copied_bytes(self) -> int:
+        """Bytes of the copies that torch makes of a block, one layer at a time, when its context is
+        decoded on a GPU; 0 where kernels read the cache in place, and on a CPU."""
+        if self._setup.device.type == "cpu" or self._layout_type not in (Plans, GroupedPlans):
+            return 0
+        # Each group of equal layers keeps a workspace.
+        sizes = (group.num_kv_heads * group.head_dim for group in self._groups)
+        elements = 2 * sum(sizes) * self._block_size
+        element = self._setup.dtype.itemsize
+        if self._setup.is_cache_quantised:  # copied as they are, then multiplied in float32
+            element += E4M3.itemsize + torch.float32.itemsize
+        return math.ceil(elements * element * WORKSPACE_GROWTH)
 
     def create(self, blocks: int, *, mirrored: bool = False) -> CacheAndLayouts:
         """Return a cache of so many blocks. ``mirrored``: with copies of decoding contexts, where

@@ -68,7 +68,7 @@ class EncoderRunner:
             num_parameters=loaded.num_parameters,
             vocab_size=self._config.vocab_size,
             max_model_len=limit,
-            block_size=config.block_size,
+            block_size=config.sizes().block_size,
             num_kv_blocks=0,
             kv_cache_bytes=0,
             eos_token_ids=frozenset(),

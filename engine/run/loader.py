@@ -21,6 +21,7 @@ from engine.device.memory import explaining, gib
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
+from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
 from engine.weights.quantization import DequantisedWeights, Quantization
@@ -52,7 +53,7 @@ class DecoderOptions:
     """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels, if
     they support the model; all but the compiled one convert int8 weights back to floats.
     ``max_positions``: tokens of the longest sequence. ``deterministic``: one of those two is
-    required. ``cudnn``: kernels leave the beginnings of long prompts to cuDNN's attention."""
+    required. ``attention``: what kernels leave prompts to."""
 
     max_positions: int
     library: Library | None = None
@@ -60,7 +61,7 @@ class DecoderOptions:
     collectives: Collectives = ALONE
     quantization: Quantization = "none"
     deterministic: bool = False
-    cudnn: bool = False
+    attention: ChosenAttention = OUR_ATTENTION
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +178,7 @@ def _build(
         and availability.kernels_fit(config)
         and (is_alone or not options.deterministic)  # the ranks' sums depend on the batch's size
     ):
-        from engine.gpu.attention import CUDNN, TRITON  # import triton, which may be absent
+        from engine.gpu.attention import with_others  # imports triton, which may be absent
         from engine.gpu.llama import KernelLlama
 
         return KernelLlama(
@@ -186,7 +187,7 @@ def _build(
             max_positions=max_positions,
             device=device,
             deterministic=options.deterministic,
-            attention=CUDNN if options.cudnn else TRITON,
+            attention=with_others(options.attention.cudnn, options.attention.planned),
             collectives=options.collectives,
         )
     quantised = options.quantization == "int8"

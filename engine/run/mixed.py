@@ -53,9 +53,8 @@ class MixedSteps:
         self._decoder = decoder
         self._cache = cache
         self._most_tokens = min(max_tokens, MOST_RECORDED_TOKENS)
-        if decoder.shortest_fresh is not None:
-            # Longer parts may not read the cache, which cannot be decided on the device.
-            self._most_tokens = min(self._most_tokens, decoder.shortest_fresh - 1)
+        if decoder.fewest_unrecorded is not None:
+            self._most_tokens = min(self._most_tokens, decoder.fewest_unrecorded - 1)
         self._sizes = token_sizes(self._most_tokens)
         width = -(-max_positions // cache.block_size)
         self._static = StaticBatch.empty(

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ModelError, UnsupportedError
-from engine.config import EngineConfig
+from engine.config import LARGE_DEVICE_BYTES, LARGE_SIZES, SIZES, EngineConfig, StepSizes
 from engine.cpu.library import Library, LibraryUnavailableError, library
-from engine.device.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
+from engine.device.device import (
+    choose_device,
+    choose_dtype,
+    gpu_memory,
+    prefer_huge_pages,
+    set_threads,
+)
 from engine.gpu import availability
 from engine.gpu.fresh import require_cudnn
+from engine.gpu.planned import PlannedAttention, require_flashinfer
 from engine.messages import Pooling
 from engine.plugin.config import PluginConfig
 from engine.pooling.declared import PoolingRules, pooling_rules
@@ -29,7 +37,8 @@ AnyConfig = ModelConfig | PluginConfig
 @dataclass(frozen=True, slots=True)
 class RunnerSetup:
     """``whole``: the model; ``model``: this rank's part of it, the same for a single rank.
-    ``max_positions``: tokens of the longest sequence, if the KV cache has room for them."""
+    ``max_positions``: tokens of the longest sequence, if the KV cache has room for them;
+    ``default_sizes``: those of the device, where ``config`` says nothing."""
 
     config: EngineConfig
     collectives: Collectives
@@ -39,6 +48,11 @@ class RunnerSetup:
     dtype: torch.dtype
     max_positions: int
     pooling: PoolingRules
+    default_sizes: StepSizes = SIZES
+
+    @property
+    def sizes(self) -> StepSizes:
+        return self.config.sizes(self.default_sizes)
 
     @property
     def ranks(self) -> int:
@@ -162,29 +176,59 @@ def has_kernels(setup: RunnerSetup) -> bool:
             raise ModelError(f"--gpu-path triton: {why_not}")
         logger.warning("computing by torch alone, which is slower: %s", why_not)
         return False
+    availability.prepare_early_launch(wanted=setup.config.programmatic_launch)
     return True
 
 
-def uses_cudnn(setup: RunnerSetup, *, with_kernels: bool) -> bool:
-    """True if cuDNN attends for the beginnings of prompts. Raises ModelError when
-    ``--attention`` requires what cannot run here."""
+def with_default_sizes(setup: RunnerSetup, *, with_kernels: bool) -> RunnerSetup:
+    """Return ``setup`` with the default sizes of its device, the same on all ranks."""
+    is_large = (
+        with_kernels
+        and isinstance(setup.model, ModelConfig)
+        and availability.kernels_fit(setup.model)
+        and gpu_memory(setup.device) >= LARGE_DEVICE_BYTES
+    )
+    if not setup.collectives.minimum(int(is_large)):
+        return setup
+    return replace(setup, default_sizes=LARGE_SIZES)
+
+
+class ChosenAttention(NamedTuple):
+    """What attends for prompts where it fits, in place of our kernels."""
+
+    cudnn: bool = False
+    planned: PlannedAttention | None = None
+
+
+OUR_ATTENTION = ChosenAttention()
+
+
+def choose_attention(setup: RunnerSetup, *, with_kernels: bool) -> ChosenAttention:
+    """Raises ModelError when ``--attention`` requires what cannot run here."""
     config, asked, model = setup.config, setup.config.attention, setup.model
     if asked == "auto" or isinstance(model, PluginConfig):
-        return False
+        return OUR_ATTENTION
     if not (with_kernels and availability.kernels_fit(model)):
         raise ModelError(
             f"--attention {asked} needs our GPU kernels, which do not compute this model here "
             "(--gpu-path triton says why); --attention auto needs none"
         )
     if asked == "triton":
-        return False
+        return OUR_ATTENTION
     for setting, is_set in (
         ("--deterministic", config.deterministic),
         ("--kv-cache-dtype fp8", setup.is_cache_quantised),
     ):
         if is_set:
-            raise ModelError(f"--attention cudnn: not with {setting}; use --attention triton")
+            raise ModelError(f"--attention {asked}: not with {setting}; use --attention triton")
     try:
+        return _required(asked, setup, model)
+    except availability.KernelsUnavailableError as error:
+        raise ModelError(f"--attention {asked}: {error}") from error
+
+
+def _required(asked: str, setup: RunnerSetup, model: ModelConfig) -> ChosenAttention:
+    if asked == "cudnn":
         require_cudnn(
             setup.device,
             heads=model.num_heads,
@@ -192,9 +236,17 @@ def uses_cudnn(setup: RunnerSetup, *, with_kernels: bool) -> bool:
             head_dim=model.head_dim,
             dtype=setup.dtype,
         )
-    except availability.KernelsUnavailableError as error:
-        raise ModelError(f"--attention cudnn: {error}") from error
-    return True
+        return ChosenAttention(cudnn=True)
+    planned = PlannedAttention(
+        model.num_heads,
+        model.num_kv_heads,
+        model.head_dim,
+        setup.sizes.block_size,
+        setup.dtype,
+        setup.device,
+    )
+    require_flashinfer(planned, set(model.sliding_windows))
+    return ChosenAttention(planned=planned)
 
 
 def _choose_dtype(

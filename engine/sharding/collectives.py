@@ -20,6 +20,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from engine.sharding.shard import Shard
+from engine.sharding.symmetric import OneShotSums, one_shot_sums
 
 # For one call, or until the ranks have found each other. ``engine.ranks.ranks`` notices a hanging
 # rank sooner; this limit must not expire first while one rank still loads its weights and the
@@ -99,11 +100,19 @@ class Group:
     """The ranks of one model on one machine. A process can be in only one such group at a time.
 
     ``store``: a file that all ranks can write, through which they find each other; it must not
-    exist before, and must be inaccessible to others. ``device``: this rank's own. Raises
-    CollectiveError when the other ranks do not join.
+    exist before, and must be inaccessible to others. ``device``: this rank's own; on a GPU, the one
+    whose index is the rank. ``symmetric_memory``: GPUs add up few rows through memory that they
+    share, if they can. Raises CollectiveError when the other ranks do not join.
     """
 
-    def __init__(self, shard: Shard, device: torch.device, store: Path) -> None:
+    def __init__(
+        self,
+        shard: Shard,
+        device: torch.device,
+        store: Path,
+        *,
+        symmetric_memory: bool = True,
+    ) -> None:
         self.shard = shard
         self.calls = 0
         self._device = device
@@ -120,10 +129,16 @@ class Group:
                 timeout=_LONGEST_CALL,
                 device_id=device if self._is_nccl else None,
             )
+        self._sums_of_few: OneShotSums | None = None
+        if self._is_nccl and shard.size > 1 and symmetric_memory:
+            assert dist.group.WORLD is not None
+            self._sums_of_few = one_shot_sums(self, device, dist.group.WORLD.group_name)
 
     def all_reduce(self, x: Tensor) -> Tensor:
         self.calls += 1
         with _as_collective_error():
+            if self._sums_of_few is not None and self._sums_of_few.fits(x):
+                return self._sums_of_few(x)
             dist.all_reduce(x)
         return x
 

@@ -90,7 +90,7 @@ class SimulatedRunner:
         self._resting = _resting_logits(tokens)
         on_progress("config", 1, 1)
         limit = _length_limit(config, self._simulation)
-        blocks = _num_blocks(config, self._simulation, limit)
+        blocks, block_size = _num_blocks(config, self._simulation, limit), config.sizes().block_size
         self.info = ModelInfo(
             model=config.model,
             architecture=ARCHITECTURE,
@@ -98,8 +98,8 @@ class SimulatedRunner:
             device="none",
             num_parameters=0,
             vocab_size=tokens.vocab_size,
-            max_model_len=min(limit, blocks * config.block_size),
-            block_size=config.block_size,
+            max_model_len=min(limit, blocks * block_size),
+            block_size=block_size,
             num_kv_blocks=blocks,
             kv_cache_bytes=0,
             eos_token_ids=tokens.eos_token_ids,
@@ -200,10 +200,10 @@ def _length_limit(config: EngineConfig, simulation: Simulation) -> int:
 
 
 def _num_blocks(config: EngineConfig, simulation: Simulation, limit: int) -> int:
-    blocks = config.num_kv_blocks
+    blocks, block_size = config.num_kv_blocks, config.sizes().block_size
     if blocks is None:
-        blocks = max(2, -(-simulation.kv_tokens // config.block_size))
-    held = blocks * config.block_size
+        blocks = max(2, -(-simulation.kv_tokens // block_size))
+    held = blocks * block_size
     if config.max_model_len is not None and held < limit:
         raise ModelError(
             f"the KV cache pretends to hold {held} tokens, less than one sequence of {limit}; "

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from engine.config import SIZES, StepSizes
 from engine.messages import Pooling, TokenLogprobs
 from engine.step.sequence import Sequence
 
@@ -123,6 +124,7 @@ class ModelInfo:
     tensor_parallel_size: int = 1  # devices that share the model
     shares_prefixes: bool = True  # False: cached blocks are of no use to other sequences
     implementation: str = "native"  # or transformers, simulated: whose code computes it
+    default_sizes: StepSizes = SIZES  # where the configuration says nothing
 
     @property
     def vector_size(self) -> int:

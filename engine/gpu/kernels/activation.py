@@ -5,7 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.gpu.kernels.launch import row_stride
+from engine.gpu.kernels.dependent import await_inputs
+from engine.gpu.kernels.launch import early_launch, row_stride
 
 _BLOCK = 1024
 
@@ -27,8 +28,16 @@ def activated(gate, NAME: tl.constexpr):
 
 @triton.jit
 def _gated(
-    gate_up, out, stride, out_stride, INNER: tl.constexpr, BLOCK: tl.constexpr, NAME: tl.constexpr
+    gate_up,
+    out,
+    stride,
+    out_stride,
+    INNER: tl.constexpr,
+    BLOCK: tl.constexpr,
+    NAME: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    await_inputs(EARLY)
     row = tl.program_id(0).to(tl.int64)
     places = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     exists = places < INNER
@@ -53,6 +62,7 @@ def gated(gate_up: Tensor, activation: str) -> Tensor:
         INNER=inner,
         BLOCK=block,
         NAME=activation,
+        **early_launch(),
         num_warps=4,
     )
     return out

@@ -4,7 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.gpu.kernels.launch import warps_for
+from engine.gpu.kernels.dependent import await_inputs
+from engine.gpu.kernels.launch import early_launch, warps_for
 
 _BLOCK = 128
 _COLUMNS = 256
@@ -25,7 +26,9 @@ def _advance(
     rows,
     BLOCK_SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    await_inputs(EARLY)
     row = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     exists = row < rows
     counter = tl.load(counters + row, mask=exists, other=-2)
@@ -65,6 +68,7 @@ def advance(
         rows,
         BLOCK_SIZE=block_size,
         BLOCK=block,
+        **early_launch(),
         num_warps=warps_for(block),
     )
 

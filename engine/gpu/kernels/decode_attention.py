@@ -14,10 +14,12 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from engine.gpu.kernels.dependent import await_inputs
 from engine.gpu.kernels.launch import (
     DecodeTiles,
     attention_constants,
     decode_tiles,
+    early_launch,
     merge_counters,
     num_sms,
     padded,
@@ -38,7 +40,9 @@ def _count_tiles(
     KEYS: tl.constexpr,
     WINDOW: tl.constexpr,
     ROW_BLOCK: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    await_inputs(EARLY)
     row = tl.arange(0, ROW_BLOCK)
     length = tl.load(lengths + row, mask=row < rows, other=0)
     tiles = tl.cdiv(length, KEYS)
@@ -67,6 +71,7 @@ def _counted(lengths: Tensor, keys: int, window: int | None) -> Tensor:
         KEYS=keys,
         WINDOW=window or 0,
         ROW_BLOCK=block,
+        **early_launch(),
         num_warps=warps_for(block),
     )
     return counts
@@ -239,11 +244,13 @@ def _attend_share(
     HAS_SINKS: tl.constexpr,
     HAS_SCALES: tl.constexpr,
     DTYPE: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     """Compute one share. A part of a context that is not all of it goes to ``partial`` float32
     [programs, 2, GROUP, HEAD_DIM] and ``partial_lse`` [programs, 2, GROUP]: in the first place if
     it begins the share, else in the second, as it then ends it. ``finished`` [rows, KV_HEADS]
     counts a context's parts, and is 0 again at the end."""
+    await_inputs(EARLY)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
     for idle in range(program, rows, programs):
@@ -404,6 +411,7 @@ def decode_attention(
         num_warps=tiles.warps,
         num_stages=tiles.stages,
         maxnreg=tiles.registers,
+        **early_launch(),
         **attention_constants(
             query, blocks, window=window, soft_cap=soft_cap, sinks=sinks, scales=scales
         ),

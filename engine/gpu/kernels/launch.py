@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import triton
 from torch import Tensor
+from triton.runtime import driver
 
 from engine.gpu.kernels.interpreter import repair
 from engine.gpu.kernels.types import triton_type
@@ -19,6 +20,8 @@ from engine.gpu.kernels.types import triton_type
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 if INTERPRETED:
     repair()
+# The first architecture with programmatic dependent launch.
+_FIRST_WITH_EARLY_LAUNCH = 90
 # Multiprocessors assumed for a CPU that runs the interpreter; grids are sized by this number.
 _INTERPRETED_SMS = 1
 
@@ -150,6 +153,33 @@ def merge_counters(device: torch.device, needed: int) -> Tensor:
 @cache
 def _merge_counters(device: torch.device, size: int) -> Tensor:
     return torch.zeros(size, dtype=torch.int32, device=device)
+
+
+class _Launching:
+    """Whether kernels may start early. One for the process: recorded graphs keep what they have."""
+
+    early = True
+
+
+def set_early_launch(early: bool) -> None:
+    """Let kernels that can (see ``engine.gpu.kernels.dependent``) start before the kernel before
+    them has ended, where the device supports it."""
+    _Launching.early = early
+
+
+def early_launch() -> dict[str, Any]:
+    """Return the options of a launch whose kernel has a constant ``EARLY``."""
+    if _Launching.early and _supports_early_launch():
+        return {"EARLY": True, "launch_pdl": True}
+    return {"EARLY": False}
+
+
+@cache
+def _supports_early_launch() -> bool:
+    if INTERPRETED:
+        return False
+    target = driver.active.get_current_target()
+    return bool(target.backend == "cuda" and target.arch >= _FIRST_WITH_EARLY_LAUNCH)
 
 
 def warps_for(elements: int) -> int:

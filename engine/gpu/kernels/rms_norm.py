@@ -5,7 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.gpu.kernels.launch import row_stride, warps_for
+from engine.gpu.kernels.dependent import await_inputs
+from engine.gpu.kernels.launch import early_launch, row_stride, warps_for
 
 
 @triton.jit
@@ -21,10 +22,13 @@ def _add_rms_norm(
     SIZE: tl.constexpr,
     BLOCK: tl.constexpr,
     ADDS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
     row = tl.program_id(0).to(tl.int64)
     places = tl.arange(0, BLOCK)
     exists = places < SIZE
+    gain = tl.load(weight + places, mask=exists, other=0.0).to(tl.float32)
+    await_inputs(EARLY)
     values = tl.load(x + row * x_stride + places, mask=exists, other=0.0).to(tl.float32)
     if ADDS:
         rest = residual + row * residual_stride + places
@@ -36,7 +40,6 @@ def _add_rms_norm(
         values = rounded.to(tl.float32)
     mean_square = tl.sum(values * values, 0) / SIZE
     scale = 1.0 / tl.sqrt(mean_square + eps)
-    gain = tl.load(weight + places, mask=exists, other=0.0).to(tl.float32)
     result = (values * scale * gain).to(out.dtype.element_ty)
     tl.store(out + row * out_stride + places, result, mask=exists)
 
@@ -57,6 +60,7 @@ def _launch(x: Tensor, residual: Tensor | None, weight: Tensor, eps: float) -> T
         SIZE=size,
         BLOCK=block,
         ADDS=residual is not None,
+        **early_launch(),
         num_warps=warps_for(block),
     )
     return out

@@ -8,7 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from engine.gpu.kernels.launch import padded, warps_for
+from engine.gpu.kernels.dependent import await_inputs
+from engine.gpu.kernels.launch import early_launch, padded, warps_for
 
 # Heads per program.
 _HEADS = 8
@@ -38,7 +39,9 @@ def _norm_rope_store(
     HAS_ROPE: tl.constexpr,
     HAS_SCALES: tl.constexpr,
     KEEPS_KEYS: tl.constexpr,
+    EARLY: tl.constexpr,
 ):
+    await_inputs(EARLY)
     row = tl.program_id(0).to(tl.int64)
     heads = tl.program_id(1) * HEADS + tl.arange(0, HEADS)
     dims = tl.arange(0, DIM)
@@ -124,5 +127,6 @@ def norm_rope_store(
         HAS_ROPE=rotations is not None,
         HAS_SCALES=scales is not None,
         KEEPS_KEYS=keeps_keys,
+        **early_launch(),
         num_warps=min(4, warps_for(heads * dim)),
     )

@@ -14,7 +14,8 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.gpu.kernels.activation import activated
-from engine.gpu.kernels.launch import MIN_ROWS, SKINNY, dot_dtype, row_stride
+from engine.gpu.kernels.dependent import await_inputs, fetch_early
+from engine.gpu.kernels.launch import MIN_ROWS, SKINNY, dot_dtype, early_launch, row_stride
 from engine.gpu.kernels.types import triton_type
 
 FEW_ROWS = MIN_ROWS
@@ -51,12 +52,20 @@ def _skinny(
     ADDS: tl.constexpr,
     ACTIVATION: tl.constexpr,
     DTYPE: tl.constexpr,
+    EARLY: tl.constexpr,
+    SPAN: tl.constexpr,
 ):
     """Compute all rows of some columns. With ``ACTIVATION``, ``OUTPUTS`` is half of the weight's:
     gates come first."""
     rows = tl.arange(0, ROWS)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inputs = tl.arange(0, DEPTH)
+    if EARLY:
+        fetch_early(weight, columns, weight_stride, OUTPUTS, INPUTS, SPAN)
+        if ACTIVATION != "":
+            ups_weight = weight + OUTPUTS * weight_stride
+            fetch_early(ups_weight, columns, weight_stride, OUTPUTS, INPUTS, SPAN)
+    await_inputs(EARLY)
     is_row, is_column = rows < count, columns < OUTPUTS
     x_places = x + rows[:, None] * x_stride + inputs[None, :]
     weight_places = weight + columns.to(tl.int64)[None, :] * weight_stride + inputs[:, None]
@@ -146,6 +155,8 @@ def skinny_product(
         ADDS=residual is not None,
         ACTIVATION=activation,
         DTYPE=triton_type(dot_dtype(x.dtype)),
+        SPAN=triton.next_power_of_2(tiles.depth * tiles.stages),
+        **early_launch(),
         num_warps=tiles.warps,
         num_stages=tiles.stages,
     )

@@ -105,8 +105,10 @@ would be written with an exponent. */}}
   (list "metrics-aliases" "api.metricsAliases" $values.api.metricsAliases)
 -}}
 {{- $switches := list
+  (list "symmetric-memory" "engine.symmetricMemory" $values.engine.symmetricMemory)
   (list "deterministic" "engine.deterministic" $values.engine.deterministic)
   (list "cuda-graphs" "engine.cudaGraphs" $values.engine.cudaGraphs)
+  (list "programmatic-launch" "engine.programmaticLaunch" $values.engine.programmaticLaunch)
   (list "async-scheduling" "engine.asyncScheduling" $values.engine.asyncScheduling)
   (list "enable-prefix-caching" "engine.enablePrefixCaching" $values.engine.enablePrefixCaching)
   (list "store-requests" "api.storeRequests" $values.api.storeRequests)

@@ -14,13 +14,13 @@ import torch
 
 pytest.importorskip("triton")
 
-from bench.gpu import correctness, engine, kernels
+from bench.gpu import correctness, engine, kernels, over_http, ranks
 from bench.gpu.page import GOALS
 
 pytestmark = pytest.mark.integration
 ROOT = Path(__file__).parents[3]
 # What only a GPU shows.
-NOT_DRY = ("idle between steps",)
+NOT_DRY = ("idle between steps", "8B over HTTP")
 
 
 def run(output: Path, *options: str) -> dict[str, Any]:
@@ -64,7 +64,7 @@ sys.modules.update(dict.fromkeys(
     "tokenizers transformers hypothesis pytest".split()
 ))
 import bench.gpu.__main__, bench.gpu.compile_ahead, bench.gpu.engine, bench.gpu.parts
-import bench.gpu.device, bench.gpu.tune
+import bench.gpu.device, bench.gpu.tune, bench.gpu.ranks, bench.gpu.over_http
 """
 
 
@@ -91,6 +91,7 @@ def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     for loaded in (*engine.MAIN, *engine.VARIANTS):
         expected += [name for name, _, _ in loaded.rows]
     expected += [f"kernel decode {contexts}" for contexts in kernels.DECODE]
+    expected += [*ranks.rows(2), *ranks.rows(2, " by NCCL alone"), over_http.ROW]
     assert set(expected) <= rows.keys()
     missing = [goal.what for goal in GOALS if goal.measured(rows) is None]
     assert all(what.startswith(NOT_DRY) for what in missing)

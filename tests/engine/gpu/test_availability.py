@@ -11,7 +11,12 @@ import pytest
 import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
-from engine.gpu.availability import KernelsUnavailableError, kernels_fit, require_kernels
+from engine.gpu.availability import (
+    KernelsUnavailableError,
+    kernels_fit,
+    prepare_early_launch,
+    require_kernels,
+)
 
 CONFIG = """{
     "architectures": ["LlamaForCausalLM"], "vocab_size": 100, "hidden_size": 512,
@@ -101,3 +106,30 @@ def test_kernels_know_rotary_models_with_heads_that_fit_into_a_tile(config: Mode
     assert kernels_fit(config)
     assert not kernels_fit(replace(config, head_dim=272))
     assert not kernels_fit(replace(config, rope=None))
+
+
+@pytest.mark.parametrize("can", [True, False])
+def test_kernels_start_early_only_if_a_trial_keeps_their_order(
+    can: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    trial = pytest.importorskip("engine.gpu.kernels.trial")
+    launch = pytest.importorskip("engine.gpu.kernels.launch")
+    chosen: list[bool] = []
+    tried: list[torch.device] = []
+
+    def run_chain(device: torch.device) -> None:
+        tried.append(device)
+        if not can:
+            raise RuntimeError("in 3 lines\nkernels that start early overtake those before them")
+
+    monkeypatch.setattr(trial, "run_chain", run_chain)
+    monkeypatch.setattr(launch, "set_early_launch", chosen.append)
+    monkeypatch.setattr(launch, "early_launch", lambda: {"EARLY": chosen[-1]})
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 3)
+    prepare_early_launch(wanted=False)
+    assert (chosen, tried) == ([False], [])
+    prepare_early_launch(wanted=True)
+    assert tried == [torch.device("cuda", 3)]
+    assert chosen[1:] == ([True] if can else [True, False])
+    sentence = "kernels are launched one after another, which is slower: kernels that start early"
+    assert (sentence in caplog.text) == (not can)

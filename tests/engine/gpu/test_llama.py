@@ -20,7 +20,6 @@ from triton.runtime import interpreter
 
 from engine.architecture.errors import ModelError
 from engine.attention.layout import Ragged
-from engine.gpu.attention import TRITON, AttentionKernels
 from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.launch import INTERPRETED
 from engine.gpu.llama import KernelLlama
@@ -90,7 +89,6 @@ def test_prompts_attended_in_the_batch_leave_the_same_cache_and_tokens(
     """As with ``--attention cudnn``, by torch's own formula."""
     oracle = save_model(SUBJECTS["qwen2_sliding_upper_layer"], tmp_path)
     fresh = FreshAttention(SDPBackend.MATH, fewest=4)
-    kernels = AttentionKernels(TRITON.decode, TRITON.ragged, fresh)
     taken: list[tuple[int, ...]] = []
     attend = FreshAttention.__call__
 
@@ -99,7 +97,7 @@ def test_prompts_attended_in_the_batch_leave_the_same_cache_and_tokens(
         attend(self, query, *args, **options)
 
     monkeypatch.setattr(FreshAttention, "__call__", noted)
-    monkeypatch.setattr("engine.gpu.attention.CUDNN", kernels)
+    monkeypatch.setattr("engine.gpu.attention.FreshAttention", lambda: fresh)
     monkeypatch.setattr("engine.run.setup.require_cudnn", lambda device, **heads: None)
     engine = Engine(
         tmp_path,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 
 from engine.architecture.config import KVLayer
 from engine.attention.cache import PagedKVCache
@@ -89,3 +91,18 @@ def test_an_8_bit_cache_takes_a_quarter_of_float32(model: Path) -> None:
     quantised = Caches(setup_of(model, kv_cache_dtype="fp8"), Plans)
     assert quantised.block_bytes * 4 == whole.block_bytes
     assert isinstance(quantised.create(2, mirrored=True).cache, QuantisedKVCache)
+
+
+def test_on_a_gpu_torch_needs_memory_for_copies_of_one_layer_s_contexts(model: Path) -> None:
+    layers = (KVLayer(2, 16, 8), KVLayer(1, 64), KVLayer(2, 16))
+    setup = setup_of(model, *layers)
+    on_gpu = replace(setup, device=torch.device("cuda", 0))
+    block = 2 * 16 * 4 * (2 * 2 * 16 + 64)
+    assert Caches(setup, GroupedPlans).bytes_per_block == block
+    assert Caches(on_gpu, GroupedPlans).bytes_per_block == block + 2 * 16 * (32 + 64) * 4 * 5 // 4
+    alike = replace(setup_of(model), device=torch.device("cuda", 0))
+    in_place, copied = Caches(alike, Ragged), Caches(alike, Plans)
+    assert in_place.bytes_per_block == in_place.block_bytes == copied.block_bytes
+    assert copied.copied_bytes == 2 * 2 * 32 * 16 * 4 * 5 // 4
+    eight_bits = replace(setup_of(model, kv_cache_dtype="fp8"), device=torch.device("cuda", 0))
+    assert Caches(eight_bits, Plans).copied_bytes == 2 * 2 * 32 * 16 * (4 + 1 + 4) * 5 // 4

@@ -11,10 +11,17 @@ import pytest
 import torch
 
 from engine.architecture.errors import ModelError
-from engine.config import EngineConfig
+from engine.config import LARGE_SIZES, SIZES, EngineConfig, StepSizes
 from engine.gpu import availability
 from engine.gpu.availability import KernelsUnavailableError
-from engine.run.setup import compiled_library, has_kernels, set_up, uses_cudnn
+from engine.run.setup import (
+    OUR_ATTENTION,
+    choose_attention,
+    compiled_library,
+    has_kernels,
+    set_up,
+    with_default_sizes,
+)
 from engine.sharding.collectives import ALONE, Collectives
 from tests.engine.driving import load_runner
 from tests.engine.ranks.threads import together
@@ -159,13 +166,62 @@ def test_cudnn_where_it_cannot_attend_is_refused_in_a_sentence(
     config = EngineConfig(model=str(model), device="cpu", attention="cudnn", **settings)
     setup = set_up(config, ALONE)
     with pytest.raises(ModelError, match=f"--attention cudnn.*{reason}"):
-        uses_cudnn(setup, with_kernels="gpu_path" in settings)
+        choose_attention(setup, with_kernels="gpu_path" in settings)
 
 
 def test_our_own_attention_is_the_default_and_needs_our_kernels_if_demanded(model: Path) -> None:
     config = EngineConfig(model=str(model), device="cpu")
-    assert not uses_cudnn(set_up(config, ALONE), with_kernels=False)
+    assert choose_attention(set_up(config, ALONE), with_kernels=False) == OUR_ATTENTION
     demanded = set_up(msgspec.structs.replace(config, attention="triton"), ALONE)
-    assert not uses_cudnn(demanded, with_kernels=True)
+    assert choose_attention(demanded, with_kernels=True) == OUR_ATTENTION
     with pytest.raises(ModelError, match="--attention triton needs our GPU kernels"):
-        uses_cudnn(demanded, with_kernels=False)
+        choose_attention(demanded, with_kernels=False)
+
+
+@pytest.mark.parametrize(
+    ("gib", "with_kernels", "sizes"),
+    [
+        (80, True, LARGE_SIZES),
+        (80, False, SIZES),  # torch copies the contexts of all sequences
+        (48, True, SIZES),
+        (0, True, SIZES),  # a CPU
+    ],
+)
+def test_a_large_gpu_has_larger_defaults_and_what_is_set_stays(
+    gib: int,
+    with_kernels: bool,
+    sizes: StepSizes,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("engine.run.setup.gpu_memory", lambda device: int(gib * 0.99 * 2**30))
+    setup = set_up(EngineConfig(model=str(model), device="cpu", threads=1), ALONE)
+    assert with_default_sizes(setup, with_kernels=with_kernels).sizes == sizes
+    asked = msgspec.structs.replace(setup.config, max_num_seqs=64, block_size=16)
+    setup = dataclasses.replace(setup, config=asked)
+    found = with_default_sizes(setup, with_kernels=with_kernels).sizes
+    assert found == StepSizes(64, sizes.max_num_batched_tokens, 16)
+
+
+def test_all_ranks_have_the_same_defaults(model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "engine.run.setup.gpu_memory", lambda device: (80 << 30) >> int(device.index)
+    )
+    config = EngineConfig(model=str(model), device="cpu", threads=1, tensor_parallel_size=2)
+
+    def defaults(ranks: Collectives) -> StepSizes:
+        device = torch.device("cuda", ranks.shard.rank)
+        setup = dataclasses.replace(set_up(config, ranks), device=device)
+        return with_default_sizes(setup, with_kernels=True).default_sizes
+
+    assert together(2, defaults) == [SIZES, SIZES]
+
+
+def test_a_loaded_model_says_the_defaults_of_its_device(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {"gpu_path": "triton", "num_kv_blocks": 8, "cuda_graphs": False}
+    assert load_runner(model, **settings).info.default_sizes == SIZES
+    monkeypatch.setattr("engine.run.setup.gpu_memory", lambda device: 80 << 30)
+    info = load_runner(model, **settings).info
+    assert (info.default_sizes, info.block_size) == (LARGE_SIZES, 64)

@@ -11,6 +11,7 @@ import torch
 
 from engine.sharding.collectives import ALONE, CollectiveError, Group
 from engine.sharding.shard import Shard
+from engine.sharding.symmetric import MOST_SUMMED_BYTES, OneShotSums
 
 CPU = torch.device("cpu")
 
@@ -52,3 +53,22 @@ def test_a_group_may_be_closed_twice_and_another_begun(tmp_path: Path, group: Gr
     other = Group(Shard(0, 1), CPU, tmp_path / "another")
     assert other.minimum(7) == 7
     other.close()
+
+
+def test_few_rows_are_added_up_in_one_launch_where_that_is_possible(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[int, ...]] = []
+
+    def add_up(sums: OneShotSums, x: torch.Tensor) -> torch.Tensor:
+        taken.append(tuple(x.shape))
+        return x + x
+
+    monkeypatch.setattr(OneShotSums, "__call__", add_up)
+    few, many = torch.ones(2, 8), torch.ones(MOST_SUMMED_BYTES // 4 + 8)
+    assert torch.equal(group.all_reduce(few), few)  # on a CPU never
+    group._sums_of_few = OneShotSums(torch.empty(0, dtype=torch.uint8), "0")
+    assert torch.equal(group.all_reduce(few), few + few)
+    assert torch.equal(group.all_reduce(many), many)
+    assert taken == [(2, 8)]
+    assert group.calls == 3

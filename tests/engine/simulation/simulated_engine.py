@@ -42,8 +42,8 @@ class SimulatedEngine(Engine):
         )
         self.core = EngineCore(
             self.runner,
-            max_num_seqs=config.max_num_seqs,
-            max_num_batched_tokens=config.max_num_batched_tokens,
+            max_num_seqs=config.sizes().max_num_seqs,
+            max_num_batched_tokens=config.sizes().max_num_batched_tokens,
             enable_prefix_caching=config.enable_prefix_caching,
             clock=self.time,
         )

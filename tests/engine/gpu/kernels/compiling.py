@@ -1,6 +1,7 @@
 """Compiles every kernel for a GPU that need not be present, and prints the resources each needs.
 
     python -m tests.engine.gpu.kernels.compiling
+    python -m tests.engine.gpu.kernels.compiling early    # those of a decode step alone, small
 
 Triton's interpreter accepts more than its compiler does. Run without TRITON_INTERPRET; Quire's
 functions are called with arrays on the CPU, and only the launches are left out. What this prints
@@ -57,6 +58,7 @@ class Compiled:
     spilled: int  # bytes
     shared: int  # bytes
     warps: int
+    starts_early: bool  # before the kernel before it has ended
 
     @property
     def fits(self) -> bool:
@@ -65,7 +67,7 @@ class Compiled:
     def __str__(self) -> str:
         return (
             f"{self.name:22} {self.registers:4} registers {self.spilled:6} B spilled "
-            f"{self.shared:7} B shared {self.warps:3} warps"
+            f"{self.shared:7} B shared {self.warps:3} warps{' early' if self.starts_early else ''}"
         )
 
 
@@ -90,7 +92,19 @@ def read(kernel: Any) -> Compiled:
         int(spilled[1]) if spilled else 0,
         kernel.metadata.shared,
         kernel.metadata.num_warps,
+        starts_early(kernel),
     )
+
+
+def starts_early(kernel: Any) -> bool:
+    """Raises ValueError if such a kernel may write, or copy what others have written, before it has
+    waited for those before it."""
+    if not kernel.metadata.launch_pdl:
+        return False
+    before, wait, _ = kernel.asm["ptx"].partition("griddepcontrol.wait")
+    if not wait or re.search(r"\b(st\.global|atom\.|cp\.async|ld\.volatile)", before):
+        raise ValueError(f"{kernel.metadata.name} does not wait for the kernels before it")
+    return True
 
 
 def compiled_by(call: Callable[[], object]) -> Iterator[Compiled]:
@@ -161,6 +175,7 @@ def other_calls() -> Iterator[Callable[[], object]]:
     from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
     from engine.gpu.kernels.rope_store import norm_rope_store
     from engine.gpu.kernels.sampling import sample
+    from engine.gpu.kernels.skinny import Norm, skinny_product
     from engine.messages import SamplingParams
     from engine.sampling.device import sampling_tensors
 
@@ -171,6 +186,12 @@ def other_calls() -> Iterator[Callable[[], object]]:
         wide = torch.zeros(16, 4096, dtype=dtype)
         yield lambda wide=wide: product(wide, wide)
         yield lambda wide=wide: product(wide, wide, wide[0, :16])
+        tall, norm = torch.zeros(512, 4096, dtype=dtype), Norm(wide[0], 1e-5)
+        yield lambda x=wide, tall=tall, norm=norm: skinny_product(x, tall, norm=norm)
+        yield lambda x=wide, tall=tall: skinny_product(x, tall, residual=x[:, :512].clone())
+        yield lambda x=wide, tall=tall, norm=norm: skinny_product(
+            x, tall, norm=norm, activation="silu"
+        )
     for name in ("silu", "gelu", "gelu_tanh", "relu"):
         yield lambda name=name: gated(x, name)
     ints = torch.zeros(16, dtype=torch.int32)
@@ -217,6 +238,7 @@ def other_calls() -> Iterator[Callable[[], object]]:
 
 SHAPES = [
     (32, 8, 128, 16, torch.bfloat16),
+    (32, 8, 128, 64, torch.bfloat16),
     (16, 8, 128, 16, torch.bfloat16),
     (28, 4, 128, 16, torch.float16),
     (32, 8, 64, 16, torch.bfloat16),
@@ -228,6 +250,35 @@ SHAPES = [
     (4, 2, 256, 16, torch.float32),
     (4, 2, 16, 16, torch.float32),
 ]
+
+
+def early_calls() -> Iterator[Callable[[], object]]:
+    """Of a decode step, the kernels that start early."""
+    from engine.gpu.kernels.activation import gated
+    from engine.gpu.kernels.advance import advance
+    from engine.gpu.kernels.rms_norm import add_rms_norm
+    from engine.gpu.kernels.rope_store import norm_rope_store
+    from engine.gpu.kernels.skinny import Norm, skinny_product
+
+    ints, table = torch.zeros(16, dtype=torch.int32), torch.zeros(16, 64, dtype=torch.int32)
+    x, weight = torch.zeros(16, 256, dtype=torch.bfloat16), torch.zeros(64, 256).bfloat16()
+    norm = Norm(x[0], 1e-5)
+    yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
+    yield lambda: skinny_product(x, weight, norm=norm, activation="silu")
+    yield lambda: skinny_product(x, weight, residual=x[:, :64].clone())
+    yield lambda: add_rms_norm(x, x.clone(), x[0], 1e-5)
+    yield lambda: gated(x, "silu")
+    qkv, blocks = x.view(16, 8, 32), torch.zeros(4, 2, 2, 16, 32, dtype=torch.bfloat16)
+    rotations = torch.zeros(64, 16, 2)
+    yield lambda: norm_rope_store(qkv, blocks, ints, ints, num_heads=4, rotations=rotations)
+    yield next(attention_calls(4, 2, 32, 16, torch.bfloat16))
+
+
+def print_early() -> None:
+    driver.set_active(AbsentDevice())
+    for call in early_calls():
+        for kernel in compiled_by(call):
+            print(kernel)
 
 
 def main() -> int:
@@ -254,4 +305,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(print_early() if sys.argv[1:] == ["early"] else main())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from hypothesis import given
@@ -9,12 +11,15 @@ from hypothesis import strategies as st
 
 pytest.importorskip("triton")
 
+from engine.gpu.kernels import launch
 from engine.gpu.kernels.launch import (
     decode_tiles,
+    early_launch,
     num_sms,
     padded,
     ragged_tiles,
     row_stride,
+    set_early_launch,
     warps_for,
 )
 
@@ -48,3 +53,29 @@ def test_a_row_s_elements_must_be_adjacent() -> None:
 
 def test_a_cpu_counts_as_one_multiprocessor() -> None:
     assert num_sms(torch.device("cpu")) == 1
+
+
+@pytest.mark.parametrize(
+    ("backend", "arch", "early"),
+    [("cuda", 90, True), ("cuda", 100, True), ("cuda", 89, False), ("hip", "gfx942", False)],
+)
+def test_kernels_start_early_where_the_device_can_and_it_is_wanted(
+    backend: str, arch: int, early: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = SimpleNamespace(backend=backend, arch=arch)
+    device = SimpleNamespace(get_current_target=lambda: target)
+    monkeypatch.setattr(launch, "driver", SimpleNamespace(active=device))
+    monkeypatch.setattr(launch, "INTERPRETED", False)
+    launch._supports_early_launch.cache_clear()
+    try:
+        options = {"EARLY": True, "launch_pdl": True} if early else {"EARLY": False}
+        assert early_launch() == options
+        set_early_launch(False)
+        assert early_launch() == {"EARLY": False}
+        monkeypatch.setattr(launch, "INTERPRETED", True)
+        launch._supports_early_launch.cache_clear()
+        set_early_launch(True)
+        assert early_launch() == {"EARLY": False}
+    finally:
+        set_early_launch(True)
+        launch._supports_early_launch.cache_clear()
