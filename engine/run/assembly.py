@@ -186,10 +186,8 @@ class Assembly:
         if count >= 1:
             prefill = _trial_item(-1, count, [0])
             runner.execute(StepPlan((prefill,)))
-            prefill.sequence.token_ids.append(0)
-            runner.execute(
-                StepPlan((ScheduledSequence(prefill.sequence, count, 1, completes=True),))
-            )
+            runner.execute(StepPlan((_next_trial_item(prefill),)))
+            runner.forget(prefill.sequence.uid)
 
     def _info(self, cache: AnyKVCache) -> ModelInfo:
         config, model = self._config, self._setup.model
@@ -274,7 +272,9 @@ class Assembly:
             purpose = f"sampling for {rows} sequences next to the weights"
             with explaining(self._device, purpose, "lower --max-num-seqs"):
                 runner.execute(StepPlan(decodes))
-            for item in decodes:
+                if self._loaded.states is not None:  # a sequence then has that of the step before
+                    runner.execute(StepPlan(tuple(_next_trial_item(item) for item in decodes)))
+            for item in (*items, *decodes):
                 runner.forget(item.sequence.uid)
 
         return steps
@@ -378,3 +378,9 @@ def _trial_item(
         block_table=list(blocks),
     )
     return ScheduledSequence(sequence, 0, num_tokens, completes=True)
+
+
+def _next_trial_item(item: ScheduledSequence) -> ScheduledSequence:
+    """Return the token after this item's. The last block has room for it."""
+    item.sequence.token_ids.append(0)
+    return ScheduledSequence(item.sequence, item.end, 1, completes=True)
