@@ -91,7 +91,7 @@ def test_the_claim_is_written_by_the_init_container_only(helm4: Helm4) -> None:
 
 def test_a_created_claim_outlives_the_release(helm4: Helm4) -> None:
     claim = {"create": True, "size": "40Gi", "storageClassName": "fast"}
-    manifests = rendered(helm4, {"claim": claim})
+    manifests = rendered(helm4, {"claim": claim}, updateStrategy={"type": "Recreate"})
     (made,) = (each for each in manifests if each["kind"] == "PersistentVolumeClaim")
     assert made["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
     assert made["spec"] == {

@@ -119,6 +119,28 @@ def test_a_test_fails_with_one_sentence(running: Running) -> None:
     assert "Traceback" not in error
 
 
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [("a=k1\nb=k2\n", "k1"), ("\n a=k1 , b=k2", "k1"), ("read:a=k1", "k1"), ("k1", "k1"), ("", "")],
+)
+def test_the_first_of_several_keys_is_used(text: str, key: str) -> None:
+    assert runpy.run_path(str(SCRIPT))["first_of"](text) == key
+
+
+def test_no_error_shows_a_key(tmp_path: Path) -> None:
+    (tmp_path / "admin").write_text("one=k\x01secret")
+    program = (
+        f"import pathlib, runpy, sys; main = runpy.run_path({str(SCRIPT)!r})['main']; "
+        f"sys.exit(main('metrics', 'http://127.0.0.1:9', '5', pathlib.Path({str(tmp_path)!r})))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "no header may have" in done.stderr
+    assert "secret" not in done.stderr.replace("Secret", "")
+
+
 def status_with(key: str, server: QuireServer) -> int:
     return int(server.get("/v1/models", {"authorization": f"Bearer {key}"})[0])
 

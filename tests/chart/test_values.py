@@ -45,6 +45,24 @@ WRONG: list[tuple[str, Values]] = [
         {"replicaCount": 2, "model": {"name": "a/b", "claim": {"create": True, "size": "1Gi"}}},
     ),
     (
+        "model.claim.accessModes",  # an update would start a second pod
+        {"model": {"name": "a/b", "claim": {"create": True, "size": "1Gi"}}},
+    ),
+    ("model.mountPath", {"model": {"name": "a/b", "mountPath": "/usr/share"}}),
+    ("extraEnv", {"extraEnv": [{"name": "HF_TOKEN", "value": "hf_x"}]}),
+    (
+        "initContainers",
+        {"model": {"name": "a/b"}, "initContainers": [{"name": "model", "image": "x"}]},
+    ),
+    (
+        "extraVolumeMounts",
+        {
+            "model": {"name": "a/b"},
+            "extraVolumes": [{"name": "mine", "emptyDir": {}}],
+            "extraVolumeMounts": [{"name": "mine", "mountPath": "/models"}],
+        },
+    ),
+    (
         "model.claim.create",
         {"model": {"name": "a/b", "existingClaim": "m", "claim": {"create": True, "size": "1Gi"}}},
     ),

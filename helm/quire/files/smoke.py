@@ -22,7 +22,7 @@ def api_key(folder: Path) -> str:
     for path in folder.glob("keys.*"):
         text = path.read_text()
         if path.suffix == ".txt":
-            return without_name(text.replace(",", "\n").split("\n")[0].strip())
+            return first_of(text)
         read = json.loads if path.suffix == ".json" else tomllib.loads
         keys = [entry["key"] for entry in read(text)["keys"] if "key" in entry]
         if not keys:
@@ -35,7 +35,13 @@ def api_key(folder: Path) -> str:
 
 def admin_key(folder: Path) -> str:
     path = folder / "admin"
-    return without_name(path.read_text().split(",")[0].strip()) if path.exists() else ""
+    return first_of(path.read_text()) if path.exists() else ""
+
+
+def first_of(text: str) -> str:
+    """Return the first of the keys that a text has, separated by commas or lines; empty: none."""
+    keys = [key.strip() for line in text.splitlines() for key in line.split(",")]
+    return without_name(next(filter(None, keys), ""))
 
 
 def without_name(written: str) -> str:
@@ -47,6 +53,8 @@ def without_name(written: str) -> str:
 def ask(url: str, key: str, seconds: float, body: dict[str, Any] | None = None) -> Any:
     headers = {"content-type": "application/json"}
     if key:
+        if not (key.isascii() and key.isprintable()):  # an error of the library would show it
+            raise ValueError("a key in the Secret has a character that no header may have")
         headers["authorization"] = f"Bearer {key}"
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, headers)  # noqa: S310  of the chart

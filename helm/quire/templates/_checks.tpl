@@ -141,8 +141,15 @@
 {{- if hasKey $taken $model -}}
 {{- fail (printf "model.mountPath: %s is taken by %s" $model (index $taken $model)) -}}
 {{- end -}}
+{{- range list "/bin" "/boot" "/dev" "/etc" "/lib" "/lib64" "/opt" "/proc" "/run" "/sbin" "/sys" "/usr" "/var/run" -}}
+{{- if hasPrefix (printf "%s/" .) (printf "%s/" $model) -}}
+{{- fail (printf "model.mountPath: %s would hide files of the container (%s)" $model .) -}}
+{{- end -}}
+{{- end -}}
 {{- if .Values.model.existingClaim -}}
 {{- $_ := set $taken $model "model.existingClaim" -}}
+{{- else if .Values.model.name -}}
+{{- $_ := set $taken $model "model.name" -}}
 {{- end -}}
 {{- if .Values.kernelCache.existingClaim -}}
 {{- $_ := set $taken "/home/quire/.cache" "kernelCache.existingClaim" -}}

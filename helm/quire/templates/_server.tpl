@@ -226,6 +226,11 @@ engine reads, where nothing is requested, and where a variable says how many. */
 {{- $env = append $env (dict "name" "OTEL_EXPORTER_OTLP_PROTOCOL" "value" .protocol) -}}
 {{- end -}}
 {{- end -}}
+{{- range .Values.extraEnv -}}
+{{- if and (has .name (list "HF_TOKEN" "HUGGING_FACE_HUB_TOKEN")) (hasKey . "value") -}}
+{{- fail (printf "extraEnv: %s is a secret: name a Secret in model.token.existingSecret" .name) -}}
+{{- end -}}
+{{- end -}}
 {{- $taken := dict -}}
 {{- range concat $env .Values.extraEnv -}}
 {{- if hasKey $taken .name -}}
