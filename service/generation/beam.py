@@ -23,6 +23,8 @@ from service.generation.request import Generation, GenerationRequest
 from service.tenants.caller import Caller
 
 _MOST_ALTERNATIVES = 20
+# That the engine may compute for a search without a prefix cache.
+MOST_UNCACHED_TOKENS = 1 << 18
 
 
 class Beam(NamedTuple):
@@ -65,6 +67,21 @@ def continued(
         )
         for rank, (token, logprob) in enumerate(following.pairs(_MOST_ALTERNATIVES), start=1)
     ]
+
+
+def check_uncached(request: GenerationRequest) -> None:
+    """Check a search where no prefix is cached: each step computes every beam from its beginning.
+    Raises InvalidRequestError for one that would slow down everyone."""
+    prompt, steps = len(request.prompts[0]), request.params.max_tokens
+    tokens = request.n * steps * (prompt + steps // 2)
+    if tokens > MOST_UNCACHED_TOKENS:
+        raise InvalidRequestError(
+            f"{request.n} beams of {prompt} prompt tokens and up to {steps} more would take "
+            f"{tokens} tokens to compute, as this server caches no prefixes of this model, and "
+            f"{MOST_UNCACHED_TOKENS} are allowed; shorten the prompt, lower the token limit, or "
+            "use fewer beams.",
+            param="use_beam_search",
+        )
 
 
 def penalised(beam: Beam, length_penalty: float) -> float:

@@ -13,7 +13,7 @@ from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
 from service.errors import EngineUnavailableError, InvalidRequestError
 from service.formats import PLAIN
-from service.generation.beam import BeamGeneration, unsubmitted
+from service.generation.beam import BeamGeneration, check_uncached, unsubmitted
 from service.generation.choice import Choice
 from service.generation.request import SEED_BITS, Generation, GenerationRequest, choice_seed
 from service.output.detokenizer import new_detokenizer
@@ -107,6 +107,8 @@ class Generator:
         ready = self._link.state.ready
         if ready is None:
             raise ConnectionError(self._link.state.detail)
+        if not ready.prefix_caching:
+            check_uncached(request)
         generation = BeamGeneration(
             self._link,
             request,

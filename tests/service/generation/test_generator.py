@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from engine.messages import FinishReason
+from engine.messages import FinishReason, SamplingParams
 from engine.queueing import Following
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.link import EngineLink, EngineState, LinkPhase
@@ -19,6 +20,7 @@ from service.errors import (
     InvalidRequestError,
     OverloadedError,
 )
+from service.generation.beam import check_uncached
 from service.generation.generator import Generator
 from service.generation.request import choice_seed
 from service.output.log import fold
@@ -27,6 +29,8 @@ from tests.service.at_once import at_once
 from tests.service.generation.desk import WatchedDesk, asked, begun
 from tests.service.generation.test_beam import READY
 from tests.service.wire.chat.test_answer import finish
+
+SHORT = SamplingParams(max_tokens=50)
 
 
 @pytest.fixture(scope="module")
@@ -167,6 +171,19 @@ def test_long_prompts_let_others_have_their_turn(checkpoint: Checkpoint) -> None
         at_once(start)
     assert len(desk.submissions) == 1
     start.close()
+
+
+def test_a_beam_search_without_a_prefix_cache_is_bounded_in_what_it_computes(
+    checkpoint: Checkpoint,
+) -> None:
+    desk = SlowDesk()
+    uncached = msgspec.structs.replace(READY, prefix_caching=False)
+    desk.state = EngineState(LinkPhase.READY, "ready", uncached)
+    long = asked(length_penalty=1.0, n=4, prompts=[[1] * 3000])
+    with pytest.raises(InvalidRequestError, match="caches no prefixes"):
+        at_once(Generator(desk, checkpoint).start(long, ANYBODY))
+    assert desk.submissions == []
+    check_uncached(asked(length_penalty=1.0, n=4, prompts=[[1] * 200], params=SHORT))
 
 
 class FullDesk(WatchedDesk):
