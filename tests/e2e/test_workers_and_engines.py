@@ -275,8 +275,8 @@ async def kill_an_engine_and_the_leading_worker(size: Size) -> None:
         before = generated_by(await asyncio.to_thread(engine_totals, server))
         async with clients.at_work():
             await clients.have_got(size.requests // 4)
-            await clients.are_everywhere()
             killed = workers_of(server)[0]
+            await clients.are_everywhere()
             os.kill(killed, signal.SIGKILL)
             await clients.have_got(size.requests // 2)
             await complete(server, size.workers)
