@@ -2,25 +2,26 @@
 # `docker build --build-arg TORCH_VARIANT=cpu --build-arg TORCH_CPU_INDEX=… -t quire:0.1.0-cpu .`
 # The chart under helm/ and docs/kubernetes.md depend on the user, home and ports set here.
 ARG PYTHON_VERSION=3.12
+# A tag moves; NAME:TAG@sha256:… does not. Release builds pass one.
+ARG BASE_IMAGE=python:${PYTHON_VERSION}-slim-bookworm
 ARG TORCH_VARIANT=cuda
 
-# --- Quire's wheel and its requirements; those are read without the sources, so edits keep the cache
-FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+# --- Quire's wheel
+FROM ${BASE_IMAGE} AS build
 WORKDIR /src
-COPY pyproject.toml ./
-RUN mkdir /dist && python3 -c "import tomllib; \
-project = tomllib.load(open('pyproject.toml', 'rb'))['project']; \
-print(*project['dependencies'], *project['optional-dependencies']['dashboard'], \
-*project['optional-dependencies']['grpc'], sep='\n')" \
-    > /dist/requirements.txt
+RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=bind,source=requirements,target=/requirements \
+    python3 -m venv --without-pip /build \
+    && pip --python /build/bin/python install --no-deps --require-hashes \
+        --requirement /requirements/locked/build.txt
 COPY . .
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip wheel --no-deps --wheel-dir /dist .
+    pip --python /build/bin/python wheel --no-deps --no-build-isolation --wheel-dir /dist .
 
 # --- The base image of each variant
-FROM python:${PYTHON_VERSION}-slim-bookworm AS base-cpu
+FROM ${BASE_IMAGE} AS base-cpu
 
-FROM python:${PYTHON_VERSION}-slim-bookworm AS base-cuda
+FROM ${BASE_IMAGE} AS base-cuda
 # Triton compiles the launchers of its kernels with a C compiler. The driver's libraries come from
 # the node; the container runtime decides which GPUs are visible, hence no NVIDIA_VISIBLE_DEVICES.
 ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility
@@ -39,9 +40,6 @@ RUN python3 -m engine.cpu.library /native
 # --- The image: one layer for torch, one for the other packages, a thin one for Quire
 # hadolint ignore=DL3006  # a stage above, not an image
 FROM base-${TORCH_VARIANT} AS quire
-LABEL org.opencontainers.image.title="Quire" \
-      org.opencontainers.image.description="An LLM server you can see through" \
-      org.opencontainers.image.licenses="Apache-2.0"
 
 # Numeric ids, because Kubernetes can verify runAsNonRoot only for those.
 RUN groupadd --gid 10001 quire \
@@ -49,24 +47,28 @@ RUN groupadd --gid 10001 quire \
         --shell /usr/sbin/nologin quire \
     && python3 -m venv --without-pip /opt/quire
 
-# The default package index has the CUDA build of torch. For the CPU build, pass the index of CPU
-# builds from PyTorch's installation page, or a mirror of it.
+# Every package has its version and hashes in requirements/locked (`make lock`). The default package
+# index has the CUDA build of torch. For the CPU build, pass the index of CPU builds from PyTorch's
+# installation page, or a mirror of it.
 ARG TORCH_VARIANT
 ARG TORCH_CPU_INDEX=
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=bind,source=requirements,target=/requirements \
     if [ "$TORCH_VARIANT" = cpu ]; then \
         set -- --index-url "${TORCH_CPU_INDEX:?name the index of CPU builds of torch}"; fi \
-    && pip --python /opt/quire/bin/python install "$@" --requirement /requirements/torch.txt
+    && pip --python /opt/quire/bin/python install "$@" --no-deps --require-hashes \
+        --requirement "/requirements/locked/torch-$TORCH_VARIANT.txt"
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=bind,source=requirements,target=/requirements \
-    --mount=type=bind,from=build,source=/dist/requirements.txt,target=/requirements.txt \
-    pip --python /opt/quire/bin/python install --constraint /requirements/torch.txt \
-        --requirement /requirements.txt
-RUN --mount=type=bind,from=build,source=/dist,target=/dist \
-    pip --python /opt/quire/bin/python install --no-cache-dir --no-deps /dist/*.whl
-
+    pip --python /opt/quire/bin/python install --no-deps --require-hashes \
+        --requirement /requirements/locked/packages.txt
 COPY --from=native /native /opt/quire/native
+# The last check fails if the locked packages do not satisfy pyproject.toml.
+RUN --mount=type=bind,from=build,source=/dist,target=/dist \
+    --mount=type=bind,source=requirements,target=/requirements \
+    pip --python /opt/quire/bin/python install --no-cache-dir --no-deps /dist/*.whl \
+    && pip --python /opt/quire/bin/python check \
+    && python3 /requirements/sbom.py /opt/quire > /opt/quire/sbom.cdx.json
 
 # The root may be read-only if /home/quire and /tmp are writable.
 ENV PATH=/opt/quire/bin:$PATH \
@@ -85,6 +87,17 @@ STOPSIGNAL SIGTERM
 # /health/live succeeds before the model is loaded, so a slow load does not count as unhealthy.
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=6 \
     CMD ["python3", "-c", "import http.client, os, sys; server = http.client.HTTPConnection('127.0.0.1', int(os.environ.get('QUIRE_PORT', '8000')), timeout=4); server.request('GET', '/health/live'); sys.exit(server.getresponse().status != 200)"]
+
+# Last, so that another revision shares the layers above. The version is that of pyproject.toml.
+ARG BASE_IMAGE
+ARG VERSION=0.1.0
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="Quire" \
+      org.opencontainers.image.description="An LLM server you can see through" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}" \
+      org.opencontainers.image.revision="${REVISION}" \
+      org.opencontainers.image.base.name="${BASE_IMAGE}"
 
 ENTRYPOINT ["quire"]
 CMD ["serve", "--host", "0.0.0.0"]

@@ -5,6 +5,8 @@ AGENTS := build/agents
 CLIENTS := build/clients
 PEERS  := build/peers
 AUDIT  := build/audit
+LOCK   := build/lock
+LOCKED := requirements/locked
 BIN    := $(VENV)/bin
 ARGS   ?=
 
@@ -19,7 +21,7 @@ check test quick coverage test-slow test-chart test-agents: export OMP_NUM_THREA
 
 .DEFAULT_GOAL := help
 .PHONY: help install serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents coverage
-.PHONY: lint types dead audit format hooks bench peers soak docs proto clean
+.PHONY: lint types dead audit lock format hooks bench peers soak docs proto clean
 
 help: ## List the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +122,22 @@ audit: $(VENV)/.develop $(AUDIT)/.installed ## Compare imports with pyproject.to
 	$(BIN)/deptry .
 	$(AUDIT)/bin/pip-audit --skip-editable --path $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
 
+$(LOCK)/.installed:
+	$(PYTHON) -m venv $(LOCK)
+	$(LOCK)/bin/python -m pip install --quiet uv
+	@touch $@
+
+# For Python 3.11 and 3.12 on x86-64 and arm64 alike. torch and what only its CUDA build needs are in
+# a file of their own, a layer of the image. PyTorch's CPU builds are in none of PyPI's pages:
+# torch-cpu.txt is kept by hand.
+RESOLVE = $(LOCK)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock: $(LOCK)/.installed ## Lock the image's packages with their hashes (needs pypi.org; ARGS=--upgrade for newer ones)
+	$(RESOLVE) $(ARGS) requirements/torch.txt --output-file $(LOCKED)/torch-cuda.txt
+	$(RESOLVE) $(ARGS) --extra dashboard --extra grpc --constraint $(LOCKED)/torch-cuda.txt \
+		$$(sed -nE 's/^((torch|triton|nvidia-|cuda-)[^=]*)==.*/--no-emit-package \1/p' $(LOCKED)/torch-cuda.txt) \
+		pyproject.toml --output-file $(LOCKED)/packages.txt
+	echo setuptools | $(RESOLVE) --constraint $(LOCKED)/packages.txt --output-file $(LOCKED)/build.txt -
+
 format: $(VENV)/.develop ## Format the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -153,6 +171,7 @@ docs: $(VENV)/.develop ## Regenerate the pages that come from tables
 	$(BIN)/python -m service.drill_page
 	$(BIN)/python -m helm.generate
 	$(BIN)/python -m tests.engine.plugin.models_page
+	$(BIN)/python -m tests.features
 
 proto: $(VENV)/.develop ## Regenerate the Python code of the gRPC API from its proto file
 	$(BIN)/python -m service.grpc.generate

@@ -16,15 +16,16 @@ import httpx
 import observability.catalogue as catalogue
 from dashboard import server
 from dashboard.exposition import parse
+from dashboard.histories import Histories
 from dashboard.reading import FAMILIES, QUANTILE_SECONDS, RATE_SECONDS, Reading, read
-from dashboard.series import History
 
 
 @dataclass(frozen=True, slots=True)
 class View:
     """What is known now. ``age``: seconds since the newest reading, None before the first. ``now``:
     seconds of the readings' clock, and ``wall`` of the Unix epoch, at the same moment.
-    ``problem``: why the last scrape of /metrics brought none, in words."""
+    ``problem``: why the last scrape of /metrics brought none, or is not of the same server as those
+    before, in words."""
 
     health: server.Health
     engine: dict[str, str]
@@ -49,7 +50,7 @@ class Poller:
         self.url = url
         self._interval = interval
         self._patience = patience
-        self._history = History(max(RATE_SECONDS, QUANTILE_SECONDS))
+        self._histories = Histories(max(RATE_SECONDS, QUANTILE_SECONDS))
         self._readings: deque[Reading] = deque(maxlen=round(keep / interval))
         self._health = server.Health(server.State.UNREACHABLE, detail="Not checked yet.")
         self._engine: dict[str, str] = {}
@@ -135,9 +136,15 @@ class Poller:
         if not page.gauges and not page.cumulative:
             return f"{self.url}/metrics has no Quire metrics. Is it a different server?"
         now = time.monotonic()
-        self._history.append(now, page)
-        reading = read(now, self._history)
+        history = self._histories.append(now, page)
+        reading = read(now, history)
         with self._lock:
             self._readings.append(reading)
-            self._engine = self._history.info(catalogue.ENGINE_INFO.name) or self._engine
+            self._engine = history.info(catalogue.ENGINE_INFO.name) or self._engine
+        if several := self._histories.alternating():
+            return (
+                f"{self.url} leads to several servers ({', '.join(several)}), and these figures "
+                "are of one after the other. Give each server's URL, or dns+ before the "
+                "URL of a name that has the addresses of all."
+            )
         return ""

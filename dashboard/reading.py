@@ -31,6 +31,7 @@ SHOWN = (
     catalogue.TIME_TO_FIRST_TOKEN,
     catalogue.INTER_TOKEN_LATENCY,
     catalogue.ENGINE_INFO,
+    catalogue.BUILD_INFO,
 )
 # Metrics that older servers do not have; what they would say is then not known.
 NEWER = (

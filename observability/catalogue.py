@@ -427,8 +427,8 @@ BUILD_INFO = Metric(
     "quire_build_info",
     MetricKind.INFO,
     Scope.PROCESS,
-    "Version of Quire.",
-    (Label("version"), Label("python")),
+    "Version of Quire, and the server's host name (of a pod, its name) and port.",
+    (Label("version"), Label("python"), Label("server")),
 )
 ENGINE_INFO = Metric(
     "quire_engine_info",

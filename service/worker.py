@@ -44,6 +44,7 @@ from service.http.admin.server import AdminServer
 from service.http.connections import Connections
 from service.http.peer_server import peer_server
 from service.http.server import HttpServer
+from service.identity import identity
 from service.ids import Ids
 from service.overview.ring import Ring
 from service.peers.peers import Peers
@@ -381,7 +382,6 @@ def make_telemetry(
 ) -> Telemetry:
     """Return telemetry that counts in the ledger, or for this worker alone if it has none or
     cannot use it."""
-
     supervision = _supervision(settings, options)
     shared = Shared(
         ledgers=[other for other in options.ledger_fds if other != options.ledger_fd],
@@ -394,6 +394,7 @@ def make_telemetry(
         return Telemetry(
             settings.names(Path(options.model_dir)),
             version=VERSION,
+            server=identity(settings.port),
             tracer=make_tracer(os.environ, version=VERSION),
             keys=settings.counted_keys,
             log_clients=settings.log_clients,

@@ -37,6 +37,7 @@ ORDER = {
     "service": (
         *(
             "version",
+            "identity",
             "errors",
             "problems",
             "ids",

@@ -41,11 +41,13 @@ class Download(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """``status``: ok, downloading, loading, draining, lost, failing or silent. ``problem``: why the
+    """``status``: ok, downloading, loading, draining, lost, failing or silent. ``server``: host
+    name and port, which no other replica has. ``problem``: why the
     engine is failing or silent. ``engine``: all engines together, ready if one is; ``engines``:
     each one, if there are several. ``download``: while the model is downloaded."""
 
     status: str
+    server: str
     model: str
     engine: EngineHealth
     problem: str | None = None
@@ -77,6 +79,7 @@ def _health(services: Services) -> Health:
     download = services.supervision.download
     return Health(
         services.health(),
+        services.server,
         services.limits.names[0],
         engine,
         services.problem(services.engine_status()),

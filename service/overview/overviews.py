@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
 
@@ -15,6 +14,7 @@ from engine.queueing import WaitingReason
 from observability.admin_api import Frame, KeptRequest, KvMap, Overview, Verdict, Window
 from observability.logging import get_logger
 from service.engine.silence import EngineStatus, engine_status, link_status
+from service.identity import identity
 from service.overview.history import LastHour
 from service.overview.kv_cache import KvCaches
 from service.overview.ring import Ring
@@ -53,7 +53,7 @@ class Overviews:
         self._health = health
         self.kv_caches = KvCaches([one.inspections for one in parts.link.links], parts.live)
         self._watch = ServerWatch(parts, self.history, time.monotonic())
-        self._server = f"{socket.gethostname()}:{parts.settings.port}"
+        self._server = identity(parts.settings.port)
         self._seen: dict[int, Window] = {}  # by seconds, at the last look
 
     async def run(self) -> None:

@@ -20,6 +20,7 @@ from service.engine.silence import (
 from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
+from service.identity import identity
 from service.ids import Ids
 from service.overview.overviews import Overviews
 from service.peers.peers import Peers
@@ -106,6 +107,11 @@ class Services:
         """What the metrics show of the engine at this moment."""
         timeout = self.settings.engine_silence_timeout
         return engine_figures(self.link, engine_statuses(self.link, self.supervision, timeout))
+
+    @property
+    def server(self) -> str:
+        """This server's name, which no other replica has."""
+        return identity(self.settings.port)
 
     def health(self) -> str:
         """Return ``draining``, ``downloading`` while the model's files are fetched, or the engine's

@@ -59,14 +59,19 @@ CUT_OUTCOME = "error:worker"
 _log = get_logger()
 
 
+def _build(version: str, server: str) -> dict[str, str]:
+    return {"version": version, "python": platform.python_version(), "server": server}
+
+
 class Telemetry:
     """``models``: the model's names, the primary one first. ``keys``: the aliases of API keys.
-    ``log_clients``: keep clients' addresses and user agents. ``dropped_log_lines`` returns how many
-    log lines were lost since the start. ``ledger_descriptor``: of the memory that the next worker
-    continues, see ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive.
-    ``metrics_aliases``: a key of ``observability.aliases.ALIASES``. ``records``
-    hears of each request that begins and ends. ``keeps_requests``: there is a database for them.
-    ``newest_names``: see ``RequestTraces``. ``keys_change``: keys may get other aliases, too.
+    ``server``: see ``service.identity``. ``log_clients``: keep clients' addresses and user agents.
+    ``dropped_log_lines`` returns how many log lines were lost since the start.
+    ``ledger_descriptor``: of the memory that the next worker continues, see
+    ``observability.ledger``. ``serves_grpc``: gRPC calls may arrive. ``metrics_aliases``: a key of
+    ``observability.aliases.ALIASES``. ``records`` hears of each request that begins and ends.
+    ``keeps_requests``: there is a database for them. ``newest_names``: see ``RequestTraces``.
+    ``keys_change``: keys may get other aliases, too.
     ``shared``: by all workers of the server. ``leads``: see ``lead``.
     """
 
@@ -75,6 +80,7 @@ class Telemetry:
         models: Sequence[str],
         *,
         version: str,
+        server: str = "",
         tracer: Tracer | None = None,
         keys: Sequence[str] = (),
         log_clients: bool = True,
@@ -124,8 +130,7 @@ class Telemetry:
         self.holds = LoopHolds(self._observe_hold)
         self._in_progress = self.metrics.series(catalogue.REQUESTS_IN_PROGRESS)
         self._unrouted_lines = LineBudget()
-        python = platform.python_version()
-        self.metrics[catalogue.BUILD_INFO].info({"version": version, "python": python})
+        self.metrics[catalogue.BUILD_INFO].info(_build(version, server))
         self._without = Trait.NONE if serves_grpc else Trait.RPC
         create_request_series(self.metrics, without=self._without | Trait.ENGINE)
 

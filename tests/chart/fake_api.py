@@ -72,9 +72,11 @@ class RefusedError(Exception):
 
 
 class FakeKubernetes:
-    """The objects, and who applied which of their fields."""
+    """The objects, and who applied which of their fields. ``namespaces``: those that there are;
+    None: any."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespaces: set[str] | None = None) -> None:
+        self.namespaces = namespaces
         self.objects: dict[Key, Manifest] = {}
         self._applied: dict[Key, dict[str, Manifest]] = {}
         self._version = 0
@@ -100,7 +102,16 @@ class FakeKubernetes:
     def create(self, key: Key, new: Manifest, manager: str = "") -> Manifest:
         if key in self.objects:
             raise RefusedError(409, "AlreadyExists", f"{key.name} already exists")
+        if self.namespaces is not None and key.namespace not in self.namespaces:
+            raise RefusedError(404, "NotFound", f'namespaces "{key.namespace}" not found')
         return self._put(key, None, new, manager)
+
+    def create_namespace(self, new: Manifest) -> Manifest:
+        name, known = new["metadata"]["name"], self.namespaces or set()
+        if name in known:
+            raise RefusedError(409, "AlreadyExists", f'namespaces "{name}" already exists')
+        self.namespaces = {*known, name}
+        return new
 
     def patch(self, key: Key, body: Manifest, kind: str, manager: str, *, force: bool) -> Manifest:
         live = self.objects.get(key)
@@ -306,6 +317,8 @@ class _Handler(BaseHTTPRequestHandler):
     ) -> Manifest:
         start = 2 if path[0] == "api" else 3
         api, rest = "/".join(path[1:start]), path[start:]
+        if rest == ["namespaces"] and self.command == "POST":
+            return cluster.create_namespace(yaml.safe_load(body))
         if rest[:1] != ["namespaces"] or api not in KINDS or len(rest) < 3:
             raise RefusedError(404, "NotFound", self.path)
         namespace, resource, name = rest[1], rest[2], rest[3] if len(rest) > 3 else ""

@@ -53,6 +53,7 @@ def test_without_a_name_nothing_is_downloaded(helm4: Helm4) -> None:
     assert not [each for each in manifests if each["kind"] == "PersistentVolumeClaim"]
 
 
+@pytest.mark.proves("models", "chart")
 def test_three_init_containers_on_one_claim_fill_it_once_and_the_server_needs_no_hub(
     helm4: Helm4, hub: HubServer, tmp_path: Path
 ) -> None:

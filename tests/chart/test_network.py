@@ -166,6 +166,7 @@ def network(rendered_cases: Callable[[str], dict[str, str]]) -> Network:
     return Network(objects(rendered_cases("network")), OTHERS)
 
 
+@pytest.mark.proves("network", "chart")
 def test_every_connection_is_allowed_and_every_other_pair_denied(network: Network) -> None:
     own = {SERVER, DASHBOARD, TEST}
     pairs = [

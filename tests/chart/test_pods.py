@@ -29,6 +29,7 @@ def seconds_probed(probe: Manifest) -> int:
     return product
 
 
+@pytest.mark.proves("drain", "chart")
 def test_the_grace_period_holds_the_pause_the_drain_and_a_margin(
     server: Manifest, merged: Values
 ) -> None:
@@ -162,6 +163,7 @@ def test_grpc_has_a_port_only_if_one_is_configured(helm: Helm) -> None:
     assert ports({"server": {"grpcPort": 9100}}) == [http, ("grpc", 9000, "kubernetes.io/h2c")]
 
 
+@pytest.mark.proves("dashboard", "chart")
 def test_the_dashboard_sees_each_pod_by_itself(helm: Helm) -> None:
     """Counters of pods that take turns at one address would look like restarts, and be added."""
     values: Values = {"dashboard": {"enabled": True}, "service": {"port": 80}}

@@ -83,6 +83,7 @@ def careless(pod: Manifest, kind: str) -> Iterator[str]:
                 yield f"{name}: both probes are the same"
 
 
+@pytest.mark.proves("security", "chart")
 def test_every_pod_meets_the_restricted_pod_security_standard(manifests: list[Manifest]) -> None:
     pods = pod_specs(manifests)
     assert pods

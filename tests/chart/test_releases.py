@@ -81,6 +81,7 @@ def test_an_older_release_is_upgraded_and_rolled_back(
     assert cluster.kubernetes.left() == []
 
 
+@pytest.mark.proves("scaling", "chart")
 @pytest.mark.parametrize("chosen", ["0.1.0", "current"])
 @pytest.mark.parametrize("by", ["replicaCount", "hpa"])
 def test_a_count_that_an_autoscaler_set_stays(cluster: Cluster, chosen: str, by: str) -> None:

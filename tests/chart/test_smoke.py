@@ -145,6 +145,7 @@ def status_with(key: str, server: QuireServer) -> int:
     return int(server.get("/v1/models", {"authorization": f"Bearer {key}"})[0])
 
 
+@pytest.mark.proves("rotation", "chart")
 def test_a_rotated_key_works_and_the_old_one_stops(running: Running) -> None:
     """Within 60 s of the change of the mounted file, without a restart."""
     server, secret = running.server, running.secret

@@ -17,10 +17,13 @@ from tests.e2e.quire_server import until
 
 
 class Process:
-    """The metrics of one life of a server process."""
+    """The metrics of one life of a server process. ``server``: its identity, if it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: str = "") -> None:
         self.registry = CollectorRegistry()
+        if server:
+            about = catalogue.BUILD_INFO
+            Gauge(about.name, about.help, ["server"], registry=self.registry).labels(server).set(1)
         names = [label.name for label in catalogue.GENERATED_TOKENS.labels]
         metric = catalogue.GENERATED_TOKENS
         self.generated = Counter(metric.name, metric.help, names, registry=self.registry).labels(
@@ -155,3 +158,28 @@ def test_metrics_that_cannot_be_had_are_explained(
     view = poller.view(wait=10)
     assert words in view.problem
     assert view.latest is None
+
+
+@pytest.mark.proves("dashboard", "replicas")
+def test_several_servers_behind_one_address_are_named_and_never_added(
+    foreign: ForeignServer, process: Process, poller: Poller
+) -> None:
+    servers = [Process("pod-a:8000"), Process("pod-b:8000")]
+    servers[0].generated.inc(1_000_000)
+    asked = 0
+
+    def answer(exchange: Exchange) -> None:
+        nonlocal asked
+        asked += 1
+        for server in servers:
+            server.generated.inc(1)
+        servers[asked % 2].metrics(exchange)
+
+    foreign.replies["/metrics"] = answer
+    poller.view(wait=10)
+    until(lambda: len(poller.view().readings) >= 10, 10, "ten readings")
+    view = poller.view()
+    assert "leads to several servers (pod-a:8000, pod-b:8000)" in view.problem
+    # Each grew by at most one token in each of the scrapes; 20 ms lie between two.
+    assert all(not reading.generated > 1000 for reading in view.readings)
+    assert any("several servers" in sentence for sentence in condition(view).sentences)

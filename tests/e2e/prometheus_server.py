@@ -1,4 +1,4 @@
-"""A real Prometheus that scrapes one server."""
+"""A real Prometheus that scrapes one server, or several replicas of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ CONFIG = """
 global: {{scrape_interval: {seconds}s, scrape_timeout: {seconds}s}}
 scrape_configs:
   - job_name: quire
-    static_configs: [{{targets: ["127.0.0.1:{port}"]}}]
+    static_configs: [{{targets: [{targets}]}}]
 """
 OTHER = """\
   - job_name: {job}
@@ -33,17 +33,23 @@ NO_OTHERS: Mapping[str, int] = {}
 
 @contextmanager
 def prometheus_scraping(
-    port: int, directory: Path, *, seconds: int = 1, others: Mapping[str, int] = NO_OTHERS
+    port: int,
+    directory: Path,
+    *,
+    seconds: int = 1,
+    others: Mapping[str, int] = NO_OTHERS,
+    replicas: Sequence[int] = (),
 ) -> Iterator[str]:
     """Yield the base URL of a Prometheus that has scraped the port, and does so every ``seconds``.
-    ``others``: further ports to scrape, by job.
+    ``others``: further ports to scrape, by job. ``replicas``: likewise, of the same job.
     Skips the test where there is no Prometheus."""
     program = shutil.which("prometheus")
     if program is None:
         pytest.skip("prometheus is not installed (Debian package: prometheus)")
     config = directory / "prometheus.yml"
     further = "".join(OTHER.format(job=job, port=other) for job, other in others.items())
-    config.write_text(CONFIG.format(port=port, seconds=seconds) + further)
+    targets = ", ".join(f'"127.0.0.1:{each}"' for each in (port, *replicas))
+    config.write_text(CONFIG.format(targets=targets, seconds=seconds) + further)
     own_port = free_port()
     process = subprocess.Popen(
         [
@@ -59,7 +65,7 @@ def prometheus_scraping(
 
     def up() -> bool:
         with suppress(OSError):
-            return query(url, 'up{job="quire"}') == 1
+            return query(url, 'sum(up{job="quire"})') == 1 + len(replicas)
         return False
 
     try:

@@ -92,6 +92,7 @@ class QuireServer:
         self.args = args
         self.cwd = cwd
         self.module = "service.cli"
+        self.source: Path | None = None  # where modules are found before the checkout's
         self.port = free_port()
         self.process: subprocess.Popen[bytes] | None = None
         self._output = b""
@@ -116,6 +117,8 @@ class QuireServer:
 
     def _environment(self) -> dict[str, str]:
         own = {} if self.module == "service.cli" else {"PYTHONPATH": str(ROOT)}
+        if self.source is not None:
+            own = {"PYTHONPATH": f"{self.source}:{ROOT}"}
         # Its own files: what other servers have stored is not in its answers.
         state = tempfile.mkdtemp(prefix="server-", dir=os.environ.get("XDG_STATE_HOME"))
         return {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": state, **own}
@@ -202,6 +205,14 @@ class QuireServer:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         return self.wait_exit(seconds)
+
+    def kill(self) -> None:
+        """SIGKILL to all its processes at once, as when a node loses power."""
+        assert self.process is not None
+        for pid in (self.process.pid, *descendants(self.process.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
 
     def wait_exit(self, seconds: float = 60) -> int:
         """The exit code, once the supervisor has ended."""

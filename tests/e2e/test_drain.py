@@ -10,6 +10,8 @@ import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from tests.e2e.quire_server import QuireServer, descendants, is_running, until
 
 STREAMS = 8
@@ -41,6 +43,7 @@ def stream_chat(server: QuireServer, started: threading.Barrier) -> list[dict[st
     return lines
 
 
+@pytest.mark.proves("drain", "process")
 def test_sigterm_lets_streams_finish_and_leaves_nothing_running() -> None:
     with QuireServer() as server:
         assert server.process is not None

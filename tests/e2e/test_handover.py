@@ -190,6 +190,7 @@ async def ask_all_while_the_engine_fails(server: QuireServer, number: signal.Sig
         await clients.close()
 
 
+@pytest.mark.proves("engine-death", "process")
 @pytest.mark.timeout(300)
 async def test_every_request_continues_in_the_next_engine_to_the_same_end() -> None:
     with QuireServer() as server:

@@ -140,6 +140,7 @@ def test_a_revoked_key_ends_everywhere_within_seconds(place: Place) -> None:
         assert refusal.value.code() is grpc.StatusCode.UNAUTHENTICATED
 
 
+@pytest.mark.proves("rotation", "process")
 def test_a_changed_file_is_read_and_a_broken_one_changes_nothing(place: Place) -> None:
     def write(text: str) -> None:
         """As a Secret's volume does it."""
@@ -156,6 +157,7 @@ def test_a_changed_file_is_read_and_a_broken_one_changes_nothing(place: Place) -
     assert "qk_of-the-file" not in place.server.output()
 
 
+@pytest.mark.proves("limits", "process")
 def test_requests_per_minute_with_openais_client(place: Place) -> None:
     client = place.openai(place.create("rpm", "--requests-per-minute", "3"))
     for left in (2, 1, 0):

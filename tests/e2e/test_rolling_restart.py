@@ -1,5 +1,6 @@
 """HAProxy and nginx, configured as docs/proxies.md says, serve streams of three APIs from three
-replicas that are restarted one after the other: clients notice nothing."""
+replicas. Where those are restarted one after the other, clients notice nothing; where one is
+killed, only the streams that it had begun are cut."""
 
 from __future__ import annotations
 
@@ -9,14 +10,16 @@ import re
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from service.store.schema import NEWEST
 from tests.e2e.quire_server import ROOT, QuireServer, free_port, until
 from tests.service.running_postgres import Postgres, programs
 
@@ -37,6 +40,9 @@ DRAIN_SECONDS = 20
 # As docs/proxies.md says: longer than the proxy's interval between checks.
 DELAY_SECONDS = 3
 GRACE_SECONDS = 30
+SERVED_BY = "x-served-by"
+UNKNOWN = "unknown"
+NAMES = ("one", "two", "three")  # of the replicas, in the page
 
 APIS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (
@@ -65,7 +71,9 @@ def configuration(language: str, ports: list[int]) -> str:
 def haproxy(folder: Path, ports: list[int]) -> list[str]:
     assert HAPROXY is not None
     file = folder / "haproxy.cfg"
-    file.write_text(configuration("haproxy", ports))
+    # What the page has, and which replica an answer comes from.
+    named = f"backend quire\n    http-response set-header {SERVED_BY} %s"
+    file.write_text(configuration("haproxy", ports).replace("backend quire", named, 1))
     return [HAPROXY, "-db", "-f", str(file)]
 
 
@@ -140,13 +148,20 @@ def restart(replica: QuireServer) -> None:
     replica.start().wait_ready()
 
 
+class CutError(Exception):
+    """The connection broke within a stream; the text says after what."""
+
+
 class Streams:
     """Clients that send one stream after the other. ``texts``: of each API, as often as it came;
-    ``failures``: what did not end as it should; ``stored``: ids of responses."""
+    ``failures``: what did not end as it should; ``stored``: ids of responses; ``cut``: streams
+    whose connection broke, by replica; ``served``: complete ones, likewise."""
 
     def __init__(self, url: str) -> None:
         self.texts: dict[str, dict[str, int]] = {api: {} for api in APIS}
         self.failures: list[str] = []
+        self.cut: Counter[str] = Counter()
+        self.served: Counter[str] = Counter()
         self.stored: list[str] = []
         self.over = False
         self._client = httpx.AsyncClient(
@@ -162,6 +177,12 @@ class Streams:
         while not self.over:
             try:
                 text = await self._stream(api)
+            except CutError as cut:
+                self.cut[str(cut)] += 1
+                continue
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                self.cut[UNKNOWN] += 1  # before a byte of the answer arrived
+                continue
             except (httpx.HTTPError, AssertionError) as error:
                 self.failures.append(f"{api}: {error!r}")
                 continue
@@ -173,17 +194,22 @@ class Streams:
         text, ended = "", False
         async with self._client.stream("POST", path, json=asked) as reply:
             assert reply.status_code == 200, (await reply.aread(), dict(reply.headers))
-            async for line in reply.aiter_lines():
-                if line == "data: [DONE]":
-                    ended = True
-                elif line.startswith("data: "):
-                    event = json.loads(line[6:])
-                    text += text_of(event)
-                    kind = event.get("type")
-                    ended = ended or kind in ("message_stop", "response.completed")
-                    if kind == "response.completed":
-                        self.stored.append(event["response"]["id"])
-        assert ended, f"a stream was cut after {len(text)} characters"
+            replica = reply.headers.get(SERVED_BY, "")
+            try:
+                async for line in reply.aiter_lines():
+                    if line == "data: [DONE]":
+                        ended = True
+                    elif line.startswith("data: "):
+                        event = json.loads(line[6:])
+                        text += text_of(event)
+                        kind = event.get("type")
+                        ended = ended or kind in ("message_stop", "response.completed")
+                        if kind == "response.completed":
+                            self.stored.append(event["response"]["id"])
+            except (httpx.RemoteProtocolError, httpx.ReadError):
+                raise CutError(replica) from None
+        assert ended, f"a stream of {replica} ended as if complete after {len(text)} characters"
+        self.served[replica] += 1
         return text
 
 
@@ -199,6 +225,8 @@ def text_of(event: dict[str, Any]) -> str:
     return ""
 
 
+@pytest.mark.proves("responses", "replicas")
+@pytest.mark.proves("rollout", "replicas")
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("proxy", PROXIES.values(), ids=PROXIES)
 def test_no_stream_notices_that_all_replicas_are_restarted(
@@ -219,6 +247,7 @@ def test_no_stream_notices_that_all_replicas_are_restarted(
         served = sum(sum(texts.values()) for texts in streams.texts.values())
         print(f"{served} streams, {len(streams.failures)} failed, {ROUNDS * 3} restarts")
         assert set(streams.failures) == set()
+        assert streams.cut == {}
         assert served > STREAMS
         # The model is deterministic: a lost or a doubled token would make another text.
         for api, texts in streams.texts.items():
@@ -226,3 +255,129 @@ def test_no_stream_notices_that_all_replicas_are_restarted(
         for replica in replicas:
             for response in streams.stored[:: len(streams.stored) // 5]:
                 assert replica.get(f"/v1/responses/{response}")[0] == 200
+
+
+NEXT_MIGRATION = """
+import sqlalchemy as sa
+from alembic import op
+
+revision, down_revision = "{next:04}", "{newest:04}"
+
+
+def upgrade() -> None:
+    op.add_column("quire_responses", sa.Column("of_the_next_release", sa.Text(), nullable=True))
+
+
+def downgrade() -> None:
+    op.drop_column("quire_responses", "of_the_next_release")
+"""
+
+
+@contextmanager
+def next_release() -> Iterator[Path]:
+    """A folder whose modules are those of the next release: it has one more migration."""
+    with tempfile.TemporaryDirectory(prefix="quire-next-") as folder:
+        shutil.copytree(ROOT / "service", Path(folder) / "service")
+        name = f"service/store/migrations/versions/{NEWEST + 1:04}_next.py"
+        text = NEXT_MIGRATION.format(next=NEWEST + 1, newest=NEWEST)
+        (Path(folder) / name).write_text(text)
+        yield Path(folder)
+
+
+def restart_as(replica: QuireServer, release: Path | None) -> None:
+    """Stop it as the kubelet does, and start this release in its place; None: the checkout."""
+    assert replica.terminate(GRACE_SECONDS) == 0
+    replica.source = release
+    replica.start().wait_ready()
+
+
+@pytest.mark.proves("migrations", "replicas")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("proxy", [PROXIES["haproxy"]])
+def test_a_release_with_a_newer_schema_and_its_rollback_go_unnoticed(
+    proxy: Callable[[Path, list[int]], list[str]],
+) -> None:
+    with next_release() as newer, three_replicas() as replicas, proxied(proxy, replicas) as url:
+        streams = Streams(url)
+
+        async def drive() -> None:
+            running = asyncio.create_task(streams.run())
+            # The first is a migration ahead, then an older one starts, then the first goes back.
+            for replica, release in ((0, newer), (1, None), (0, None), (2, None)):
+                await asyncio.to_thread(restart_as, replicas[replica], release)
+            streams.over = True
+            await running
+
+        asyncio.run(drive())
+        assert f"Running upgrade {NEWEST:04} -> {NEWEST + 1:04}" in replicas[0].output()
+        says_so = "the store's schema is one migration newer"
+        for replica in replicas:
+            until(lambda r=replica: says_so in r.output(), 30, says_so)  # type: ignore[misc]
+        assert streams.failures == []
+        assert streams.cut == {}
+        for api, texts in streams.texts.items():
+            assert len(texts) == 1, (api, {len(text): times for text, times in texts.items()})
+        print(f"{sum(streams.served.values())} streams, {len(streams.stored)} responses stored")
+        for replica in replicas:
+            for response in streams.stored[:: len(streams.stored) // 10]:
+                assert replica.get(f"/v1/responses/{response}")[0] == 200
+
+
+def generated(replica: QuireServer) -> dict[str, float]:
+    """What the replica says it has done: requests of the three APIs that ended, by outcome, and the
+    tokens of their answers."""
+    found: Counter[str] = Counter()
+    for series, value in replica.metrics().items():
+        if series.startswith("quire_requests_total{") and value:
+            [outcome] = re.findall(r'outcome="([^"]*)"', series)
+            found[outcome] += value
+    tokens = replica.total("quire_key_tokens_total", kind="output")
+    return dict(found) | {"tokens": tokens}
+
+
+@pytest.mark.proves("replica-death", "replicas")
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("proxy", [PROXIES["haproxy"]])
+def test_a_killed_replica_costs_only_the_streams_that_it_had_begun(
+    proxy: Callable[[Path, list[int]], list[str]],
+) -> None:
+    with three_replicas() as replicas, proxied(proxy, replicas) as url:
+        streams = Streams(url)
+
+        async def drive() -> None:
+            running = asyncio.create_task(streams.run())
+            while sum(streams.served.values()) < 2 * STREAMS:
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(replicas[0].kill)
+            after = sum(streams.served.values()) + 3 * STREAMS
+            while sum(streams.served.values()) < after:
+                await asyncio.sleep(0.05)
+            await asyncio.to_thread(lambda: replicas[0].start().wait_ready())
+            before = streams.served["one"]
+            while streams.served["one"] < before + 5:
+                await asyncio.sleep(0.05)
+            streams.over = True
+            await running
+
+        asyncio.run(drive())
+        print(
+            f"{sum(streams.served.values())} streams served, {dict(streams.served)}; cut: "
+            f"{dict(streams.cut)}; otherwise failed: {len(streams.failures)}"
+        )
+        # No request was refused, no stream ended as if it were complete, and those that broke were
+        # with the replica that was killed.
+        assert streams.failures == []
+        assert {"one"} <= set(streams.cut) <= {"one", UNKNOWN}
+        # Where the replica had a request and no answer had begun, HAProxy closes the client's
+        # connection without a byte. Together, no more than the replica's share of the streams.
+        assert sum(streams.cut.values()) <= STREAMS / 3 + 3
+        for api, texts in streams.texts.items():
+            assert len(texts) == 1, (api, {len(text): times for text, times in texts.items()})
+        # All answers are the same; the replica that was killed says what one of them counts.
+        answer = json.loads(replicas[0].get(f"/v1/responses/{streams.stored[0]}")[1])
+        each = answer["usage"]["output_tokens"]
+        for name, replica in list(zip(NAMES, replicas, strict=True))[1:]:
+            ledger = {"stop": streams.served[name], "tokens": streams.served[name] * each}
+            with suppress(TimeoutError):
+                until(lambda r=replica, e=ledger: generated(r) == e, 10, name)  # type: ignore[misc]
+            assert generated(replica) == ledger

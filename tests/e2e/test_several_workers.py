@@ -55,6 +55,8 @@ class Clients:
             thread.join(60)
 
 
+@pytest.mark.proves("counters", "workers")
+@pytest.mark.proves("worker-death", "workers")
 def test_a_killed_worker_takes_its_own_requests_and_every_request_counts_once(
     server: QuireServer,
 ) -> None:
@@ -117,6 +119,7 @@ def ended(server: QuireServer) -> dict[str, str]:
     return {line["request_id"]: line["outcome"] for line in request_lines(server)}
 
 
+@pytest.mark.proves("drain", "workers")
 def test_all_workers_drain_before_the_engine_stops(server: QuireServer) -> None:
     streams = [Stream(server, stream=True, max_tokens=300, ignore_eos=True) for _ in range(12)]
     assert all(stream.has_token.wait(60) for stream in streams)
@@ -127,6 +130,7 @@ def test_all_workers_drain_before_the_engine_stops(server: QuireServer) -> None:
     assert sum(line["event"] == "drained" for line in server.log_lines()) == WORKERS
 
 
+@pytest.mark.proves("signatures", "workers")
 def test_what_one_worker_signs_another_accepts(server: QuireServer) -> None:
     model = json.loads(server.get("/v1/models")[1])["data"][0]["id"]
     body = {

@@ -7,6 +7,8 @@ import os
 import signal
 from typing import Any
 
+import pytest
+
 from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 
 ASKED: list[dict[str, Any]] = [
@@ -50,6 +52,7 @@ def rank_pids(server: QuireServer) -> set[int]:
     return {pid for pid in family if b"engine.ranks.rank" in command_of(pid)}
 
 
+@pytest.mark.proves("ranks", "process")
 def test_two_ranks_answer_as_one_process_come_back_after_a_death_and_leave_nothing() -> None:
     with QuireServer(*CPU) as server:
         expected = answers(server)

@@ -127,6 +127,7 @@ async def kill_one_again_and_again(kills: int) -> list[float]:
     return pauses
 
 
+@pytest.mark.proves("engine-death", "engines")
 @pytest.mark.timeout(300)
 async def test_streams_of_a_killed_engine_continue_in_the_other_one() -> None:
     pauses = await kill_one_again_and_again(3)

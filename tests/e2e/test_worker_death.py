@@ -124,6 +124,7 @@ def request_lines(server: QuireServer) -> list[dict[str, Any]]:
     return [line for line in server.log_lines() if line.get("event") == "request"]
 
 
+@pytest.mark.proves("counters", "process")
 @pytest.mark.debian
 def test_a_worker_killed_under_load_loses_no_request_and_no_token(
     killed: QuireServer, receiver: Receiver, tmp_path: Path

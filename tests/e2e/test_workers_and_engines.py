@@ -304,6 +304,7 @@ async def kill_an_engine_and_the_leading_worker(size: Size) -> None:
         assert sum(line["event"] == "drained" for line in server.log_lines()) == size.workers
 
 
+@pytest.mark.proves("engine-death", "workers")
 @pytest.mark.timeout(600)
 async def test_an_engine_and_the_leading_worker_are_killed_under_streams() -> None:
     await kill_an_engine_and_the_leading_worker(SMALL)

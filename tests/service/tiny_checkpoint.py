@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
@@ -15,8 +16,8 @@ _TEMPLATE = (
 )
 
 
-def write_tiny_checkpoint(directory: Path) -> Path:
-    """Serve it with ``--load-format dummy``."""
+def write_tiny_checkpoint(directory: Path, **other: Any) -> Path:
+    """Serve it with ``--load-format dummy``. ``other``: values of ``config.json`` to replace."""
     directory.mkdir(parents=True, exist_ok=True)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     vocabulary = {symbol: index for index, symbol in enumerate(alphabet)}
@@ -45,7 +46,7 @@ def write_tiny_checkpoint(directory: Path) -> Path:
         "torch_dtype": "float32",
         "bos_token_id": None,
         "eos_token_id": end,
-    }
+    } | other
     (directory / "config.json").write_text(json.dumps(config))
     (directory / "tokenizer_config.json").write_text(json.dumps({"eos_token": _END}))
     (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": end}))

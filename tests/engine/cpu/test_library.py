@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import re
 import shutil
 import subprocess
@@ -115,6 +116,22 @@ def test_a_level_that_the_compiler_does_not_know_is_left_out_and_named(
     assert {path.name for path in made.iterdir()} == set(map(library.file_name, LEVELS[1:]))
     said = capsys.readouterr().err
     assert said == f"skipping {BEST.name}: {old_compiler} does not support {' '.join(BEST.flags)}\n"
+
+
+def test_an_image_for_a_machine_without_a_compiled_path_can_be_built(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As on arm64, whose compilers support none of the levels."""
+    made, programs = tmp_path / "made", tmp_path / "bin"
+    programs.mkdir()
+    compiler = programs / "cc"
+    compiler.write_text("#!/bin/sh\necho unknown architecture >&2\nexit 1\n")
+    compiler.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr("sys.argv", ["library", str(made)])
+    assert library.main() == 0
+    assert list(made.iterdir()) == []
+    assert capsys.readouterr().err.endswith(f"there is no compiled path for {platform.machine()}\n")
 
 
 @pytest.mark.debian

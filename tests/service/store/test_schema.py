@@ -53,6 +53,7 @@ def not_a_day(name: str | None, kind: str, _parents: object) -> bool:
     return not (kind == "table" and name is not None and name.startswith("quire_requests_d"))
 
 
+@pytest.mark.proves("migrations", "process")
 async def test_a_schema_one_migration_newer_is_used_and_a_still_newer_one_is_refused(
     empty_url: str,
 ) -> None:
@@ -82,6 +83,7 @@ asyncio.run(bring_up_to_date(engine))
 """
 
 
+@pytest.mark.proves("migrations", "replicas")
 async def test_replicas_that_start_together_on_an_empty_database_migrate_it_once(url: str) -> None:
     if url.startswith("postgresql"):
         await execute(url, "CREATE DATABASE empty")
