@@ -87,7 +87,9 @@ def _floats(weight: Tensor, panel: int, bf16_products: bool) -> tuple[WeightKind
     outputs, inputs = weight.shape
     panels = -(-outputs // panel)
     some = max(1, _PART_ELEMENTS // (panel * inputs))
-    if weight.dtype != torch.bfloat16 and not all(map(_is_bfloat16, weight.split(some * panel))):
+    if weight.dtype != torch.bfloat16 and not all(
+        map(_is_bfloat16, torch.split(weight, some * panel))
+    ):
         kind, packed = WeightKind.FLOAT32, torch.empty(panels, inputs, panel)
         by_panel = packed.transpose(1, 2)
     elif bf16_products:

@@ -118,7 +118,7 @@ def _target(
     renamings: list[WeightRenaming],
     converters: list[WeightConverter],
     prefix: str,
-    known: Mapping[str, Any],
+    known: dict[str, Any],
 ) -> tuple[str, str | None]:
     """Return the parameter's name, and the pattern of a converter that the tensor matches."""
     target, pattern = rename_source_key(name, renamings, converters, prefix, known)

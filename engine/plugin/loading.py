@@ -248,6 +248,6 @@ class _Filling:
 
 
 def _divided(name: str) -> tuple[str, str]:
-    """Return the name of a module, and of its own parameter."""
+    """Return the name of a module, and that of the parameter in it."""
     part, _, own = name.rpartition(".")
     return part, own

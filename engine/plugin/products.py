@@ -178,12 +178,13 @@ def replace_part(
 
 def weight_bytes(model: nn.Module) -> int:
     """Return the bytes of all weights that ``model`` keeps, in whatever form."""
-    parts = list(model.modules())
-    compiled = [each for each in parts if isinstance(each, CompiledLinear)]
-    experts = [each.forward for each in parts if isinstance(each.forward, CompiledExperts)]
-    return sum(each.num_bytes for each in (*compiled, *experts)) + sum(
-        each.nbytes for each in model.parameters()
-    )
+    size = sum(each.nbytes for each in model.parameters())
+    for part in model.modules():
+        if isinstance(part, CompiledLinear):
+            size += part.num_bytes
+        elif isinstance(part.forward, CompiledExperts):
+            size += part.forward.num_bytes
+    return size
 
 
 def use_products(model: nn.Module, products: Products) -> None:

@@ -15,6 +15,7 @@ from engine.cpu.library import library
 from engine.plugin.loading import loaded_model, random_model
 from engine.plugin.products import Products
 from engine.plugin.reading import read_plugin_config
+from engine.plugin.trial import round_weights
 from tests.engine.plugin import loading_memory
 from tests.engine.plugin.families import save_family
 
@@ -170,7 +171,7 @@ def test_packed_weights_take_no_more_memory_than_stored_ones(tmp_path: Path) -> 
         < sum(each.nbytes for each in oracle.parameters()) / 3
     )
     ids = torch.randint(3, 199, (1, 9))
-    oracle.bfloat16().float()
+    round_weights(oracle)
     with torch.inference_mode():
         model.set_attn_implementation("eager")
         found, expected = (each(input_ids=ids).logits for each in (model, oracle))

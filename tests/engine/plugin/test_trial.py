@@ -80,5 +80,7 @@ def test_a_kind_that_cannot_be_tried_is_refused() -> None:
 
 def test_a_kind_that_does_not_become_tiny_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(trial, "shrunk", lambda config: config)
-    with pytest.raises(UnsupportedError, match=r"a tiny llama cannot be tried .*000 parameters"):
+    with pytest.raises(
+        UnsupportedError, match=r"a tiny llama cannot be tried .*[0-9]{3} parameters"
+    ):
         try_kind(AutoConfig.for_model("llama", num_hidden_layers=1, intermediate_size=500))
