@@ -49,10 +49,11 @@ class TensorGroup:
         if isinstance(self.rule, WeightRenaming):
             [(source, _)] = self.sources
             return {self.target: tensors[source]}
+        converter: Any = self.rule
         for source, pattern in self.sources:
-            self.rule.add_tensor(self.target, source, pattern, tensors[source])
+            converter.add_tensor(self.target, source, pattern, tensors[source])
         try:
-            found = self.rule.convert(self.target, model=model, config=model.config)
+            found = converter.convert(self.target, model=model, config=model.config)
         except Exception as error:
             raise WeightsError(
                 f"{self.target} cannot be made of {len(self.sources)} tensors, from "
