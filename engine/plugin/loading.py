@@ -239,7 +239,10 @@ class _Filling:
         if source not in self._filled:
             return
         part, own = _divided(target)
-        setattr(self.model.get_submodule(part), own, self.model.get_parameter(source))
+        module, value = self.model.get_submodule(part), self.model.get_parameter(source)
+        if not takes_stored(module):
+            value.data = value.data.to(self.dtype)
+        setattr(module, own, value)
         self._missing.get(part, set()).discard(own)
 
     def _finish(self, part: str) -> None:

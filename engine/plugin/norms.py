@@ -31,7 +31,9 @@ class CompiledNorm(nn.Module):
         self._rms_norm = library.rms_norm
 
     def forward(self, x: Tensor) -> Tensor:
-        rows = x if x.is_contiguous() else x.contiguous()
+        rows = x.float().contiguous()
+        if rows.shape[-1] != self._size:
+            raise ValueError(f"a norm of {self._size} elements is given {rows.shape[-1]}")
         out = torch.empty_like(rows)
         self._rms_norm(
             rows.data_ptr(),
@@ -41,7 +43,7 @@ class CompiledNorm(nn.Module):
             self._eps,
             out.data_ptr(),
         )
-        return out
+        return out.to(x.dtype)
 
 
 def compiled_norm(module: Any, library: Library) -> CompiledNorm | None:

@@ -87,10 +87,7 @@ def _difference(config: Any, products: Products | None) -> float:
         expected = [model(input_ids=ids[None], use_cache=False).logits[0] for ids in sequences]
         model.set_attn_implementation(NAME)
         if products is not None:
-            for part in model.modules():
-                if takes_stored(part):  # as a checkpoint is loaded
-                    for parameter in part.parameters(recurse=False):
-                        parameter.data = parameter.data.bfloat16()
+            _store_halved(model)
             use_products(model, products)
         found = _in_steps(model, _settings(config, layers, tuple(keeping)), sequences)
     span = max(float(logits.max() - logits.min()) for logits in expected)
@@ -117,6 +114,19 @@ def round_weights(model: nn.Module) -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(parameter.bfloat16())
+
+
+def _store_halved(model: nn.Module) -> None:
+    """Store weights in bfloat16 where products take them so, as a checkpoint is loaded."""
+    kept = {
+        parameter
+        for part in model.modules()
+        if not takes_stored(part)
+        for parameter in part.parameters(recurse=False)
+    }
+    for parameter in model.parameters():
+        if parameter not in kept:
+            parameter.data = parameter.data.bfloat16()
 
 
 def _in_steps(model: nn.Module, settings: PluginConfig, sequences: list[Tensor]) -> list[Tensor]:
