@@ -110,3 +110,9 @@ void quire_linear(void *threads, const linear *l, const float *x, int rows, floa
   const map task = {l, x, y, rows};
   together(threads, one_map, &task);
 }
+
+/* Root mean square normalisation of `rows` rows of `size` floats, a multiple of quire_lanes(). */
+void quire_rms_norm(const float *x, const float *weight, int rows, int size, float eps, float *y) {
+  for (int64_t at = 0; at < (int64_t)rows * size; at += size)
+    rms_norm(x + at, weight, y + at, size, eps);
+}

@@ -160,6 +160,16 @@ class Library:
             ctypes.c_int,
             ctypes.c_void_p,
         ]
+        self.rms_norm = native.quire_rms_norm
+        self.rms_norm.restype = None
+        self.rms_norm.argtypes = [
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_int,
+            ctypes.c_float,
+            ctypes.c_void_p,
+        ]
 
     @functools.cache  # noqa: B019 - a library and its teams live as long as the process
     def team(self, threads: int) -> int:

@@ -11,6 +11,9 @@ from torch.nn import functional
 from engine.cpu.library import LinearStruct
 from engine.weights.quantization import quantise
 
+# Elements of a matrix that are packed at a time.
+_PART_ELEMENTS = 1 << 20
+
 
 class WeightKind(IntEnum):
     """How a packed weight is stored; numbered as in ``linear.h``."""
@@ -50,7 +53,7 @@ class PackedWeight:
             self._weight = _in_panels(int8.values, panel).contiguous()
             self._scales = _in_panels(int8.scales, panel).contiguous()
         else:
-            self.kind, self._weight = _floats(_in_panels(weight.float(), panel), bf16_products)
+            self.kind, self._weight = _floats(weight, panel, bf16_products)
             if self.kind is WeightKind.BFLOAT16_PAIRS:
                 room += inputs % 2
         self._bias = None if bias is None else bias.float().contiguous()
@@ -64,27 +67,51 @@ class PackedWeight:
             room,
         )
 
+    @property
+    def num_bytes(self) -> int:
+        held = (self._weight, self._scales, self._bias)
+        return sum(each.nbytes for each in held if each is not None)
+
 
 def _in_panels(values: Tensor, panel: int) -> Tensor:
     """Reshape [out, n] to [panels, n, panel]."""
     outputs, columns = values.shape
     panels = -(-outputs // panel)
-    padded = functional.pad(values, (0, 0, 0, panels * panel - outputs))
-    return padded.view(panels, panel, columns).transpose(1, 2)
+    missing = panels * panel - outputs
+    padded = functional.pad(values, (0, 0, 0, missing)) if missing else values
+    return padded.reshape(panels, panel, columns).transpose(1, 2)
 
 
-def _floats(packed: Tensor, bf16_products: bool) -> tuple[WeightKind, Tensor]:
-    """Pack float weights. ``packed``: float32 [panels, in, panel]."""
-    halved = packed.to(torch.bfloat16)
-    if not bool((halved == packed).all()):
-        return WeightKind.FLOAT32, packed.contiguous()
-    panels, inputs, panel = packed.shape
-    if bf16_products:
-        even = functional.pad(halved, (0, 0, 0, inputs % 2))
-        pairs = even.reshape(panels, -1, 2, panel).transpose(2, 3)
-        return WeightKind.BFLOAT16_PAIRS, pairs.contiguous()
-    halves = halved.reshape(panels, inputs, 2, panel // 2).transpose(2, 3)
-    return WeightKind.BFLOAT16, halves.contiguous()
+def _floats(weight: Tensor, panel: int, bf16_products: bool) -> tuple[WeightKind, Tensor]:
+    """Pack float weights [out, in], a few panels at a time: a large matrix has no other copy."""
+    outputs, inputs = weight.shape
+    panels = -(-outputs // panel)
+    some = max(1, _PART_ELEMENTS // (panel * inputs))
+    if weight.dtype != torch.bfloat16 and not all(
+        map(_is_bfloat16, torch.split(weight, some * panel))
+    ):
+        kind, packed = WeightKind.FLOAT32, torch.empty(panels, inputs, panel)
+        by_panel = packed.transpose(1, 2)
+    elif bf16_products:
+        kind = WeightKind.BFLOAT16_PAIRS
+        packed = torch.zeros(panels, -(-inputs // 2), panel, 2, dtype=torch.bfloat16)
+        by_panel = packed.permute(0, 2, 1, 3)
+    else:
+        kind = WeightKind.BFLOAT16
+        packed = torch.empty(panels, inputs, panel // 2, 2, dtype=torch.bfloat16)
+        by_panel = packed.permute(0, 3, 2, 1)
+    for first in range(0, panels, some):
+        part = _in_panels(weight[first * panel : (first + some) * panel], panel).transpose(1, 2)
+        goal = by_panel[first : first + some]
+        if kind is WeightKind.BFLOAT16_PAIRS and inputs % 2:
+            part = functional.pad(part, (0, 1))
+        goal.copy_(part.reshape(goal.shape))
+    return kind, packed
+
+
+def _is_bfloat16(values: Tensor) -> bool:
+    """Whether all values are bfloat16 values."""
+    return bool((values.to(torch.bfloat16) == values).all())
 
 
 def interleaved(gate: Tensor, up: Tensor, panel: int) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from transformers.utils import logging as transformers_logging
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.fields import read_object
 from engine.plugin.interface import NAME
+
+# Parts of a configuration that describe encoders of other inputs.
+_MEDIA = re.compile("vision|audio")
 
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
@@ -35,7 +39,7 @@ def read_source(directory: Path) -> Any:
         raise UnsupportedError(
             f"{fields.source}: transformers cannot read it ({first_line(error)}){hint}"
         ) from error
-    if config.get_text_config() is not config:
+    if config.get_text_config() is not config or _MEDIA.search(" ".join(config.sub_configs)):
         raise UnsupportedError(
             f"{fields.source}: {config.model_type} is more than a decoder of text, which alone is "
             "supported"

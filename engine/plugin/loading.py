@@ -1,81 +1,256 @@
-"""Reads a checkpoint's weights into a model of transformers."""
+"""Reads a checkpoint's weights into a model of transformers, a few tensors at a time.
+
+The model is created with parameters that take no memory. Each tensor is read in the dtype in which
+it is stored, and takes its final form at once: packed for our products, where they compute it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
+from copy import deepcopy
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
-from transformers import AutoModelForCausalLM
+from torch import Tensor, nn
+from transformers.pytorch_utils import Conv1D
 
 from engine.architecture.errors import WeightsError
-from engine.plugin.building import first_line
+from engine.plugin.building import first_line, new_model
 from engine.plugin.config import PluginConfig
+from engine.plugin.conversion import TensorGroup, may_be_missing, tensor_groups, tied
 from engine.plugin.interface import NAME
-from engine.weights.weights import RandomWeights, checkpoint_files
+from engine.plugin.products import Products, replace_part, takes_stored
+from engine.weights.stored import (
+    StoredTensor,
+    TensorFile,
+    read_tensor,
+    stored_bytes,
+    stored_tensors,
+)
+from engine.weights.weights import RandomWeights, checkpoint_files, some
 
-_SHOWN = 5
+OnLoaded = Callable[[int], None]
 
 
 def loaded_model(
-    config: PluginConfig, directory: Path, device: torch.device, dtype: torch.dtype
+    config: PluginConfig,
+    directory: Path,
+    device: torch.device,
+    dtype: torch.dtype,
+    products: Products | None = None,
+    on_loaded: OnLoaded = lambda done: None,
 ) -> nn.Module:
-    """Return the model with the checkpoint's weights, which must be exactly its parameters. Raises
-    WeightsError."""
-    checkpoint_files(directory)  # safetensors, or nothing
-    try:
-        found: Any = AutoModelForCausalLM.from_pretrained(
-            directory,
-            config=config.source,
-            dtype=dtype,
-            attn_implementation=NAME,
-            trust_remote_code=False,
-            local_files_only=True,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,  # reported below, with the others
-            output_loading_info=True,
-        )
-    except Exception as error:
-        raise WeightsError(
-            f"transformers cannot read the weights in {directory} ({first_line(error)})"
-        ) from error
-    model, report = found
-    complaints = [
-        f"{what}: {_some(report[key])}"
-        for what, key in (
-            ("missing", "missing_keys"),
-            ("misshapen", "mismatched_keys"),
-            ("unexpected", "unexpected_keys"),
-            ("unreadable", "conversion_errors"),
-        )
-        if report.get(key)
-    ]
+    """Return the model with the checkpoint's weights, which must be exactly its parameters.
+    ``products``: compute its linear maps by them; ``on_loaded`` is called with the number of
+    parameters read so far. Raises WeightsError."""
+    model = empty_model(config.source, dtype)
+    filling = _Filling(model, device, dtype, products, on_loaded)
+    with ExitStack() as ends:
+        stored: dict[str, StoredTensor] = {}
+        for path in checkpoint_files(directory):
+            file = TensorFile(path)
+            ends.callback(file.close)
+            stored.update((each.name, each) for each in stored_tensors(file))
+        groups, filling.unexpected = tensor_groups(model, stored)
+        packed = [group for group in groups if filling.packs_at_once(group)]
+        sizes = [stored_bytes(stored[name]) for group in packed for name, _ in group.sources]
+        # One piece of memory for all that is packed: pieces that come and go leave gaps, which
+        # would add up to half of the model.
+        memory = torch.empty(max(sizes, default=0), dtype=torch.uint8)
+        for group in groups:
+            borrowed = filling.packs_at_once(group)
+            into = memory if borrowed else None
+            tensors = {name: read_tensor(stored[name], into) for name, _ in group.sources}
+            found = group.parameters(tensors, model)
+            del tensors
+            while found:
+                filling.fill(*found.popitem(), group.gaps, borrowed=borrowed)
+    complaints = filling.finish()
     if complaints:
         raise WeightsError(
             f"the weights in {directory} do not fit its config.json; " + "; ".join(complaints)
         )
-    placed: nn.Module = model.to(device).eval()
-    return placed
+    return model.to(device)
 
 
-def _some(found: Any) -> str:
-    names = sorted(str(one[0] if isinstance(one, tuple) else one) for one in found)
-    shown = ", ".join(names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"
-
-
-def fill_randomly(model: nn.Module, seed: int) -> None:
-    """Give a model random weights, as ``RandomWeights`` does. Buffers stay as they are."""
-    parameters = dict(model.named_parameters())
-    first = next(iter(parameters.values()))
+def random_model(
+    config: PluginConfig,
+    seed: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    products: Products | None = None,
+    on_loaded: OnLoaded = lambda done: None,
+) -> nn.Module:
+    """Return the model with random weights, as ``RandomWeights`` makes them. Buffers are as
+    transformers computes them."""
+    model = empty_model(config.source, dtype)
+    filling = _Filling(model, device, dtype, products, on_loaded)
+    parameters = {name: tuple(each.shape) for name, each in model.named_parameters()}
     source = RandomWeights(
-        {name: tuple(parameter.shape) for name, parameter in parameters.items()},
-        seed=seed,
-        dtype=first.dtype,
-        device=first.device,
-        progress=lambda done, total: None,
+        parameters, seed=seed, dtype=dtype, device=device, progress=lambda done, total: None
     )
-    with torch.no_grad():
-        for name, parameter in parameters.items():
-            parameter.copy_(source.tensor(name))
+    for name in parameters:
+        filling.fill(name, source.tensor(name))
+    filling.finish()
+    return model.to(device)
+
+
+def empty_model(source: Any, dtype: torch.dtype) -> nn.Module:
+    """Return a model whose buffers are as transformers computes them, and whose parameters are
+    zeros without memory: single elements that are read many times."""
+    outline: Any = new_model(source, torch.device("meta"), dtype)
+    copies = {copy for copy, _ in tied(outline)}
+    optional = may_be_missing(outline)
+    zeros = {
+        name: torch.zeros((), dtype=each.dtype).expand(each.shape)
+        for name, each in outline.named_parameters()
+        if name not in copies and not optional.search(name)
+    }
+    try:
+        model: nn.Module = type(outline).from_pretrained(
+            None,
+            config=deepcopy(source),
+            state_dict=zeros,
+            dtype=dtype,
+            attn_implementation=NAME,
+            ignore_mismatched_sizes=True,
+        )
+    except Exception as error:
+        raise WeightsError(f"transformers cannot create the model ({first_line(error)})") from error
+    return model.requires_grad_(False).eval()
+
+
+@dataclass(slots=True)
+class _Filling:
+    """Puts weights into ``model``, whose dtype is ``dtype``, and notes what does not fit."""
+
+    model: nn.Module
+    device: torch.device
+    dtype: torch.dtype
+    products: Products | None
+    on_loaded: OnLoaded
+    unexpected: list[str] = field(default_factory=list)
+    _misshapen: list[str] = field(default_factory=list)
+    _gaps: list[str] = field(default_factory=list)
+    _done: int = 0
+    _copies: dict[str, str] = field(default_factory=dict)  # of tied parameters: to the original
+    _filled: set[str] = field(default_factory=set)
+    _missing: dict[str, set[str]] = field(default_factory=dict)  # by the name of a part
+
+    def __post_init__(self) -> None:
+        self._copies = dict(tied(self.model))
+        optional = may_be_missing(self.model)
+        for name in self.model.state_dict():
+            if not optional.search(name):
+                part, own = _divided(name)
+                self._missing.setdefault(part, set()).add(own)
+
+    def fill(
+        self,
+        name: str,
+        value: Tensor,
+        gaps: Callable[[], list[str]] = list,
+        *,
+        borrowed: bool = False,
+    ) -> None:
+        """``gaps``: tensors that are missing if the shape is wrong. ``borrowed``: the caller uses
+        the memory of ``value`` again."""
+        part, own = _divided(name)
+        module = self.model.get_submodule(part)
+        current = getattr(module, own, None)
+        if current is None:
+            self.unexpected.append(name)
+            return
+        self._filled.add(name)
+        self._missing.get(part, set()).discard(own)
+        if current.shape != value.shape:
+            missing = gaps()
+            self._gaps += missing
+            if not missing:
+                shapes = f"{list(value.shape)} instead of {list(current.shape)}"
+                self._misshapen.append(f"{name} {shapes}")
+            return
+        if borrowed and self._missing.get(part):
+            value = value.clone()
+        self._set(module, own, value, current.dtype)
+        self._done += value.numel()
+        self.on_loaded(self._done)
+        if not self._missing.get(part) and not self._is_tied(part):
+            self._finish(part)
+
+    def packs_at_once(self, group: TensorGroup) -> bool:
+        """Whether ``fill`` packs the parameter that a tensor becomes, and keeps it in no other
+        form."""
+        part, own = _divided(group.target)
+        return (
+            self.products is not None
+            and group.renames_only
+            and not self._is_tied(part)
+            and type(self.model.get_submodule(part)) in (nn.Linear, Conv1D)
+            and own == "weight"
+        )
+
+    def finish(self) -> list[str]:
+        """Tie what is one parameter, and return complaints."""
+        for copy, original in self._copies.items():
+            self._tie(copy, original)
+        names = (*self._copies.values(), *self._copies)
+        for part in dict.fromkeys(_divided(name)[0] for name in names):
+            if not self._missing.get(part):
+                self._finish(part)
+        missing = [
+            f"{part}.{own}".removeprefix(".")
+            for part, names in self._missing.items()
+            for own in sorted(names)
+        ]
+        return [
+            f"{what}: {some(names)}"
+            for what, names in (
+                ("missing", missing + self._gaps),
+                ("misshapen", self._misshapen),
+                ("unexpected", self.unexpected),
+            )
+            if names
+        ]
+
+    def _is_tied(self, part: str) -> bool:
+        names = (*self._copies, *self._copies.values())
+        return any(_divided(name)[0] == part for name in names)
+
+    def _set(self, module: nn.Module, own: str, value: Tensor, dtype: torch.dtype) -> None:
+        """Rounds as the model's ``dtype`` needs. What is packed later is not widened before."""
+        widens = dtype == torch.float32 and value.dtype in (torch.bfloat16, torch.float16)
+        if not (widens and self.products is not None and takes_stored(module)):
+            value = value.to(dtype)
+        value = value.to(self.device)
+        if own in module._parameters:
+            value = nn.Parameter(value, requires_grad=False)
+        setattr(module, own, value)
+
+    def _tie(self, copy: str, original: str) -> None:
+        if original in self._filled and copy in self._filled:
+            ours, other = (self.model.get_parameter(name) for name in (original, copy))
+            if not torch.equal(ours, other):
+                return  # config.json is wrong: two parameters are stored
+        source, target = (original, copy) if original in self._filled else (copy, original)
+        if source not in self._filled:
+            return
+        part, own = _divided(target)
+        module, value = self.model.get_submodule(part), self.model.get_parameter(source)
+        if not takes_stored(module):
+            value.data = value.data.to(self.dtype)
+        setattr(module, own, value)
+        self._missing.get(part, set()).discard(own)
+
+    def _finish(self, part: str) -> None:
+        if self.products is not None and part:
+            replace_part(self.model, part, self.products, self.dtype)
+
+
+def _divided(name: str) -> tuple[str, str]:
+    """Return the name of a module, and that of the parameter in it."""
+    part, _, own = name.rpartition(".")
+    return part, own

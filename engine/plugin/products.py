@@ -1,15 +1,21 @@
-"""Linear maps of transformers' models by our compiled products, on a CPU."""
+"""Linear maps, experts and embeddings of transformers by our compiled products, on a CPU."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight
+from engine.plugin.norms import compiled_norm
+
+# What transformers sets for a module of experts that it lets others compute.
+_OF_EXPERTS = ("has_gate", "has_bias", "is_transposed", "down_proj", "_apply_gate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,10 @@ class Products:
     threads: int
     bf16_products: bool = False
 
+    def packed(self, weight: Tensor, bias: Tensor | None) -> PackedWeight:
+        """``weight``: [out, in]."""
+        return PackedWeight(weight, bias, self.library.panel, bf16_products=self.bf16_products)
+
 
 class CompiledLinear(nn.Module):
     """``x @ weight.T + bias`` over packed weights. Computes in float32, whatever x is."""
@@ -29,40 +39,170 @@ class CompiledLinear(nn.Module):
         """``weight``: [out, in]."""
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        library = products.library
-        self._library = library
-        self._team = library.team(products.threads)
-        self._packed = PackedWeight(
-            weight, bias, library.panel, bf16_products=products.bf16_products
-        )
+        self._linear = products.library.linear
+        self._team = products.library.team(products.threads)
+        self._packed = products.packed(weight, bias)
+
+    @property
+    def num_bytes(self) -> int:
+        return self._packed.num_bytes
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., in] -> [..., out]."""
-        rows = x.reshape(-1, self.in_features).float().contiguous()
-        out = torch.empty(rows.shape[0], self.out_features)
-        self._library.linear(
-            self._team, self._packed.struct, rows.data_ptr(), rows.shape[0], out.data_ptr()
-        )
-        return out.view(*x.shape[:-1], self.out_features).to(x.dtype)
+        # In few steps: they take as long as the product of one row with a small matrix.
+        rows = x if x.dtype == torch.float32 else x.float()
+        rows = rows if rows.is_contiguous() else rows.contiguous()
+        out = torch.empty(*x.shape[:-1], self.out_features)
+        count = out.numel() // self.out_features
+        self._linear(self._team, self._packed.struct, rows.data_ptr(), count, out.data_ptr())
+        return out if x.dtype == torch.float32 else out.to(x.dtype)
+
+
+class CompactEmbedding(nn.Module):
+    """An embedding that keeps its dtype, and gives vectors of ``dtype``."""
+
+    def __init__(self, weight: nn.Parameter, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.num_embeddings, self.embedding_dim = weight.shape
+        self.weight = weight
+        self._dtype = dtype
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return functional.embedding(ids, self.weight).to(self._dtype)
+
+
+class CompiledExperts:
+    """Computes a module of experts in its place: tokens sorted by expert, the products of one
+    expert after the other."""
+
+    def __init__(self, module: Any, products: Products) -> None:
+        """Takes the weights out of ``module``."""
+        self._linear = products.library.linear
+        self._team = products.library.team(products.threads)
+        self._module = (module,)  # what remains of it: activation, gate, norm
+        self._ups = _taken(module, "gate_up_proj" if module.has_gate else "up_proj", products)
+        self._downs = _taken(module, "down_proj", products)
+        self._post_norm = getattr(module, "has_post_expert_norm", False)
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(each.num_bytes for each in (*self._ups, *self._downs))
+
+    def __call__(self, hidden_states: Tensor, top_k_index: Tensor, top_k_weights: Tensor) -> Tensor:
+        """[tokens, hidden] of the same; each token's experts and their weights: [tokens, k]."""
+        [module] = self._module
+        tokens, each = top_k_index.shape
+        experts, order = top_k_index.reshape(-1).sort(stable=True)
+        runs = _runs(experts.tolist())
+        rows = hidden_states.float().index_select(0, order // each)
+        inner = self._mapped(self._ups, runs, rows)
+        inner = module._apply_gate(inner) if module.has_gate else module.act_fn(inner)
+        out = self._mapped(self._downs, runs, inner.float().contiguous())
+        if self._post_norm:
+            out = module.post_expert_norm(out)
+        out = torch.empty_like(out).index_copy_(0, order, out)
+        weighted = out.view(tokens, each, out.shape[1]) * top_k_weights.unsqueeze(-1)
+        return weighted.sum(1).to(hidden_states.dtype)
+
+    def _mapped(
+        self, maps: list[PackedWeight], runs: list[tuple[int, int, int]], rows: Tensor
+    ) -> Tensor:
+        out = torch.empty(rows.shape[0], maps[0].outputs)
+        row_bytes, out_bytes = 4 * rows.shape[1], 4 * out.shape[1]
+        source, goal = rows.data_ptr(), out.data_ptr()
+        for expert, first, last in runs:
+            self._linear(
+                self._team,
+                maps[expert].struct,
+                source + first * row_bytes,
+                last - first,
+                goal + first * out_bytes,
+            )
+        return out
+
+
+def _runs(experts: list[int]) -> list[tuple[int, int, int]]:
+    """Return (expert, first row, row after the last) of sorted ``experts``."""
+    starts = [at for at, one in enumerate(experts) if not at or one != experts[at - 1]]
+    ends = [*starts, len(experts)][1:]
+    return [(experts[start], start, end) for start, end in zip(starts, ends, strict=True)]
+
+
+def _taken(module: Any, name: str, products: Products) -> list[PackedWeight]:
+    """Pack the map of each expert, and remove the parameter."""
+    weights = getattr(module, name).data
+    biases = getattr(module, f"{name}_bias").data if module.has_bias else [None] * len(weights)
+    packed = [
+        products.packed(weight.t() if module.is_transposed else weight, bias)
+        for weight, bias in zip(weights, biases, strict=True)
+    ]
+    for parameter in (name, f"{name}_bias"):
+        if parameter in module._parameters:
+            setattr(module, parameter, None)
+    return packed
+
+
+def takes_stored(module: nn.Module) -> bool:
+    """Whether ``replace_part`` takes the parameters of ``module`` in any dtype. Classes derived
+    from these may compute something else."""
+    return type(module) in (nn.Linear, Conv1D) or _is_embedding(module) or _has_experts(module)
+
+
+def replace_part(
+    model: nn.Module, name: str, products: Products, dtype: torch.dtype = torch.float32
+) -> None:
+    """Let ``products`` compute the named part of ``model``, if they can. ``dtype``: of vectors of
+    an embedding."""
+    module: Any = model.get_submodule(name)
+    part: nn.Module
+    if type(module) is nn.Linear:
+        part = CompiledLinear(module.weight.data, _data(module.bias), products)
+    elif type(module) is Conv1D:  # GPT-2's, stored [in, out]
+        part = CompiledLinear(module.weight.data.t(), _data(module.bias), products)
+    elif _is_embedding(module):
+        if module.weight.dtype == dtype:
+            return
+        part = CompactEmbedding(module.weight, dtype)
+    elif (norm := compiled_norm(module, products.library)) is not None:
+        part = norm
+    elif _has_experts(module):
+        module.forward = CompiledExperts(module, products)
+        for left in module.parameters(recurse=False):
+            left.data = left.data.to(dtype)
+        return
+    else:
+        return
+    parent, _, own = name.rpartition(".")
+    setattr(model.get_submodule(parent), own, part)
+
+
+def weight_bytes(model: nn.Module) -> int:
+    """Return the bytes of all weights that ``model`` keeps, in whatever form."""
+    size = sum(each.nbytes for each in model.parameters())
+    for part in model.modules():
+        if isinstance(part, CompiledLinear):
+            size += part.num_bytes
+        elif isinstance(part.forward, CompiledExperts):
+            size += part.forward.num_bytes
+    return size
 
 
 def use_products(model: nn.Module, products: Products) -> None:
-    """Replace the linear maps of ``model``, one after the other, so that at most one is there
-    twice."""
-    for name, module in list(model.named_modules()):
-        packed = _packed(module, products)
-        if packed is not None:
-            parent, _, own = name.rpartition(".")
-            setattr(model.get_submodule(parent), own, packed)
+    """Replace the parts of ``model``, one after the other, so that at most one is there twice."""
+    for name, _ in list(model.named_modules()):
+        if name:
+            replace_part(model, name, products)
 
 
-def _packed(module: nn.Module, products: Products) -> CompiledLinear | None:
-    """Return the replacement. Classes derived from these may compute something else."""
-    if type(module) is nn.Linear:
-        return CompiledLinear(module.weight.data, _data(module.bias), products)
-    if type(module) is Conv1D:  # GPT-2's, stored [in, out]
-        return CompiledLinear(module.weight.data.t(), _data(module.bias), products)
-    return None
+def _is_embedding(module: Any) -> bool:
+    return type(module) is nn.Embedding and module.max_norm is None
+
+
+def _has_experts(module: Any) -> bool:
+    if not all(hasattr(module, name) for name in _OF_EXPERTS):
+        return False
+    weight = getattr(module, "gate_up_proj" if module.has_gate else "up_proj", None)
+    return isinstance(weight, Tensor) and weight.dim() == 3
 
 
 def _data(parameter: nn.Parameter | None) -> Tensor | None:

@@ -26,7 +26,7 @@ from engine.plugin.gate import attention_layers
 from engine.plugin.interface import NAME
 from engine.plugin.mixers import mixers
 from engine.plugin.probe import probe
-from engine.plugin.products import Products, use_products
+from engine.plugin.products import Products, takes_stored, use_products
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import shrunk
 from engine.step.sequence import Sequence
@@ -40,6 +40,8 @@ _STEPS = ((9, 7), (1, 1), (1, 0), (0, 1), (8, 4), (1, 1), (3, 0))
 # The largest difference of logits, as a share of their range. Float32 rounding stays below a
 # hundredth of it, and a wrong mask, scale or state is far above.
 TOLERANCE = 1e-4
+# A tiny model has fewer. Those of which it is not known how to make them smaller have more.
+_MOST_PARAMETERS = 20_000_000
 
 
 def try_kind(config: Any, products: Products | None = None) -> None:
@@ -67,12 +69,17 @@ def try_kind(config: Any, products: Products | None = None) -> None:
 
 def _difference(config: Any, products: Products | None) -> float:
     empty = new_model(config, torch.device("meta"), torch.float32)
+    size = sum(parameter.numel() for parameter in empty.parameters())
+    if size > _MOST_PARAMETERS:
+        raise ValueError(f"it still has {size:,} parameters")
     freeze_frequencies(empty, max(_LENGTHS))
     probed = probe(empty)
     keeping = mixers(empty)
     layers = attention_layers(empty, config, probed.calls, keeping)
     model: Any = new_model(config, _CPU, torch.float32)
     fill_strongly(model)
+    if products is not None:
+        round_weights(model)
     freeze_frequencies(model, max(_LENGTHS))
     sequences = [torch.randint(3, probed.vocab_size, (length,)) for length in _LENGTHS]
     with torch.inference_mode():
@@ -80,6 +87,7 @@ def _difference(config: Any, products: Products | None) -> float:
         expected = [model(input_ids=ids[None], use_cache=False).logits[0] for ids in sequences]
         model.set_attn_implementation(NAME)
         if products is not None:
+            _store_halved(model)
             use_products(model, products)
         found = _in_steps(model, _settings(config, layers, tuple(keeping)), sequences)
     span = max(float(logits.max() - logits.min()) for logits in expected)
@@ -99,6 +107,26 @@ def fill_strongly(model: nn.Module) -> None:
                 parameter.add_(torch.randn_like(parameter) * 0.1)
             else:
                 parameter.add_(torch.randn_like(parameter) * 0.3)
+
+
+def round_weights(model: nn.Module) -> None:
+    """Round weights to bfloat16 values, such as those of most checkpoints."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(parameter.bfloat16())
+
+
+def _store_halved(model: nn.Module) -> None:
+    """Store weights in bfloat16 where products take them so, as a checkpoint is loaded."""
+    kept = {
+        parameter
+        for part in model.modules()
+        if not takes_stored(part)
+        for parameter in part.parameters(recurse=False)
+    }
+    for parameter in model.parameters():
+        if parameter not in kept:
+            parameter.data = parameter.data.bfloat16()
 
 
 def _in_steps(model: nn.Module, settings: PluginConfig, sequences: list[Tensor]) -> list[Tensor]:

@@ -14,8 +14,8 @@ from engine.device.memory import explaining, gib
 from engine.plugin.building import new_model
 from engine.plugin.config import PluginConfig
 from engine.plugin.decoder import PluginDecoder
-from engine.plugin.loading import fill_randomly, loaded_model
-from engine.plugin.products import Products, use_products
+from engine.plugin.loading import loaded_model, random_model
+from engine.plugin.products import Products
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.trial import try_kind
 from engine.run.loader import LoadedDecoder, LoadSettings
@@ -34,18 +34,20 @@ def load_plugged(
     size = gib(count * settings.dtype.itemsize)
     purpose = f"the weights, {count:,} parameters ({size} in {name})"
     products = _products(config.source, library, settings.dtype)
-    settings.on_progress("weights", 0, count)
-    with explaining(settings.device, purpose, "serve a smaller model"):
+
+    def report(done: int) -> None:
+        settings.on_progress("weights", min(done, count), count)
+
+    report(0)
+    device, dtype = settings.device, settings.dtype
+    with explaining(device, purpose, "serve a smaller model"):
         if settings.dummy_seed is None:
-            model = loaded_model(config, settings.directory, settings.device, settings.dtype)
+            model = loaded_model(config, settings.directory, device, dtype, products, report)
         else:
-            model = new_model(config.source, settings.device, settings.dtype)
-            fill_randomly(model, settings.dummy_seed)
-        if products is not None:
-            use_products(model, products)
+            model = random_model(config, settings.dummy_seed, device, dtype, products, report)
     freeze_frequencies(model, max_positions)
-    settings.on_progress("weights", count, count)
-    decoder = PluginDecoder(model, config, settings.dtype)
+    report(count)
+    decoder = PluginDecoder(model, config, dtype)
     return LoadedDecoder(decoder, count, decoder.states)
 
 

@@ -18,6 +18,7 @@ from typing import Annotated
 import msgspec
 import torch
 from msgspec import Meta
+from torch import Tensor
 
 from engine.architecture.errors import WeightsError
 
@@ -29,6 +30,17 @@ SERVED_DTYPES = {
     "F32": torch.float32,
     "F16": torch.float16,
     "BF16": torch.bfloat16,
+}
+
+# With those that buffers of some models have.
+_READ_DTYPES = {
+    **SERVED_DTYPES,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
 }
 
 _LENGTH_BYTES = 8
@@ -146,6 +158,29 @@ def part(stored: StoredTensor, dim: int, ranges: tuple[ByteRange, ...]) -> Wante
     return Wanted(stored, dim, ranges)
 
 
+def stored_bytes(stored: StoredTensor) -> int:
+    """Return the bytes of a tensor in its file. Raises WeightsError."""
+    return prod(stored.shape) * _stored_dtype(stored).itemsize
+
+
+def read_tensor(stored: StoredTensor, memory: Tensor | None = None) -> Tensor:
+    """Return a tensor as it is stored, in its own dtype, on the CPU; in ``memory`` (of bytes), if
+    given. Raises WeightsError."""
+    size = stored_bytes(stored)
+    memory = torch.empty(size, dtype=torch.uint8) if memory is None else memory[:size]
+    stored.file.read_into(memory.numpy().data, stored.begin)
+    return memory.view(_stored_dtype(stored)).view(stored.shape)
+
+
+def _stored_dtype(stored: StoredTensor) -> torch.dtype:
+    dtype = _READ_DTYPES.get(stored.dtype)
+    if dtype is None:
+        raise WeightsError(
+            f"{stored.name} of {stored.file.path} is of type {stored.dtype}, which is not supported"
+        )
+    return dtype
+
+
 def stored_tensors(file: TensorFile) -> list[StoredTensor]:
     """Parse the header. Raises WeightsError unless it fits the file."""
     header = _header(file)
@@ -189,7 +224,7 @@ def _placed(file: TensorFile, entries: dict[str, _Entry], data: int) -> list[Sto
                 f"cannot read {file.path}: its header is malformed: {name} is at bytes {first} to "
                 f"{last}, where {end} is next"
             )
-        dtype = SERVED_DTYPES.get(entry.dtype)
+        dtype = _READ_DTYPES.get(entry.dtype)
         if dtype is not None and prod(entry.shape) * dtype.itemsize != last - first:
             raise WeightsError(
                 f"cannot read {file.path}: its header is malformed: {name} of type {entry.dtype} "

@@ -146,7 +146,7 @@ class CheckpointWeights:
             if name not in known and name not in ignored and not name.endswith(_IGNORED_SUFFIXES)
         ]
         complaints = [
-            f"{what}: {_some(names)}"
+            f"{what}: {some(names)}"
             for what, names in (
                 ("missing", missing),
                 ("misshapen", wrong),
@@ -231,6 +231,7 @@ def _spellings(name: str) -> list[str]:
     return [name, *bare]
 
 
-def _some(names: list[str]) -> str:
+def some(names: list[str]) -> str:
+    """Return the first of ``names``, and how many more there are."""
     shown = ", ".join(names[:_SHOWN])
     return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN} more"

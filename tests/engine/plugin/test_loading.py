@@ -8,10 +8,15 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
 
 from engine.architecture.errors import WeightsError
-from engine.plugin.loading import fill_randomly, loaded_model
+from engine.cpu.library import library
+from engine.plugin.loading import loaded_model, random_model
+from engine.plugin.products import Products
 from engine.plugin.reading import read_plugin_config
+from engine.plugin.trial import round_weights
+from tests.engine.plugin import loading_memory
 from tests.engine.plugin.families import save_family
 
 FEW = ("olmo2", "mixtral", "gpt2", "phi3")
@@ -91,9 +96,7 @@ def test_a_file_that_is_cut_short_is_refused_in_a_sentence(checkpoint: Path) -> 
 
 def test_random_weights_depend_on_the_seed_alone(checkpoint: Path) -> None:
     config = read_plugin_config(checkpoint)
-    models = [loaded_model(config, checkpoint, CPU, torch.float32) for _ in range(3)]
-    for model, seed in zip(models, (1, 1, 2), strict=True):
-        fill_randomly(model, seed)
+    models = [random_model(config, seed, CPU, torch.float32) for seed in (1, 1, 2)]
     name = "model.layers.0.mlp.up_proj.weight"
     first, again, other = (model.get_parameter(name) for model in models)
     assert torch.equal(first, again)
@@ -108,3 +111,74 @@ def test_the_index_of_a_sharded_checkpoint_may_not_leave_its_directory(checkpoin
     config = read_plugin_config(checkpoint)
     with pytest.raises(WeightsError, match="outside its directory"):
         loaded_model(config, checkpoint, CPU, torch.float32)
+
+
+def test_a_missing_expert_is_named(tmp_path: Path) -> None:
+    save_family("qwen3_moe", tmp_path)
+    edit(tmp_path, model__layers__1__mlp__experts__3__up_proj__weight=None)
+    with pytest.raises(WeightsError, match=r"missing: model\.layers\.1\.mlp\.experts\.3\.up_proj"):
+        loaded_model(read_plugin_config(tmp_path), tmp_path, CPU, torch.float32)
+
+
+def test_parameters_are_rounded_as_transformers_rounds_them(tmp_path: Path) -> None:
+    save_family("glm4_moe", tmp_path)
+    oracle = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.bfloat16)
+    model = loaded_model(read_plugin_config(tmp_path), tmp_path, CPU, torch.bfloat16)
+    expected = oracle.state_dict()
+    found = model.state_dict()
+    assert found.keys() == expected.keys()
+    for name, value in found.items():
+        assert value.dtype == expected[name].dtype
+        assert torch.equal(value, expected[name])
+    assert {value.dtype for value in found.values()} == {torch.bfloat16, torch.float32}
+
+
+def test_tied_parameters_that_are_stored_apart_and_differ_stay_apart(checkpoint: Path) -> None:
+    path = checkpoint / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"tie_word_embeddings": True}))
+    model = loaded_model(read_plugin_config(checkpoint), checkpoint, CPU, torch.float32)
+    stored = load_file(checkpoint / "model.safetensors")
+    for name in ("lm_head.weight", "model.embed_tokens.weight"):
+        assert torch.equal(model.get_parameter(name), stored[name])
+
+
+@pytest.mark.parametrize("stays", ["lm_head.weight", "model.embed_tokens.weight"])
+def test_of_tied_parameters_either_is_enough(stays: str, checkpoint: Path) -> None:
+    path = checkpoint / "config.json"
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(values | {"tie_word_embeddings": True}))
+    stored = load_file(checkpoint / "model.safetensors")
+    names = {"lm_head.weight", "model.embed_tokens.weight"}
+    [goes] = names - {stays}
+    edit(checkpoint, **{goes.replace(".", "__"): None})
+    model = loaded_model(read_plugin_config(checkpoint), checkpoint, CPU, torch.float32)
+    assert all(torch.equal(model.get_parameter(name), stored[stays]) for name in names)
+
+
+def test_packed_weights_take_no_more_memory_than_stored_ones(tmp_path: Path) -> None:
+    """Of bfloat16 weights, in a model that computes in float32."""
+    oracle = save_family("qwen3_moe", tmp_path)
+    stored = {
+        name: each.bfloat16() for name, each in load_file(tmp_path / "model.safetensors").items()
+    }
+    save_file(stored, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    config = read_plugin_config(tmp_path)
+    model = loaded_model(config, tmp_path, CPU, torch.float32, Products(library(), 1))
+    parameters = list(model.parameters())
+    assert (
+        sum(each.nbytes for each in parameters)
+        < sum(each.nbytes for each in oracle.parameters()) / 3
+    )
+    ids = torch.randint(3, 199, (1, 9))
+    round_weights(oracle)
+    with torch.inference_mode():
+        model.set_attn_implementation("eager")
+        found, expected = (each(input_ids=ids).logits for each in (model, oracle))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", loading_memory.KINDS)
+def test_loading_takes_little_more_memory_than_the_weights(kind: str) -> None:
+    assert loading_memory.peak_share(kind) <= 1.15

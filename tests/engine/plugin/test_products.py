@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
+from transformers import AutoModelForCausalLM
 from transformers.pytorch_utils import Conv1D
 
 from engine.cpu.library import LibraryUnavailableError, library
-from engine.plugin.products import CompiledLinear, Products, use_products
+from engine.plugin.products import (
+    CompiledLinear,
+    Products,
+    replace_part,
+    takes_stored,
+    use_products,
+)
+from engine.plugin.trial import fill_strongly
+from tests.engine.plugin.families import tiny_config
 
 try:
     PRODUCTS = Products(library(), 1)
@@ -59,3 +70,28 @@ def test_rows_may_be_strided_and_none(model: nn.ModuleDict) -> None:
     use_products(model, PRODUCTS)
     torch.testing.assert_close(model["without"](x), expected, rtol=1e-5, atol=1e-5)
     assert model["without"](x[:0]).shape == (0, 20)
+
+
+@pytest.mark.parametrize(
+    "kind", ["mixtral", "gpt_oss", "phimoe", "granitemoe", "gemma4_text#moe", "laguna"]
+)
+@torch.inference_mode()
+def test_compiled_experts_compute_the_same(kind: str) -> None:
+    torch.manual_seed(0)
+    model: Any = AutoModelForCausalLM.from_config(tiny_config(kind), dtype=torch.float32).eval()
+    fill_strongly(model)
+    model.set_experts_implementation("eager")
+    [(name, experts), *_] = [
+        (name, part)
+        for name, part in model.named_modules()
+        if takes_stored(part) and not isinstance(part, nn.Linear | nn.Embedding)
+    ]
+    hidden = torch.randn(33, 64)
+    chosen = torch.stack([torch.randperm(7)[:2] for _ in hidden])  # the last one is idle
+    weights = torch.rand(33, 2)
+    expected = experts(hidden, chosen, weights)
+    replace_part(model, name, PRODUCTS)
+    assert not list(experts.parameters())
+    for rows in (33, 1, 0):
+        found = experts(hidden[:rows], chosen[:rows], weights[:rows])
+        torch.testing.assert_close(found, expected[:rows], rtol=1e-4, atol=1e-4)

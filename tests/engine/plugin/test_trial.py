@@ -9,7 +9,7 @@ from transformers import AutoConfig
 
 from engine.architecture.errors import UnsupportedError
 from engine.cpu.library import LibraryUnavailableError, library
-from engine.plugin import decoder, gate
+from engine.plugin import decoder, gate, trial
 from engine.plugin.products import CompiledLinear, Products
 from engine.plugin.trial import try_kind
 
@@ -76,3 +76,11 @@ def test_a_kind_that_cannot_be_tried_is_refused() -> None:
     config = AutoConfig.for_model("llama", hidden_act="no such function")
     with pytest.raises(UnsupportedError, match="no such function"):
         try_kind(config)
+
+
+def test_a_kind_that_does_not_become_tiny_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial, "shrunk", lambda config: config)
+    with pytest.raises(
+        UnsupportedError, match=r"a tiny llama cannot be tried .*[0-9]{3} parameters"
+    ):
+        try_kind(AutoConfig.for_model("llama", num_hidden_layers=1, intermediate_size=500))

@@ -18,7 +18,14 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from engine.architecture.errors import WeightsError
-from engine.weights.stored import StoredTensor, TensorFile, part, stored_tensors, whole
+from engine.weights.stored import (
+    StoredTensor,
+    TensorFile,
+    part,
+    read_tensor,
+    stored_tensors,
+    whole,
+)
 
 
 @pytest.fixture
@@ -56,6 +63,32 @@ def test_every_tensor_is_where_safetensors_finds_it(path: Path, file: TensorFile
         assert whole(stored).dtype == expected.dtype
         data = content[stored.begin : stored.begin + expected.nbytes]
         assert data == expected.view(torch.uint8).numpy().tobytes()
+
+
+def test_tensors_of_any_dtype_are_read_as_they_are_stored(tmp_path: Path) -> None:
+    tensors = {
+        "halves": torch.randn(3, 5).half(),
+        "integers": torch.arange(-3, 4),
+        "flags": torch.tensor([True, False]),
+        "one number": torch.tensor(2.5),
+        "none": torch.empty(0, 4),
+    }
+    save_file(tensors, tmp_path / "m.safetensors")
+    file = TensorFile(tmp_path / "m.safetensors")
+    memory = torch.full((100,), 7, dtype=torch.uint8)
+    for stored in stored_tensors(file):
+        expected = tensors[stored.name]
+        for found in (read_tensor(stored), read_tensor(stored, memory)):
+            assert found.dtype == expected.dtype
+            assert torch.equal(found, expected)
+    file.close()
+
+
+def test_a_dtype_that_is_not_served_is_an_error_that_names_the_tensor(tmp_path: Path) -> None:
+    save_file({"eight": torch.zeros(3).to(torch.float8_e4m3fn)}, tmp_path / "m.safetensors")
+    [stored] = stored_in(tmp_path / "m.safetensors")
+    with pytest.raises(WeightsError, match=r"eight of .* is of type F8_E4M3"):
+        read_tensor(stored)
 
 
 def test_a_tensor_without_elements_is_one(tmp_path: Path) -> None:
