@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import LinearStruct
-from engine.weights.quantization import quantise
+from engine.weights.grouped import GroupedWeight
 
 
 class WeightKind(IntEnum):
@@ -17,8 +18,7 @@ class WeightKind(IntEnum):
 
     FLOAT32 = 0
     BFLOAT16 = 1
-    INT8 = 2
-    BFLOAT16_PAIRS = 3
+    BFLOAT16_PAIRS = 2
 
 
 class PackedWeight:
@@ -29,26 +29,23 @@ class PackedWeight:
     i + panel / 2 of such a panel are adjacent. With ``bf16_products`` such a weight is
     [panels, in / 2, panel, 2] instead, with pairs of inputs adjacent, and ``linear.h`` rounds the
     inputs to bfloat16 before it multiplies; the library must support such products. An odd ``in``
-    is padded with zeros. ``quantised``: in int8, with scales [panels, groups, panel].
+    is padded with zeros. A weight of few bits is stored as ``integers.h`` describes.
     """
 
     def __init__(
         self,
-        weight: Tensor,
+        weight: Tensor | GroupedWeight,
         bias: Tensor | None,
         panel: int,
         *,
-        quantised: bool = False,
         bf16_products: bool = False,
     ) -> None:
         self.outputs, inputs = weight.shape
         room = inputs
-        self._scales: Tensor | None = None
-        if quantised:
-            self.kind = WeightKind.INT8
-            int8 = quantise(weight)
-            self._weight = _in_panels(int8.values, panel).contiguous()
-            self._scales = _in_panels(int8.scales, panel).contiguous()
+        self.kind: WeightKind | IntegerKind
+        if isinstance(weight, GroupedWeight):
+            self.kind = kind_of(weight)
+            self._weight = packed_integers(weight, self.kind, panel)
         else:
             self.kind, self._weight = _floats(_in_panels(weight.float(), panel), bf16_products)
             if self.kind is WeightKind.BFLOAT16_PAIRS:
@@ -56,7 +53,6 @@ class PackedWeight:
         self._bias = None if bias is None else bias.float().contiguous()
         self.struct = LinearStruct(
             self._weight.data_ptr(),
-            None if self._scales is None else self._scales.data_ptr(),
             None if self._bias is None else self._bias.data_ptr(),
             inputs,
             self.outputs,
@@ -73,12 +69,12 @@ def _in_panels(values: Tensor, panel: int) -> Tensor:
     return padded.view(panels, panel, columns).transpose(1, 2)
 
 
-def _floats(packed: Tensor, bf16_products: bool) -> tuple[WeightKind, Tensor]:
-    """Pack float weights. ``packed``: float32 [panels, in, panel]."""
-    halved = packed.to(torch.bfloat16)
-    if not bool((halved == packed).all()):
-        return WeightKind.FLOAT32, packed.contiguous()
-    panels, inputs, panel = packed.shape
+def _floats(weight: Tensor, bf16_products: bool) -> tuple[WeightKind, Tensor]:
+    """Pack float weights. ``weight``: float32 [panels, in, panel]."""
+    halved = weight.to(torch.bfloat16)
+    if not bool((halved == weight).all()):
+        return WeightKind.FLOAT32, weight.contiguous()
+    panels, inputs, panel = weight.shape
     if bf16_products:
         even = functional.pad(halved, (0, 0, 0, inputs % 2))
         pairs = even.reshape(panels, -1, 2, panel).transpose(2, 3)
