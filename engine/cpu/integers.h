@@ -12,7 +12,8 @@
  *   NIBBLES      s (code - 8)                         s: float16
  *   NIBBLES_K    d s code - e m                       s, m: uint8          d, e: float16
  *   BYTES        s code                               s: float16
- *   BYTES_K      d s code, s for each 16 inputs       s: int8 [2]          d: float16
+ *   BYTES_K      d s code, s for each 16 inputs,      s: int8 [2]          d: float16
+ *                codes of -32 to 32
  *   BYTES_FLOAT  s code - m, both for each 16 inputs  s, m: float32 [2]
  */
 #pragma once
@@ -25,8 +26,10 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT };
 /* Rows of a tile. Its sums, and for each row two of products, should stay in registers. */
 #if LANES == 16
 #define INTEGER_ROWS 8
+#define BOTH_HALVES 4 /* up to so many rows by a whole panel, more by half of it */
 #else
-#define INTEGER_ROWS 4
+#define INTEGER_ROWS 6
+#define BOTH_HALVES 2
 #endif
 #define INTEGER_BLOCK 8 /* groups that all rows use before the next ones are read; a header's */
 
@@ -116,13 +119,16 @@ INLINE ivec whole_sums(ivec sums) {
 #endif
 }
 
-/* Adds products of 8-bit codes; with VNNI they are 128 too large, which `without_offset` undoes. */
-INLINE ivec add_bytes(ivec sums, ivec codes, ivec x) {
+/* Adds products of 8-bit codes; with VNNI codes are 128 too large, which `without_offset` undoes.
+ * `small`: codes are -32 to 32, so that 16-bit sums of 16 inputs are below 2^15. */
+INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
+  (void)small;
   return dot_bytes(sums, codes ^ (int32_t)0x80808080, x);
 #else
   const __m256i w = (__m256i)codes, one = _mm256_set1_epi16(1);
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8((__m256i)x, w));
+  if (small) return (ivec)_mm256_add_epi16((__m256i)sums, pairs);
   return sums + (ivec)_mm256_madd_epi16(pairs, one);
 #endif
 }
@@ -264,13 +270,13 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
     } else {
 #pragma GCC unroll 1
       for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
-        EACH_SUM t[r][p] = add_bytes(t[r][p], load_bytes(codes + p * LANES * 4),
+        EACH_SUM t[r][p] = add_bytes(kind == BYTES_K, t[r][p], load_bytes(codes + p * LANES * 4),
                                      splat_codes(own[r * stride].codes + 4 * k));
 #pragma GCC unroll 1
       for (int k = STEPS / 2; k < STEPS; k++, codes += PANEL * 4)
         EACH_SUM {
           ivec *to = kind == BYTES ? &t[r][p] : &u[r][p];
-          *to = add_bytes(*to, load_bytes(codes + p * LANES * 4),
+          *to = add_bytes(kind == BYTES_K, *to, load_bytes(codes + p * LANES * 4),
                           splat_codes(own[r * stride].codes + 4 * k));
         }
     }
@@ -303,7 +309,8 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
         acc[r][p] += to_floats(without_offset(t[r][p], total)) * (scale[p][0] * e->scale);
       else
         for (int half = 0; half < 2; half++) {
-          const ivec found = without_offset(half ? u[r][p] : t[r][p], e->sums[half]);
+          const ivec sum = half ? u[r][p] : t[r][p];
+          const ivec found = without_offset(kind == BYTES_K ? whole_sums(sum) : sum, e->sums[half]);
           acc[r][p] += to_floats(found) * (scale[p][half] * e->scale);
           if (kind == BYTES_FLOAT) acc[r][p] -= minimum[p][half] * e->scaled[half];
         }
@@ -315,7 +322,7 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
 
 INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t stride,
                          const char *panel, int first, int last, int64_t ahead, float *sums) {
-  if (2 * R <= INTEGER_ROWS)
+  if (R <= BOTH_HALVES)
     integer_part(kind, R, 2, 0, x, stride, panel, first, last, ahead, sums);
   else
     for (int h = 0; h < 2; h++)
@@ -334,7 +341,8 @@ typedef void (*integer_function)(const eighth *x, int64_t stride, const char *pa
 #define EACH_HEIGHT(DO, KIND)                                                                   \
   DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6) DO(KIND, 7) DO(KIND, 8)
 #else
-#define EACH_HEIGHT(DO, KIND) DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4)
+#define EACH_HEIGHT(DO, KIND)                                                                   \
+  DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6)
 #endif
 #define EACH_INTEGER(DO)                                                                        \
   EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, NIBBLES_K) EACH_HEIGHT(DO, BYTES)                    \

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.weights.grouped import GroupedWeight, Scales
+from engine.weights.grouped import GroupedWeight
 
 GROUP_INPUTS = 32
 """Inputs of a group: each kind's scales are for as many, or for half of them."""
@@ -16,6 +16,7 @@ SUPER = 8
 """Groups that share a header."""
 _HALF = 16
 _OFFSET = 8  # of 4-bit codes around zero
+_SMALL = 32  # the largest code of BYTES_K
 
 
 class IntegerKind(IntEnum):
@@ -40,7 +41,7 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
         return IntegerKind.BYTES_FLOAT
     if not is_half or weight.shape[1] % (GROUP_INPUTS * SUPER):
         return IntegerKind.BYTES_FLOAT
-    if weight.group == _HALF and minimums is None:
+    if weight.group == _HALF and minimums is None and -_SMALL <= low and high <= _SMALL:
         return IntegerKind.BYTES_K
     if minimums is None or minimums.fine is None or not _is_half(minimums.coarse):
         return IntegerKind.BYTES_FLOAT
@@ -59,9 +60,11 @@ def packed_integers(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Ten
     missing = -inputs % GROUP_INPUTS
     more = (inputs + missing) // weight.group - -(-inputs // weight.group)  # groups
     weight = GroupedWeight(
-        functional.pad(weight.codes, (0, missing)),
-        _padded(weight.scales, more),
-        None if weight.minimums is None else _padded(weight.minimums, more),
+        _padded(weight.codes, 1, missing),
+        weight.scales.map(lambda part: _padded(part, 1, more)),
+        None
+        if weight.minimums is None
+        else weight.minimums.map(lambda part: _padded(part, 1, more)),
         weight.group,
     )
     groups = (inputs + missing) // GROUP_INPUTS
@@ -79,27 +82,33 @@ def _is_half(values: Tensor) -> bool:
     return bool((values.half().float() == values).all())
 
 
-def _padded(scales: Scales, count: int) -> Scales:
-    return scales if not count else scales.map(lambda part: functional.pad(part, (0, count)))
+def _padded(part: Tensor, dim: int, count: int) -> Tensor:
+    """Append ``count`` zeros to a matrix; no copy is made for none."""
+    if not count:
+        return part
+    return functional.pad(part, (0, count) if dim else (0, 0, 0, count))
 
 
 def _codes(codes: Tensor, kind: IntegerKind, panel: int) -> Tensor:
     """uint8 [panels, groups, bytes]"""
-    panels = -(-codes.shape[0] // panel)
-    padded = functional.pad(codes, (0, 0, 0, panels * panel - codes.shape[0]))
-    # [panels, groups, inputs / 4, outputs, 4]
-    steps = padded.view(panels, panel, -1, GROUP_INPUTS // 4, 4).permute(0, 2, 3, 1, 4)
+    outputs, inputs = codes.shape
+    groups = inputs // GROUP_INPUTS
     if kind is IntegerKind.NIBBLES:
-        steps = steps + _OFFSET
+        codes = codes + _OFFSET
     if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_K):
-        steps = steps[:, :, 0::2] | steps[:, :, 1::2] << 4
-    return steps.reshape(*steps.shape[:2], -1).view(torch.uint8)
+        pairs = codes.view(outputs, -1, 2, 4)
+        codes = (pairs[:, :, 0] | pairs[:, :, 1] << 4).view(outputs, -1)
+    # Four adjacent bytes stay together, so they are moved as one integer.
+    panels = -(-outputs // panel)
+    padded = _padded(codes.view(torch.int32), 0, panels * panel - outputs)
+    steps = padded.view(panels, panel, groups, -1).permute(0, 2, 3, 1)
+    return steps.reshape(panels, groups, -1).view(torch.uint8)
 
 
 def _by_panel(values: Tensor, panel: int, per_group: int) -> Tensor:
     """[outputs, groups * per_group] to [panels, groups, per_group, outputs of a panel]"""
     panels = -(-values.shape[0] // panel)
-    padded = functional.pad(values, (0, 0, 0, panels * panel - values.shape[0]))
+    padded = _padded(values, 0, panels * panel - values.shape[0])
     return padded.view(panels, panel, -1, per_group).permute(0, 2, 3, 1).contiguous()
 
 

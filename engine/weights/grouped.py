@@ -104,7 +104,8 @@ class GroupedWeight:
     def dequantised(self) -> Tensor:
         """Return float32 [outputs, inputs], each product and difference rounded once."""
         outputs, inputs = self.shape
-        padded = functional.pad(self.codes, (0, -inputs % self.group))
+        missing = -inputs % self.group
+        padded = functional.pad(self.codes, (0, missing)) if missing else self.codes
         values = padded.float().view(outputs, -1, self.group)
         values *= self.scales.values().unsqueeze(2)
         if self.minimums is not None:

@@ -61,7 +61,7 @@ def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight
         scales = [Scales(halves(256), fine(0, 64, 32)) for _ in range(2)]
         return GroupedWeight(codes(0, 16), scales[0], scales[1], 32)
     if kind is IntegerKind.BYTES_K:
-        return GroupedWeight(codes(-32, 32), Scales(halves(256), fine(-128, 128, 16)), None, 16)
+        return GroupedWeight(codes(-32, 33), Scales(halves(256), fine(-128, 128, 16)), None, 16)
     scales = [Scales(halves(16) / 3) for _ in range(2)]
     return GroupedWeight(codes(-127, 127), scales[0], scales[1], 16)
 
@@ -128,9 +128,10 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
     for kind, wrong in (
         (IntegerKind.NIBBLES, IntegerKind.BYTES),
         (IntegerKind.NIBBLES_K, IntegerKind.BYTES_FLOAT),
+        (IntegerKind.BYTES_K, IntegerKind.BYTES_FLOAT),
     ):
         weight = random_weight(kind, 8, 256)
-        weight.codes[3, 5] = 16
+        weight.codes[3, 5] = 33
         assert kind_of(weight) is wrong
     for kind in IntegerKind:
         weight = random_weight(kind, 8, 256)
