@@ -21,6 +21,7 @@ from msgspec import Meta
 from engine.inspected import Inspect, Inspected, WatchSteps
 from engine.queueing import (
     EngineLoad,
+    Following,
     Moved,
     Prefilled,
     QueueBounds,
@@ -169,7 +170,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     """Add a sequence. ``copies``: the other choices of the same request, so that shared data is
     sent once. ``tenant``, ``weight`` and ``service_class``: see ``engine.schedule.waiting``.
     ``bounds``: of the queue; what ``keeps_place`` was accepted before and is not refused.
-    ``deadline``: of its first token."""
+    ``following``: judged with it. ``deadline``: of its first token."""
 
     handle: Handle
     request_id: str
@@ -183,6 +184,7 @@ class Submit(msgspec.Struct, frozen=True, kw_only=True, tag="submit", omit_defau
     service_class: ServiceClass = ServiceClass.STANDARD
     bounds: QueueBounds | None = None
     keeps_place: bool = False
+    following: Following | None = None
     deadline: float | None = None
     copies: list[Copy] = []
 

@@ -71,6 +71,17 @@ class Refusal(msgspec.Struct, frozen=True, array_like=True):
     waiting: int = 0
 
 
+class Following(msgspec.Struct, frozen=True, array_like=True):
+    """What else of a request will be submitted once its first part has a place."""
+
+    sequences: Annotated[int, Meta(ge=0)]
+    prompt_tokens: Annotated[int, Meta(ge=0)]
+
+    def part(self, queues: int) -> Following:
+        """Return what each of several queues gets of it."""
+        return Following(-(-self.sequences // queues), -(-self.prompt_tokens // queues))
+
+
 class QueueBounds(msgspec.Struct, frozen=True, array_like=True):
     """How many sequences, and how many tokens of them, may wait for their first run. The tokens of
     one are its prompt and a bounded estimate of its output."""

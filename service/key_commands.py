@@ -23,6 +23,7 @@ from engine.options import (
 )
 from engine.queueing import ServiceClass
 from service.errors import StoreUnavailableError
+from service.problems import problem_in
 from service.store.key_store import KeyStore, NoSuchKeyError
 from service.store.place import store_place
 from service.tenants.caller import KeyScope
@@ -32,7 +33,7 @@ from service.tenants.stored_key import ALIAS_PATTERN, KeyGrant, StoredKey, named
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d+)([smhd])")
 _MOST_SECONDS = 10 * 365 * 86_400
-_COLUMNS = ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "LIMITS")
+_COLUMNS = ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "ALLOWS")
 _LIMITS = {
     "requests_per_minute": "most requests in a minute",
     "tokens_per_minute": "most tokens in a minute, of prompts and answers",
@@ -173,12 +174,17 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
         **{name: getattr(namespace, name) for name in _LIMITS},
     }
     given = {name: value for name, value in asked.items() if value is not None}
-    grant = msgspec.convert(given, KeyGrant)
+    try:
+        grant = msgspec.convert(given, KeyGrant)
+    except msgspec.ValidationError as error:
+        raise ValueError(problem_in(error, KeyGrant)) from None
     made = await store.create(grant, namespace.expires)
     # The key alone goes to stdout, for KEY=$(quire keys create …).
     print(made.text)
     print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
-    print("It is accepted by servers that run with --stored-keys.", file=sys.stderr)
+    print(
+        f"It is accepted by servers that run with --stored-keys on {store.place}.", file=sys.stderr
+    )
     return 0
 
 
@@ -188,14 +194,13 @@ async def _list(store: KeyStore, namespace: argparse.Namespace) -> int:
     if namespace.json:
         print(msgspec.json.format(msgspec.json.encode([_shown(key) for key in keys])).decode())
         return 0
-    rows: list[Sequence[str]] = [
-        ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "LIMITS")
-    ]
+    rows: list[Sequence[str]] = [_COLUMNS]
     for key in keys:
         times = (_date(each) for each in (key.created, key.expires, key.last_used))
         shown, alias = f"{key.shown}…", key.grant.alias
-        rows.append((key.id, shown, alias, key.state(now), *times, limits_text(key.grant.limits)))
-    print(_table(rows) if keys else "There are no keys; make one with 'quire keys create'.")
+        rows.append((key.id, shown, alias, key.state(now), *times, _allows(key)))
+    empty = f"There are no keys in {store.place}; make one with 'quire keys create'."
+    print(_table(rows) if keys else empty)
     return 0
 
 
@@ -225,9 +230,22 @@ async def _revoke(store: KeyStore, namespace: argparse.Namespace) -> int:
 
 def key_summary(key: StoredKey) -> str:
     """Return whose key it is and what it allows, in a line."""
-    limits = limits_text(key.grant.limits)
     until = "" if key.expires is None else f", until {_date(key.expires)}"
-    return f"a key of {key.grant.alias}, {limits or 'without limits'}{until}"
+    return f"a key of {key.grant.alias}, {_allows(key) or 'without limits'}{until}"
+
+
+def _allows(key: StoredKey) -> str:
+    """Return what a key allows beyond or below the usual; empty if nothing does."""
+    grant = key.grant
+    parts = (
+        "" if grant.scopes == tuple(KeyScope) else "scope " + " and ".join(grant.scopes),
+        "" if grant.models is None else "models " + " and ".join(grant.models),
+        "" if grant.service_class is ServiceClass.STANDARD else f"class {grant.service_class}",
+        "" if grant.weight == 1 else f"weight {grant.weight:g}",
+        "priority" if grant.priority else "",
+        limits_text(grant.limits),
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _shown(key: StoredKey) -> dict[str, Any]:

@@ -48,6 +48,7 @@ ORDER = {
         *(
             "version",
             "errors",
+            "problems",
             "ids",
             "admin_keys",
             "fault_settings",

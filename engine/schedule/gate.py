@@ -37,9 +37,24 @@ _PROMISED = 0.85
 
 def reserve_of(submit: Submit) -> int:
     """Return the tokens that one sequence of a submission counts for while it waits."""
+    return len(submit.prompt_token_ids) + _expected_output(submit)
+
+
+def _expected_output(submit: Submit) -> int:
     task = submit.task
-    output = min(task.params.max_tokens, MOST_EXPECTED_OUTPUT) if isinstance(task, Generate) else 0
-    return len(submit.prompt_token_ids) + output
+    return min(task.params.max_tokens, MOST_EXPECTED_OUTPUT) if isinstance(task, Generate) else 0
+
+
+def amount_of(submit: Submit) -> tuple[int, int]:
+    """Return the sequences and tokens of a submission with all its copies and with what of the
+    request follows it."""
+    count = 1 + len(submit.copies)
+    tokens = count * reserve_of(submit)
+    following = submit.following
+    if following is None:
+        return count, tokens
+    tokens += following.prompt_tokens + following.sequences * _expected_output(submit)
+    return count + following.sequences, tokens
 
 
 class _Tenant:
@@ -82,7 +97,8 @@ class Gate:
     # --- places -------------------------------------------------------------------------------
 
     def judge(self, submit: Submit, now: float, free_slots: int) -> Refusal | None:
-        """Return why a submission with all its copies gets no place now; None if it does."""
+        """Return why a submission gets no place now, with all its copies and what follows it; None
+        if it does."""
         self._keeps_promise_to = None
         bounds = submit.bounds
         if bounds is None or submit.keeps_place:
@@ -93,8 +109,7 @@ class Gate:
             heapq.heappop(tenant.promises)
         if not tenant.sequences or len(self._waiting) < free_slots:
             return None
-        count = 1 + len(submit.copies)
-        tokens = count * reserve_of(submit)
+        count, tokens = amount_of(submit)
         returns = bool(tenant.promises) and tenant.promises[0] <= now
         part = 1.0 if returns or not tenant.promises else _NEWCOMERS
         found = self._exceeded(submit.tenant, tenant, bounds, count, tokens, part, free_slots)

@@ -6,19 +6,21 @@ from __future__ import annotations
 
 import math
 
-from engine.queueing import QueueBounds
+from engine.queueing import QueueBounds, Refusal, RefusalReason
 from service.admission.drain import Drain
 from service.engine.engines import Engines
 from service.engine.link import LinkPhase
+from service.engine.refusals import refused
+from service.engine.sequence import SequenceState
 from service.engine.silence import EngineStatus, engine_status
 from service.errors import (
     EngineUnavailableError,
     LoadingError,
-    OverloadedError,
     WrongTaskError,
 )
 from service.settings import ServiceSettings
 from service.supervision.page import Supervision
+from service.tenants.caller import ANYBODY, Caller
 
 
 class Admission:
@@ -51,10 +53,10 @@ class Admission:
         assert bounds is not None
         self._link.bounds = QueueBounds(sequences, bounds.tokens)
 
-    def check(self) -> None:
+    def check(self, caller: Caller = ANYBODY) -> None:
         """Check a generation request. Raises WrongTaskError for a model that does not generate
         text, else as ``check_open``."""
-        self.check_open()
+        self.check_open(caller)
         ready = self._link.state.ready
         if ready is not None and not ready.generates:
             served = "/v1/embeddings" if ready.embedding_size else "/v1/rerank and /v1/score"
@@ -63,26 +65,26 @@ class Admission:
                 param="model",
             )
 
-    def check_open(self) -> None:
+    def check_open(self, caller: Caller = ANYBODY) -> None:
         """Check any request for the engine. Raises DrainingError, LoadingError,
         EngineUnavailableError or OverloadedError."""
         if self._drain.refuses:
             raise self._drain.refusal()
         if self._link.state.phase is not LinkPhase.READY:
-            self._check_restart()
+            self._check_restart(caller)
         status = engine_status(self._link, self._supervision, self._longest_silence)
         if status is EngineStatus.SILENT:
             raise EngineUnavailableError(
                 f"No message from the engine for {self._link.silence:.0f} s; retry."
             )
 
-    def _check_restart(self) -> None:
+    def _check_restart(self, caller: Caller) -> None:
         """While there is no engine, admit a request only if the next engine is expected in time."""
         problem = self._supervision.problem
         if problem is not None:
             raise EngineUnavailableError(f"The engine is not running: {problem}.")
         if self._link.expects_engine:
-            self._check_places()
+            self._check_places(caller)
             return
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
@@ -97,15 +99,33 @@ class Admission:
                     retry_after=self._restart_seconds(),
                 )
 
-    def _check_places(self) -> None:
+    def _check_places(self, caller: Caller) -> None:
         """Raise OverloadedError when too many sequences wait here for the next engine, which judges
-        those that it has not accepted before."""
+        those that it has not accepted before. As in its queue, a tenant gets a part of the places
+        by weight, with one more part left free for the next tenant, and always one."""
         waiting = self._link.waiting_sequences
-        if waiting >= self.most_waiting:
-            raise OverloadedError(
-                f"{waiting} sequences are already waiting; retry later.",
-                retry_after=self._restart_seconds(),
-            )
+        retry_after = self._restart_seconds()
+        if not caller.tenant:
+            if waiting >= self.most_waiting:
+                raise refused(Refusal(RefusalReason.QUEUE_REQUESTS, retry_after, waiting))
+            return
+        own, places = self._tenant_places(caller)
+        if own >= places:
+            raise refused(Refusal(RefusalReason.TENANT_SHARE, retry_after, own))
+        if own and waiting >= self.most_waiting:
+            raise refused(Refusal(RefusalReason.QUEUE_REQUESTS, retry_after, waiting))
+
+    def _tenant_places(self, caller: Caller) -> tuple[int, int]:
+        """Return how many sequences of the caller's tenant wait, and how many may."""
+        own = 0
+        weights = {caller.tenant: caller.weight}
+        for sequence in self._link.open_sequences:
+            message = sequence.message
+            if message is not None and sequence.state is not SequenceState.RUNNING:
+                own += message.tenant == caller.tenant
+                weights.setdefault(message.tenant, message.weight)
+        part = caller.weight / (sum(weights.values()) + 1.0)
+        return own, max(1, int(self.most_waiting * part))
 
     def _restart_seconds(self) -> int | None:
         """Estimate the seconds until a new engine is ready from the last one's load time; None for

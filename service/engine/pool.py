@@ -123,6 +123,9 @@ class EnginePool(Siblings):
         if self.on_submit is not None:
             self.on_submit(submission)
         chosen = self._choose(submission, beside)
+        if submission.following is not None:  # other engines get their part of it
+            following = submission.following.part(len(self.links))
+            submission = dataclasses.replace(submission, following=following)
         opened = chosen.link.submit(submission, waker)
         self._num_chosen += 1
         chosen.chosen = self._num_chosen

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import msgspec
 
 from engine.messages import Copy, Generate, Submit, Task
-from engine.queueing import QueueBounds
+from engine.queueing import Following, QueueBounds
 from service.tenants.caller import Caller
 from service.tenants.tier import Tier
 
@@ -19,7 +19,8 @@ class Submission:
     single choice with the task's own seed. ``priority``, ``tier`` and ``cache_salt`` are the
     request's; the engine gets the values that ``caller`` is allowed. ``deadline``: when the first
     token is no longer wanted, in monotonic seconds. ``keeps_place``: the engine has accepted an
-    earlier part of the request."""
+    earlier part of the request. ``following``: later parts, which keep their place if this one gets
+    one."""
 
     request_id: str
     prompt_token_ids: list[int]
@@ -32,6 +33,7 @@ class Submission:
     cache_salt: str = ""
     deadline: float | None = None
     keeps_place: bool = False
+    following: Following | None = None
 
     def messages(self, handles: Iterator[int], bounds: QueueBounds | None = None) -> list[Submit]:
         """Return one message for each choice, as if it were sent separately. ``bounds``: of the
@@ -53,6 +55,7 @@ class Submission:
                 service_class=caller.class_of(self.priority, self.tier),
                 bounds=bounds,
                 keeps_place=self.keeps_place,
+                following=self.following,
                 deadline=self.deadline,
             )
             for task in self._tasks()

@@ -32,6 +32,8 @@ from service.wire.error_shapes import shape_for
 
 # Says who the client is: its port, how it connected, its address.
 CLIENT_HEADER: Final = b"x-quire-forwarded-client"
+# All of a client's headers: a request may have as many as the HTTP server accepts.
+HEADERS_HEADER: Final = b"x-quire-forwarded-headers"
 _EVENTS = b"text/event-stream"
 
 _log = get_logger()
@@ -169,19 +171,35 @@ def _target(scope: Scope) -> bytes:
 
 
 def request_headers(scope: Scope) -> HeaderPairs:
-    """Return a client's headers, and who it is."""
+    """Return what says who the client is, and which headers it sent."""
     host, port = scope["client"] or ("", 0)
     who = b"%d %b %b" % (int(port), scope["scheme"].encode(), host.encode())
-    left_out = (CLIENT_HEADER, b"content-encoding")  # a body has been decompressed
-    headers = [pair for pair in scope["headers"] if pair[0] not in left_out]
-    return [*headers, (CLIENT_HEADER, who)]
+    left_out = {*HOP_BY_HOP, b"content-length", b"content-encoding"}  # a body is decompressed
+    kept = [pair for pair in scope["headers"] if pair[0] not in left_out]
+    packed = b"".join(b"%d %d %b%b " % (len(name), len(value), name, value) for name, value in kept)
+    return [(CLIENT_HEADER, who), (HEADERS_HEADER, packed.rstrip())]
+
+
+def _unpacked(packed: bytes) -> list[tuple[bytes, bytes]]:
+    """Return what ``request_headers`` has packed. Raises ValueError for anything else."""
+    headers = []
+    while packed:
+        name_size, value_size, rest = packed.split(b" ", 2)
+        end = int(name_size) + int(value_size)
+        headers.append((rest[: int(name_size)], rest[int(name_size) : end]))
+        packed = rest[end + 1 :]
+    return headers
 
 
 def take_client(scope: Scope) -> None:
-    """Put the client of a forwarded request into its scope. Raises ValueError if it is missing."""
-    (who,) = [value for name, value in scope["headers"] if name == CLIENT_HEADER]
+    """Put the client of a forwarded request into its scope, and the headers that it sent. Raises
+    ValueError if one of them is missing."""
+    sent = scope["headers"]
+    (who,) = [value for name, value in sent if name == CLIENT_HEADER]
+    (packed,) = [value for name, value in sent if name == HEADERS_HEADER]
     port, scheme, host = who.decode().split(" ", 2)
     scope["client"] = (host, int(port))
     scope["scheme"] = scheme
-    scope["headers"] = [pair for pair in scope["headers"] if pair[0] != CLIENT_HEADER]
+    length = [pair for pair in sent if pair[0] == b"content-length"]
+    scope["headers"] = [*_unpacked(packed), *length]
     scope["state"][FORWARDED] = time.monotonic()

@@ -36,6 +36,8 @@ _HTTP1 = HTTP1Settings(
     # Buffered for a request waiting to be handled, and for a response waiting to be sent.
     max_buffer_size=MAX_HEAD_BYTES + 8192,
 )
+# Between workers, a client's whole head is in one header.
+_HTTP1_UNIX = HTTP1Settings(header_read_timeout=30_000, max_buffer_size=2 * MAX_HEAD_BYTES)
 _HTTP2 = HTTP2Settings(
     keep_alive_interval=20_000,  # milliseconds between pings while a stream is open
     keep_alive_timeout=20,  # seconds
@@ -87,7 +89,7 @@ class HttpServer:
             30,  # seconds until an idle one ends
             self._max_connections,
             HTTPModes.auto,
-            _HTTP1,
+            _HTTP1_UNIX if self._is_unix else _HTTP1,
             _HTTP2,
             True,  # websockets
             None,  # static files

@@ -1,6 +1,6 @@
 """Keeps the verdict steady: a state machine around the pure ``diagnose``.
 
-What the engine's and the server's state say is shown at once. What the load says is shown once it
+What the engine's and the server's state say is shown at once, and so is the end of idleness. What the load says is shown once it
 has held for ``HOLD_SECONDS``, and such changes are at least ``FLIP_SECONDS`` apart. The end of
 idleness or of a state does not count as a change, so that the first cause after it is not held
 back.
@@ -41,6 +41,8 @@ class SteadyCondition:
             self._show(found, now, begin=now)
         elif now - self._candidate_since >= HOLD_SECONDS and now - self._changed >= FLIP_SECONDS:
             self._show(found, now, begin=self._candidate_since)
+        elif self.shown is Condition.IDLE:
+            self._show(Condition.HEALTHY, now, begin=now)
         return self.shown
 
     def _show(self, condition: Condition, now: float, *, begin: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from engine.messages import Embed, Finished, FinishReason
+from engine.queueing import Following
 from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.submission import Submission
@@ -95,6 +96,7 @@ class PooledTexts:
             cache_salt=request.cache_salt,
             deadline=request.deadline,
             keeps_place=bool(self._submitted),
+            following=None if self._submitted else self._following(),
         )
         try:
             [sequence] = self._link.submit(submission, self._waker)
@@ -105,6 +107,15 @@ class PooledTexts:
         self._submitted.append(sequence)
         self._open[index] = sequence
         self._open_tokens += sequence.prompt_tokens
+
+    def _following(self) -> Following | None:
+        """Return what may be in the engine at once besides the first text, if anything."""
+        request = self.request
+        others = request.inputs[1 : request.most_open]
+        if not others:
+            return None
+        tokens = sum(len(one.token_ids) for one in others)
+        return Following(len(others), min(tokens, request.most_open_tokens))
 
     def fail(self, error: QuireError) -> None:
         """Make ``vectors`` raise this error, and free what the engine has of it now."""

@@ -38,7 +38,7 @@ class Client:
         """Check a generation request; return the loaded model. Raises as ``Admission.check``
         does, or LimitError."""
         self._note_waiting()
-        self.services.admission.check()
+        self.services.admission.check(self.exchange.caller)
         self.exchange.count()
         return self.services.engine
 
@@ -46,7 +46,7 @@ class Client:
         """Check any request for the engine; return the loaded model. Raises as
         ``Admission.check_open`` does, or LimitError."""
         self._note_waiting()
-        self.services.admission.check_open()
+        self.services.admission.check_open(self.exchange.caller)
         self.exchange.count()
         return self.services.engine
 

@@ -30,9 +30,12 @@ class MadeKey(NamedTuple):
 
 
 class KeyStore:
-    """Each method raises StoreUnavailableError when the database does not respond."""
+    """Each method raises StoreUnavailableError when the database does not respond. ``place``: where
+    the keys are, in words."""
 
     def __init__(self, place: StorePlace) -> None:
+        # Without the URL, which may hold a password.
+        self.place = "the PostgreSQL database" if place.file is None else str(place.file)
         self._database: Lazily[KeyDatabase] = Lazily(
             lambda: _load(place), "database of the API keys"
         )

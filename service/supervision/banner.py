@@ -12,12 +12,13 @@ def banner(
     model: str,
     path: str,
     needs_key: bool,
+    makes_keys: bool = False,
     note: str = "",
     grpc_port: int | None = None,
     admin: ServerAddress | None = None,
 ) -> str:
     """Return the text: where the server listens and what to try, while ``model`` loads from
-    ``path``."""
+    ``path``. ``makes_keys``: clients' keys are in the store."""
     url = address.url
     key = " -H 'Authorization: Bearer '$QUIRE_API_KEY" if needs_key else ""
     lines = [
@@ -34,6 +35,7 @@ def banner(
         f"  dashboard        quire dashboard --url {url}",
         f"  terminal chat    quire chat --base-url {url}",
         "",
+        *(["  export QUIRE_API_KEY=$(quire keys create --alias me)"] if makes_keys else []),
         f"  curl {url}/v1/models{key}",
         f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' \\",
         f'    -d \'{{"model": "{model}", "stream": true,'

@@ -335,6 +335,7 @@ class Supervisor:
             model=self._model,
             path=self._engine_config.model,
             needs_key=self._settings.needs_key,
+            makes_keys=self._settings.stored_keys,
             note=self._note,
             grpc_port=self._settings.grpc_port,
             admin=admin,

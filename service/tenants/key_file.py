@@ -25,6 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from service.api_keys import api_keys
+from service.problems import problem_in
 from service.tenants.stored_key import KEY_MARK, KeyGrant, StoredKey, digest_of
 
 _MOST_BYTES = 16 << 20
@@ -56,6 +57,9 @@ def read_key_file(path: Path) -> tuple[StoredKey, ...]:
         return _listed(data.decode())
     try:
         found = msgspec.convert(_parsed(path, data), _File, strict=True)
+    except msgspec.ValidationError as error:
+        problem = problem_in(error, _Entry if "keys[" in str(error) else _File)
+        raise ValueError(_COULD_BE_KEY.sub("…", problem)) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(_COULD_BE_KEY.sub("…", str(error))) from None
     keys: dict[str, StoredKey] = {}

@@ -1,4 +1,4 @@
-"""Two API workers with two engines: one engine is killed under streams, then the leading worker."""
+"""API workers with two engines: one engine is killed under streams, then the leading worker."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import signal
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import httpx
 import pytest
@@ -20,14 +20,29 @@ from tests.e2e.quire_server import QuireServer, engine_sockets, engines_of, unti
 from tests.e2e.test_recovery import deaths
 from tests.e2e.test_worker_death import EngineWatcher, request_lines
 
-WORKERS = ENGINES = 2
-CLIENTS = 12
+ENGINES = 2
 PROMPTS = 4
 GENERATED = "quire_generated_tokens_total"
-ARGUMENTS = (
-    *("simulated:step=8ms,output=100-200", f"--max-num-seqs={CLIENTS}", "--log-format=json"),
-    *(f"--api-workers={WORKERS}", f"--data-parallel-size={ENGINES}"),
-)
+
+
+class Size(NamedTuple):
+    """``requests``: for each of the two kills."""
+
+    model: str
+    workers: int
+    clients: int
+    requests: int
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        return (
+            *(self.model, f"--max-num-seqs={self.clients}", "--log-format=json"),
+            *(f"--api-workers={self.workers}", f"--data-parallel-size={ENGINES}"),
+        )
+
+
+SMALL = Size("simulated:step=8ms,output=100-200", workers=2, clients=12, requests=48)
+LARGE = Size("simulated:step=8ms,output=20-60", workers=4, clients=24, requests=5000)
 # By API: its route, and the rest of the body for a prompt.
 ROUTES: dict[str, tuple[str, Any]] = {
     "chat": (
@@ -95,6 +110,7 @@ class Clients:
     """They note all answers. Each request has a new connection, so any worker may get it."""
 
     server: QuireServer
+    size: Size
     open: list[Answer] = field(default_factory=list)
     done: list[Answer] = field(default_factory=list)
     is_stopping: bool = False
@@ -136,7 +152,7 @@ class Clients:
         """Ask until the end of the block; what is asked by then is read to its end."""
         self.is_stopping = False
         async with asyncio.TaskGroup() as group:
-            for number in range(CLIENTS):
+            for number in range(self.size.clients):
                 group.create_task(self._ask_again_and_again(number))
             try:
                 yield
@@ -151,7 +167,8 @@ class Clients:
 
     async def are_everywhere(self) -> None:
         """Wait until most have begun to stream, from each of the workers."""
-        while len(self.streaming) < CLIENTS // 2 or len(_workers(self.streaming)) < WORKERS:
+        enough, workers = self.size.clients // 2, self.size.workers
+        while len(self.streaming) < enough or len(_workers(self.streaming)) < workers:
             await asyncio.sleep(0.01)
 
 
@@ -159,12 +176,12 @@ def _workers(answers: list[Answer]) -> set[int]:
     return {answer.worker for answer in answers}
 
 
-def is_complete(server: QuireServer) -> bool:
+def is_complete(server: QuireServer, workers: int) -> bool:
     """All workers and engines run, and as many workers as asked in a row have all engines."""
     server.output()  # keeps its pipe from filling
-    if len(workers_of(server)) < WORKERS or len(engines_of(server)) < ENGINES:
+    if len(workers_of(server)) < workers or len(engines_of(server)) < ENGINES:
         return False
-    answers = [server.get("/health") for _ in range(4 * WORKERS)]
+    answers = [server.get("/health") for _ in range(4 * workers)]
     return all(
         status == 200 and json.loads(body)["engine"]["detail"] == "ready"
         for status, body in answers
@@ -184,8 +201,11 @@ def generated_by(engines: list[EngineCounters]) -> int:
     return sum(engine.tokens_generated for engine in engines)
 
 
-async def complete(server: QuireServer) -> None:
-    await asyncio.to_thread(until, lambda: is_complete(server), 240, "all workers and engines")
+async def complete(server: QuireServer, workers: int) -> None:
+    def is_whole() -> bool:
+        return is_complete(server, workers)
+
+    await asyncio.to_thread(until, is_whole, 240, "all workers and engines")
 
 
 async def idle(server: QuireServer) -> None:
@@ -207,7 +227,7 @@ def counts_are_exact(server: QuireServer, clients: Clients, tokens: int) -> None
     assert len(lines) - len(known) <= sum(not answer.request_id for answer in clients.done)
     outcomes = Counter(lines.values())
     until(lambda: server.total(GENERATED) == tokens, 30, f"{tokens} generated tokens")
-    for _ in range(4 * WORKERS):
+    for _ in range(4 * clients.size.workers):
         page = server.metrics()
 
         def total(name: str, label: str = "", page: dict[str, float] = page) -> float:
@@ -226,42 +246,41 @@ def ended(server: QuireServer) -> dict[str, str]:
     return {line["request_id"]: line["outcome"] for line in request_lines(server)}
 
 
-@pytest.mark.timeout(600)
-async def test_an_engine_and_the_leading_worker_are_killed_under_streams() -> None:
-    with QuireServer(*ARGUMENTS) as server:
-        await complete(server)
-        clients = Clients(server)
+async def kill_an_engine_and_the_leading_worker(size: Size) -> None:
+    with QuireServer(*size.arguments) as server:
+        await complete(server, size.workers)
+        clients = Clients(server, size)
         first = await asyncio.gather(*map(clients.ask, QUESTIONS))
         assert [answer for answer in first if not answer.is_whole] == []
         expected = {answer.question: answer.text for answer in first}
         assert len(set(expected.values())) >= PROMPTS
 
         async with clients.at_work():
-            await clients.have_got(CLIENTS)
+            await clients.have_got(size.requests // 4)
             await clients.are_everywhere()
             os.kill(engines_of(server)[1], signal.SIGKILL)
-            await clients.have_got(2 * CLIENTS)
-            await complete(server)
-            await clients.have_got(CLIENTS)
+            await clients.have_got(size.requests // 2)
+            await complete(server, size.workers)
+            await clients.have_got(size.requests // 4)
         assert [answer for answer in clients.done if not answer.is_whole] == []
         await idle(server)
         received = sum(answer.tokens for answer in clients.done)
         generated = await asyncio.to_thread(server.total, GENERATED)
         # A step that the engine was sending when it was killed may have reached one worker only.
-        assert abs(generated - received) <= CLIENTS
+        assert abs(generated - received) <= size.clients
         print(f"{generated:.0f} tokens generated, {received} received")
         await asyncio.to_thread(counts_are_exact, server, clients, int(generated))
         assert await asyncio.to_thread(server.total, "quire_handovers_total") > 0
 
         before = generated_by(await asyncio.to_thread(engine_totals, server))
         async with clients.at_work():
-            await clients.have_got(CLIENTS)
+            await clients.have_got(size.requests // 4)
             await clients.are_everywhere()
             killed = workers_of(server)[0]
             os.kill(killed, signal.SIGKILL)
-            await clients.have_got(2 * CLIENTS)
-            await complete(server)
-            await clients.have_got(CLIENTS)
+            await clients.have_got(size.requests // 2)
+            await complete(server, size.workers)
+            await clients.have_got(size.requests // 4)
         await idle(server)
         cut = [answer for answer in clients.done if not answer.is_whole]
         assert cut
@@ -272,7 +291,8 @@ async def test_an_engine_and_the_leading_worker_are_killed_under_streams() -> No
         print(f"{len(clients.done)} requests, {len(cut)} cut off with their worker")
 
         last = [asyncio.create_task(clients.ask(question)) for question in QUESTIONS]
-        await clients.are_everywhere()
+        while not clients.streaming:
+            await asyncio.sleep(0.01)
         assert await asyncio.to_thread(server.terminate) == 0
         assert all(answer.is_whole for answer in await asyncio.gather(*last))
 
@@ -281,4 +301,15 @@ async def test_an_engine_and_the_leading_worker_are_killed_under_streams() -> No
             whole = expected[answer.question]
             assert answer.text == (whole if answer.is_whole else whole[: len(answer.text)])
         assert deaths(server) == 2
-        assert sum(line["event"] == "drained" for line in server.log_lines()) == WORKERS
+        assert sum(line["event"] == "drained" for line in server.log_lines()) == size.workers
+
+
+@pytest.mark.timeout(600)
+async def test_an_engine_and_the_leading_worker_are_killed_under_streams() -> None:
+    await kill_an_engine_and_the_leading_worker(SMALL)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+async def test_ten_thousand_requests_to_four_workers_are_counted_exactly() -> None:
+    await kill_an_engine_and_the_leading_worker(LARGE)

@@ -22,6 +22,7 @@ from service.admin.whole import Whole
 from service.http.admin.downloads import Downloads
 from service.http.body import read_body
 from service.http.scope import ROUTE_ROW, client_address, header
+from service.problems import problem_in
 from service.routes.route import RouteRow
 from service.serving.services import Services
 
@@ -76,7 +77,7 @@ class AdminCall(Request[Any, Any, Any]):
         try:
             return msgspec.json.decode(body or b"{}", type=kind)
         except msgspec.ValidationError as error:
-            raise invalid(f"{error}.") from None
+            raise invalid(f"{problem_in(error, kind)}.") from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise invalid("The body is not JSON.") from None
         except RecursionError:

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.messages import Copy, Embed, Generate, SamplingParams, Submit
-from engine.queueing import QueueBounds, Refusal, RefusalReason
+from engine.queueing import Following, QueueBounds, Refusal, RefusalReason
 from engine.schedule import gate as gate_module
 from engine.schedule.gate import MOST_EXPECTED_OUTPUT, MOST_RETRY_SECONDS, Gate, reserve_of
 from engine.step.sequence import Sequence
@@ -78,6 +78,18 @@ def test_a_request_of_many_choices_is_judged_whole_but_never_when_nothing_waits(
     enter(gate, submit())
     assert gate.judge(submit(copies=choices), 0.0, 0) is not None
     assert gate.judge(submit(copies=choices[:6]), 0.0, 0) is None
+
+
+def test_a_request_of_many_prompts_is_judged_whole_by_the_first_of_them() -> None:
+    gate = Gate()
+    enter(gate, submit())
+    refusal = gate.judge(submit(following=Following(7, 70)), 0.0, 0)
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.QUEUE_REQUESTS
+    assert gate.judge(submit(following=Following(6, 60)), 0.0, 0) is None
+    few = QueueBounds(8, 89)  # 20 wait; 20, and 2 * 20 + 10 with what follows
+    assert gate.judge(submit(bounds=few, following=Following(2, 30)), 0.0, 0) is not None
+    assert gate.judge(submit(bounds=few, following=Following(2, 29)), 0.0, 0) is None
 
 
 def test_tenants_have_shares_by_weight_and_one_with_nothing_waiting_has_a_place() -> None:

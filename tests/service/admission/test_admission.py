@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
 
+from engine.messages import Embed, Submit
 from engine.queueing import QueueBounds
 from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.engine.link import EngineState, LinkPhase
+from service.engine.sequence import EngineSequence, Waker
 from service.errors import (
     EngineUnavailableError,
     LoadingError,
@@ -19,6 +21,7 @@ from service.errors import (
 from service.settings import ServiceSettings
 from service.supervision.page import Supervision, SupervisorPage
 from service.supervision.restarts import FAILING_DEATHS
+from service.tenants.caller import Caller
 
 
 @dataclass
@@ -31,6 +34,11 @@ class Queue:
     silence: float = 0.0
     load_seconds: float | None = None
     bounds: QueueBounds | None = None
+    open_sequences: list[EngineSequence] = field(default_factory=list)
+
+    def hold(self, sequence: EngineSequence) -> None:
+        self.open_sequences.append(sequence)
+        self.waiting_sequences += 1
 
     @property
     def links(self) -> list[Queue]:
@@ -76,6 +84,40 @@ def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load(
         admission(Queue(phase=phase, load_seconds=2.2)).check()
     assert caught.value.status == 503
     assert caught.value.retry_after == 4
+
+
+def held(tenant: str, weight: float = 1.0) -> EngineSequence:
+    message = Submit(
+        handle=1,
+        request_id="r",
+        prompt_token_ids=[1],
+        task=Embed(),
+        arrival_time=0.0,
+        tenant=tenant,
+        weight=weight,
+    )
+    return EngineSequence(1, 1, 0.0, Waker(), message)
+
+
+def test_while_the_engine_restarts_no_tenant_takes_all_places() -> None:
+    one = Caller(owner="a" * 64, shares=True)
+    other = Caller(owner="b" * 64, shares=True, weight=2.0)
+    queue = Queue(LinkPhase.LOST, expects_engine=True)
+    gate = admission(queue)  # of ten places
+    while queue.waiting_sequences < 5:
+        gate.check(one)
+        queue.hold(held(one.tenant))
+    with pytest.raises(OverloadedError, match="5 sequences of this key"):
+        gate.check(one)
+    while queue.waiting_sequences < 10:  # two parts of four, and its first in any case
+        gate.check(other)
+        queue.hold(held(other.tenant, 2.0))
+    with pytest.raises(OverloadedError, match="5 sequences of this key"):
+        gate.check(other)
+    gate.check(Caller(owner="c" * 64, shares=True))  # one always has a place
+    queue.hold(held("c" * 16))
+    with pytest.raises(OverloadedError, match="11 sequences are already waiting"):
+        gate.check(Caller(owner="c" * 64, shares=True))
 
 
 AWAY = (LinkPhase.LOST, LinkPhase.LOADING, LinkPhase.CONNECTING)

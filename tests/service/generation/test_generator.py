@@ -8,11 +8,17 @@ from pathlib import Path
 import pytest
 
 from engine.messages import FinishReason
+from engine.queueing import Following
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.link import EngineLink, EngineState, LinkPhase
 from service.engine.sequence import EngineSequence, SequenceState, Waker
 from service.engine.submission import Submission
-from service.errors import EngineUnavailableError, ExpiredError, InvalidRequestError
+from service.errors import (
+    EngineUnavailableError,
+    ExpiredError,
+    InvalidRequestError,
+    OverloadedError,
+)
 from service.generation.generator import Generator
 from service.generation.request import choice_seed
 from service.output.log import fold
@@ -114,6 +120,53 @@ async def test_a_request_without_a_place_fails_before_it_starts(
     with pytest.raises(ExpiredError):
         await start
     assert sequence.handle in desk.aborted
+
+
+async def test_the_first_prompt_is_judged_for_all_before_any_other_is_sent(
+    checkpoint: Checkpoint,
+) -> None:
+    desk = SlowDesk()
+    request = asked(prompts=[[1], [2, 3], [4, 5, 6]], n=2)
+    start = asyncio.ensure_future(Generator(desk, checkpoint).start(request, ANYBODY))
+    await asyncio.sleep(0)
+    [first] = desk.submissions
+    assert first.following == Following(4, 10)
+    assert not first.keeps_place
+    for one in desk.sequences:
+        one.has_place = True
+    desk.sequences[0].waker.wake()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    others = desk.submissions[1:]
+    assert [(one.keeps_place, one.following) for one in others] == [(True, None)] * 2
+    for one in desk.sequences:
+        one.has_place = True
+    desk.sequences[0].waker.wake()
+    generation = await start
+    assert len(generation.choices) == 6
+    generation.close()
+
+
+async def test_where_the_first_prompt_is_refused_no_other_is_sent(checkpoint: Checkpoint) -> None:
+    desk = SlowDesk()
+    request = asked(prompts=[[1], [2]])
+    start = asyncio.ensure_future(Generator(desk, checkpoint).start(request, ANYBODY))
+    await asyncio.sleep(0)
+    [sequence] = desk.sequences
+    sequence.state, sequence.failure = SequenceState.ENDED, OverloadedError("full")
+    sequence.waker.wake()
+    with pytest.raises(OverloadedError):
+        await start
+    assert len(desk.submissions) == 1
+
+
+def test_long_prompts_let_others_have_their_turn(checkpoint: Checkpoint) -> None:
+    desk = WatchedDesk()
+    start = Generator(desk, checkpoint).start(asked(prompts=[[1] * 5000] * 4), ANYBODY)
+    with pytest.raises(AssertionError, match="waits"):
+        at_once(start)
+    assert len(desk.submissions) == 1
+    start.close()
 
 
 class FullDesk(WatchedDesk):

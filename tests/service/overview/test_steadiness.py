@@ -52,6 +52,11 @@ def test_the_first_cause_after_idleness_is_not_held_back() -> None:
     assert shown(found, Condition.IDLE)[-1] is Condition.SLOTS
 
 
+def test_a_server_that_has_work_is_not_idle() -> None:
+    assert shown([Condition.HEALTHY] * 2, Condition.IDLE) == [Condition.HEALTHY] * 2
+    assert shown([Condition.SLOTS] * 2, Condition.IDLE) == [Condition.HEALTHY] * 2
+
+
 def test_it_began_when_the_cause_did() -> None:
     steady = SteadyCondition(Condition.HEALTHY, now=-100.0)
     for second in range(10):

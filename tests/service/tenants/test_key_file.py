@@ -72,10 +72,16 @@ def test_nothing_is_shown_of_a_key_that_people_chose(tmp_path: Path) -> None:
         (f'[[keys]]\nalias = "other"\nkey = "{SECRET}"', "reserved"),
         ('[[keys]]\nalias = "a"\nkey = "short"', "fewer than 8"),
         (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\n' * 2, "key 2: it is in the file before"),
-        (f'[keys]\n{SECRET} = "a"', "Expected"),
-        (f'{SECRET} = "a"', "unknown field `…`"),
-        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nscopes = ["{SECRET}"]', "Invalid enum"),
-        (f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nrequests_per_minute = 0', ">= 1"),
+        (f'[keys]\n{SECRET} = "a"', "keys: expected array, got object"),
+        (f'{SECRET} = "a"', "there is no field '…'; the fields are keys"),
+        (
+            f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nscopes = ["{SECRET}"]',
+            "keys[1].scopes[1]: invalid enum",
+        ),
+        (
+            f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nrequests_per_minute = 0',
+            "keys[1].requests_per_minute: expected int >= 1",
+        ),
         (f'[[keys]]\nalias = "a"\nkey = "{SECRET}', "end of document"),
     ],
 )
