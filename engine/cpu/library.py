@@ -134,7 +134,8 @@ class BatchStruct(ctypes.Structure):
 
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
-    per vector, of which every size of a model must be a multiple; ``bf16_products``: whether it multiplies pairs of bfloat16."""
+    per vector, of which every size of a model must be a multiple; ``bf16_products``: whether it
+    multiplies pairs of bfloat16."""
 
     def __init__(self, path: Path) -> None:
         try:

@@ -52,4 +52,6 @@ def _rows(part: Matrix, index: Tensor) -> Matrix:
 
 
 def _floats(parts: list[Matrix]) -> list[Tensor]:
-    return [part.dequantised() if isinstance(part, GroupedWeight) else part.float() for part in parts]
+    return [
+        part.dequantised() if isinstance(part, GroupedWeight) else part.float() for part in parts
+    ]

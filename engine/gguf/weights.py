@@ -11,11 +11,12 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.architecture.errors import WeightsError
 from engine.architecture.rope import pair_order
-from engine.gguf.blocks import DECODERS, DecodedBlocks
+from engine.gguf.blocks import DECODERS, DecodedBlocks, Floats
 from engine.gguf.config import family_of
 from engine.gguf.container import GgufTensor, header_of
 from engine.gguf.names import ROPE_FACTORS, gguf_name
@@ -195,7 +196,7 @@ def grouped_weight(found: DecodedBlocks, columns: int) -> GroupedWeight:
     """Return the matrix with rows of ``columns`` elements of which these are the blocks."""
     rows = found.codes.size // columns
 
-    def scales(coarse: np.ndarray[Any, Any] | None, fine: np.ndarray[Any, Any] | None) -> Scales | None:
+    def scales(coarse: Floats | None, fine: NDArray[Any] | None) -> Scales | None:
         if coarse is None:
             return None
         return Scales(

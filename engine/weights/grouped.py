@@ -47,8 +47,8 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class GroupedWeight:
-    """``codes``: int8 [outputs, inputs]. ``minimums`` is None where all are zero. The last group may
-    have fewer inputs than the others."""
+    """``codes``: int8 [outputs, inputs]. ``minimums`` is None where all are zero. The last group
+    may have fewer inputs than the others."""
 
     codes: Tensor
     scales: Scales

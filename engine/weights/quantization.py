@@ -1,7 +1,7 @@
 """Weights made small integers while they are loaded: as llama.cpp's Q8_0 and Q4_0, to the bit.
 
 Symmetric, with a float16 scale for every ``GROUP`` inputs of an output. int8: the largest weight of
-a group becomes 127 or -127. int4: the largest becomes -8, the others -8 to 7. So a weight's error is
+a group becomes 127 or -127. int4: the largest becomes -8, the others -8 to 7. So a weight is off by
 at most half a scale with int8, and a scale with int4.
 """
 
