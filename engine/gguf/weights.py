@@ -114,7 +114,7 @@ class GgufWeights:
 
     def _order(self, name: str) -> Tensor | None:
         """Return the place in a head at which each of its rows is stored; None: its own."""
-        if (self._permuted and ".q_proj." in name) or (self._permuted and ".k_proj." in name):
+        if self._permuted and (".q_proj." in name or ".k_proj." in name):
             return torch.argsort(pair_order(self._head_dim))
         return None
 
