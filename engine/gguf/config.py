@@ -56,7 +56,7 @@ def family_of(header: GgufHeader) -> _Family:
 
 
 def config_json(header: GgufHeader) -> dict[str, Any]:
-    """Raises ConfigError, and UnsupportedError for what is not served from GGUF files."""
+    """Raises ConfigError, and UnsupportedError for what is not supported as GGUF."""
     keys, family = GgufKeys(header), family_of(header)
     prefix = keys.text(ARCHITECTURE_KEY)
     _refuse_unserved(keys, prefix)

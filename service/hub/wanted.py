@@ -52,7 +52,7 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
     there = {file.name for file in files}
     if _CONFIG not in there and (gguf := sorted(one for one in there if one.endswith(".gguf"))):
         raise NotServableError(
-            f"'{name}' has only GGUF files, which are not served by a name; download one, such as "
+            f"'{name}' has only GGUF files, which cannot be served by name; download one, such as "
             f"{gguf[0]}, and start 'quire serve FILE.gguf', or choose the repository of the "
             "original model"
         )
