@@ -41,7 +41,7 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
         return IntegerKind.BYTES_FLOAT
     if not is_half or weight.shape[1] % (GROUP_INPUTS * SUPER):
         return IntegerKind.BYTES_FLOAT
-    if weight.group == _HALF and minimums is None and -_SMALL <= low and high <= _SMALL:
+    if weight.group == _HALF and minimums is None and low >= -_SMALL and high <= _SMALL:
         return IntegerKind.BYTES_K
     if minimums is None or minimums.fine is None or not _is_half(minimums.coarse):
         return IntegerKind.BYTES_FLOAT

@@ -8,7 +8,7 @@ from torch import Tensor
 from engine.architecture.config import ModelConfig
 from engine.architecture.rope import pair_order
 from engine.cpu.packed import interleaved
-from engine.weights.grouped import GroupedWeight, alike, joined, combined
+from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
 

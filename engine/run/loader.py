@@ -25,7 +25,7 @@ from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
-from engine.weights.quantization import Quantization, QuantisedWeights
+from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
 

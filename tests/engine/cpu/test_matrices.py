@@ -41,9 +41,7 @@ class Source:
         return None if self.is_float(name) else quantise(values, self._bits(name))
 
     def is_float(self, name: str) -> bool:
-        return len(self._shapes[name]) != 2 or (
-            self._in_floats != "" and self._in_floats in name
-        )
+        return len(self._shapes[name]) != 2 or (self._in_floats != "" and self._in_floats in name)
 
     def _bits(self, name: str) -> str:
         return "int4" if self._in_nibbles and self._in_nibbles in name else "int8"
