@@ -44,25 +44,25 @@ def _signed(codes: NDArray[Any], offset: int = 0) -> NDArray[np.int8]:
     return signed - np.int8(offset) if offset else signed
 
 
-def _nibbles(packed: Bytes) -> Bytes:
+def _nibbles(packed: Bytes) -> NDArray[Any]:
     """[blocks, n] to [blocks, 2 n]: all low halves, then all high halves."""
     return np.concatenate([packed & 15, packed >> 4], axis=1)
 
 
-def _alternating_nibbles(packed: Bytes, run: int) -> Bytes:
+def _alternating_nibbles(packed: Bytes, run: int) -> NDArray[Any]:
     """The same for every ``run`` bytes: their low halves, then their high halves."""
     runs = packed.reshape(len(packed), -1, 1, run)
     return np.concatenate([runs & 15, runs >> 4], axis=2).reshape(len(packed), -1)
 
 
-def _bit_pairs(packed: Bytes, run: int = 32) -> Bytes:
+def _bit_pairs(packed: Bytes, run: int = 32) -> NDArray[Any]:
     """Of every ``run`` bytes: bits 0 and 1 of each, then bits 2 and 3, and so on."""
     runs = packed.reshape(len(packed), -1, 1, run)
     shifts = np.array([0, 2, 4, 6], np.uint8).reshape(1, 1, 4, 1)
     return ((runs >> shifts) & 3).reshape(len(packed), -1)
 
 
-def _bit_planes(packed: Bytes) -> Bytes:
+def _bit_planes(packed: Bytes) -> NDArray[Any]:
     """Of 32 bytes: bit 0 of each, then bit 1, and so on: [blocks, 256]."""
     shifts = np.arange(8, dtype=np.uint8).reshape(1, 8, 1)
     return ((packed.reshape(-1, 1, 32) >> shifts) & 1).reshape(len(packed), -1)
@@ -76,7 +76,7 @@ def _q4_1(blocks: Bytes) -> DecodedBlocks:
     return DecodedBlocks(_signed(_nibbles(blocks[:, 4:])), _halves(blocks, 0), -_halves(blocks, 2))
 
 
-def _five_bits(blocks: Bytes, first: int) -> Bytes:
+def _five_bits(blocks: Bytes, first: int) -> NDArray[Any]:
     fifth = np.unpackbits(blocks[:, first : first + 4], axis=1, bitorder="little")
     return _nibbles(blocks[:, first + 4 :]) | fifth << 4
 
@@ -108,7 +108,7 @@ def _q3_k(blocks: Bytes) -> DecodedBlocks:
     )
 
 
-def _with_k_scales(codes: Bytes, blocks: Bytes) -> DecodedBlocks:
+def _with_k_scales(codes: NDArray[Any], blocks: Bytes) -> DecodedBlocks:
     """Of a Q4_K or Q5_K block: eight groups' scales and minimums of six bits each."""
     first, second, mixed = blocks[:, 4:8], blocks[:, 8:12], blocks[:, 12:16]
     scales = np.concatenate([first & 63, (mixed & 15) | (first >> 2 & 48)], axis=1)

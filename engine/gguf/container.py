@@ -218,7 +218,8 @@ def _read_array(cursor: _Cursor, field: str) -> Value:
     count = cursor.count(f"the length of {field}", _MAX_HEADER_BYTES, dtype.itemsize)
     raw = cursor.take(count * dtype.itemsize, field)
     if kind == _BOOL:
-        return np.frombuffer(raw, np.uint8) != 0
+        flags: np.ndarray[Any, Any] = np.frombuffer(raw, np.uint8) != 0
+        return flags
     return np.frombuffer(raw, dtype)
 
 
