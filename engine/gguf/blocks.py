@@ -78,7 +78,8 @@ def _q4_1(blocks: Bytes) -> DecodedBlocks:
 
 def _five_bits(blocks: Bytes, first: int) -> NDArray[Any]:
     fifth = np.unpackbits(blocks[:, first : first + 4], axis=1, bitorder="little")
-    return _nibbles(blocks[:, first + 4 :]) | fifth << 4
+    codes: NDArray[Any] = _nibbles(blocks[:, first + 4 :]) | fifth << 4
+    return codes
 
 
 def _q5_0(blocks: Bytes) -> DecodedBlocks:
