@@ -41,6 +41,9 @@ from bench.peers.machine_limits import Limits, Machine
 from bench.peers.protocol import Prompts, Timing
 from bench.report import write_result
 from bench.shapes import SHAPES, shape_config
+from engine.gguf.config import config_json
+from engine.gguf.container import read_gguf_header
+from engine.gguf.names import LINK
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "build" / "peer-models"
@@ -104,6 +107,11 @@ ENGINES = (
     Engine("quire-f32", "quire_engine", 16, "", {"engine": {"dtype": "float32"}}),
     Engine("quire-int8", "quire_engine", 8, "", {"engine": {"quantization": "int8"}}, ours=True),
     Engine("llama.cpp-q8_0", "llama_cpp_engine", 8, "gguf q8_0"),
+    # The same file for both.
+    Engine("quire-q4_k_m", "quire_engine", 4, "directory q4_k_m", ours=True),
+    Engine("llama.cpp-q4_k_m", "llama_cpp_engine", 4, "gguf q4_k_m"),
+    Engine("quire-int4", "quire_engine", 4, "", {"engine": {"quantization": "int4"}}),
+    Engine("llama.cpp-q4_0", "llama_cpp_engine", 4, "gguf q4_0"),
 )
 
 
@@ -170,13 +178,20 @@ def checkpoint(shape: str) -> Path:
 
 
 def converted(shape: str, form: str, peers: Path) -> Path:
-    """Convert the checkpoint to a peer's format, unless that is done. Raises Absent."""
+    """Convert the checkpoint to a peer's format, unless that is done. ``directory``: a model
+    directory for Quire, around a peer's GGUF file. Raises Absent."""
     source = checkpoint(shape)
     if not form:
         return source
     name, *kind = form.split()
     out = MODELS / "-".join([shape, name, *kind])
     if out.exists():
+        return out
+    if name == "directory":
+        path = converted(shape, " ".join(["gguf", *kind]), peers)
+        out.mkdir()
+        (out / LINK).symlink_to(path)
+        (out / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
         return out
     python = peers / "bin" / "python"
     if not python.exists():

@@ -37,9 +37,10 @@ from torch import Tensor
 
 from bench.report import print_table, write_result
 from engine.device.device import prefer_huge_pages
+from engine.weights.file import TensorFile
 from engine.weights.placing import READ_PIECE_BYTES, Target
 from engine.weights.reading import ReadAhead
-from engine.weights.stored import Shape, TensorFile, stored_tensors, whole
+from engine.weights.stored import Shape, stored_tensors, whole
 from engine.weights.weights import SINGLE, CheckpointWeights
 
 # A layer of an 8B model at a smaller scale: matrices with a norm between them.

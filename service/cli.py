@@ -16,6 +16,7 @@ import msgspec
 
 from client import chat_terminal, replay
 from client.chat_client import ChatClient, ServerError
+from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.options import (
     OptionError,
@@ -69,16 +70,17 @@ def _parser() -> argparse.ArgumentParser:
         # Each flag has exactly one spelling: the chart, for example, refuses some flags by name.
         allow_abbrev=False,
         help="serve a model over HTTP",
-        description="Serve a model directory in Hugging Face layout, or a model by its name on the "
-        "hub (docs/models-by-name.md); by default pocket, the embedded demonstration model; or "
-        "simulated:[PROFILE][,KEY=VALUE...], a timed stand-in "
+        description="Serve a model directory in Hugging Face layout, a GGUF file (docs/gguf.md) or "
+        "a model by its name on the hub (docs/models-by-name.md); by default pocket, the embedded "
+        "demonstration model; or simulated:[PROFILE][,KEY=VALUE...], a timed stand-in "
         "without weights (docs/simulated-models.md). Every flag can also be given by its variable.",
     )
     serve.add_argument(
         "model_directory",
         nargs="?",
         metavar="MODEL",
-        help="model directory, name on the hub (OWNER/NAME), or simulated:... (same as --model)",
+        help="model directory, GGUF file, name on the hub (OWNER/NAME), or simulated:... (same as "
+        "--model)",
     )
     add_arguments(serve, EngineConfig)
     add_arguments(serve, HubSettings)
@@ -228,6 +230,13 @@ def _serve(namespace: argparse.Namespace) -> int:
         except FirstFilesError as error:
             return error.status
         engine = msgspec.structs.replace(engine, model=str(directory))
+    elif model.gguf is not None:
+        try:
+            directory = _directory_of(model.gguf)
+        except ModelError as error:
+            print(f"quire: {error}", file=sys.stderr)
+            return 1
+        engine = msgspec.structs.replace(engine, model=str(directory))
     problem = doctor.model_problem(directory, without_weights=model.is_simulated)
     if problem:
         print(f"quire: {problem}", file=sys.stderr)
@@ -242,6 +251,14 @@ def _serve(namespace: argparse.Namespace) -> int:
         ).run()
     finally:
         writer.close()
+
+
+def _directory_of(gguf: Path) -> Path:
+    """Raises ModelError."""
+    # Imported late: no other command needs numpy.
+    from service.gguf.directory import gguf_directory
+
+    return gguf_directory(gguf)
 
 
 def _keys_file_problem(path: Path) -> str | None:
@@ -312,7 +329,14 @@ def _dashboard(namespace: argparse.Namespace) -> int:
 
 def _doctor(namespace: argparse.Namespace) -> int:
     model = served_model(namespace.model_directory)
-    return doctor.run(model.directory, namespace.port, without_weights=model.is_simulated)
+    directory = model.directory
+    if model.gguf is not None:
+        try:
+            directory = _directory_of(model.gguf)
+        except ModelError as error:
+            print(f"quire: {error}", file=sys.stderr)
+            return 1
+    return doctor.run(directory, namespace.port, without_weights=model.is_simulated)
 
 
 if __name__ == "__main__":

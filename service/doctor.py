@@ -247,12 +247,12 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
         return Finding(Level.FAIL, "model", problem, _MODEL_REMEDY)
     if without_weights:
         return Finding(Level.OK, "model", f"simulated, with the tokenizer in {model}")
-    weights = list(model.glob("*.safetensors"))
+    weights = [*model.glob("*.safetensors"), *model.glob("*.gguf")]
     if not weights:
         return Finding(
             Level.NOTE,
             "model",
-            f"{model} has no safetensors weights",
+            f"{model} has no weights (safetensors, or a GGUF file)",
             "serve it with --load-format dummy, or add its weights",
         )
     size = sum(file.stat().st_size for file in weights)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from engine.simulation.spec import is_simulated, parse_spec, with_tokenizer
 from pocket import MODEL_DIR
+from service.gguf.name import is_gguf_name
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 
@@ -26,13 +27,15 @@ class ServedModel:
     """``reference`` is passed to the engine; ``directory`` holds the tokenizer and the chat
     template; ``name`` is what clients use unless settings say otherwise (None: the directory's);
     ``note`` is shown to the operator. ``place``: of a model with a name on the hub, whose directory
-    is known once its files are there."""
+    is known once its files are there. ``gguf``: a GGUF file, whose directory is made at the start.
+    """
 
     reference: str
     directory: Path
     name: str | None = None
     note: str = ""
     place: ModelPlace | None = None
+    gguf: Path | None = None
 
     @property
     def is_simulated(self) -> bool:
@@ -44,6 +47,9 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
     simulation."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
+    if is_gguf_name(asked):
+        path = Path(asked)
+        return ServedModel(asked, path, path.stem, gguf=path)
     if is_hub_name(asked):
         hub = hub or HubSettings()
         place = ModelPlace.of(asked, hub.revision, hub.download_dir)

@@ -19,7 +19,17 @@ ORDER = {
     "engine": (
         *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
         *("messages", "trial_messages", "beats", "block_names", "prefix_table"),
-        *("frames", "faults", "architecture", "device", "sharding", "weights", "step", "attention"),
+        *(
+            "frames",
+            "faults",
+            "architecture",
+            "device",
+            "sharding",
+            "weights",
+            "gguf",
+            "step",
+            "attention",
+        ),
         *(
             "sampling",
             "pooling",
@@ -54,7 +64,7 @@ ORDER = {
             "hub_settings",
             "turns",
         ),
-        *("settings", "conversation", "hub", "served_model", "tenants", "routes"),
+        *("settings", "conversation", "gguf", "hub", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),

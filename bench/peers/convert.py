@@ -33,7 +33,17 @@ def gguf_name(name: str) -> str:
     return f"blk.{layer}.{LAYER_NAMES[part]}.weight"
 
 
+# Those that only llama.cpp itself makes, from a bf16 file, by the number of its file type.
+MADE_BY_LLAMA_CPP = {"q4_k_m": 15}
+
+
 def to_gguf(kind: str, model: Path, out: Path) -> None:
+    if kind in MADE_BY_LLAMA_CPP:
+        halved = out.with_name(f"{out.name}.bf16")
+        to_gguf("bf16", model, halved)
+        quantised_by_llama_cpp(halved, out, MADE_BY_LLAMA_CPP[kind])
+        halved.unlink()
+        return
     import gguf
     from safetensors.torch import load_file
 
@@ -66,7 +76,26 @@ def to_gguf(kind: str, model: Path, out: Path) -> None:
     writer.close()
 
 
-FILE_TYPES = {"f32": "ALL_F32", "f16": "MOSTLY_F16", "bf16": "MOSTLY_BF16", "q8_0": "MOSTLY_Q8_0"}
+FILE_TYPES = {
+    "f32": "ALL_F32",
+    "f16": "MOSTLY_F16",
+    "bf16": "MOSTLY_BF16",
+    "q8_0": "MOSTLY_Q8_0",
+    "q4_0": "MOSTLY_Q4_0",
+}
+
+
+def quantised_by_llama_cpp(source: Path, out: Path, file_type: int) -> None:
+    import ctypes
+
+    import llama_cpp
+
+    params = llama_cpp.llama_model_quantize_default_params()
+    params.ftype = file_type
+    if llama_cpp.llama_model_quantize(
+        str(source).encode(), str(out).encode(), ctypes.byref(params)
+    ):
+        raise SystemExit(f"llama.cpp could not quantize {source}")
 
 
 def rope_theta(config: dict[str, Any]) -> float:

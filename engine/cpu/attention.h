@@ -392,8 +392,8 @@ INLINE void attend_tile(const int kind, const model *m, const layer *l, const ba
     total[q] = 0;
   }
   memset(s.mixed, 0, sizeof(float) * queries * s.wide);
-  const linear to_scores = {s.keys, NULL, NULL, D, KEYS, FLOAT32, D};
-  linear to_mixed = {s.values, NULL, NULL, KEYS, D, FLOAT32, KEYS};
+  const linear to_scores = {s.keys, NULL, D, KEYS, FLOAT32, D};
+  linear to_mixed = {s.values, NULL, KEYS, D, FLOAT32, KEYS};
   const int end = (int)positions[rows - 1] + 1, low = (int)positions[0] + 1 - l->window;
   for (int t = l->window && low > 0 ? low / KEYS * KEYS : 0; t < end; t += KEYS) {
     const int block_end = end - t < KEYS ? end : t + KEYS;

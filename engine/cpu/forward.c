@@ -1,7 +1,7 @@
 /* One forward pass of a Llama-like decoder over a batch of rows, in one call.
  *
  * A row is one token of one sequence. Arithmetic is float32, except for products of bfloat16 pairs
- * (linear.h); weights are float32, bfloat16 or int8. Every row attends through its block table to
+ * (linear.h) and of integers (integers.h); weights are float32, bfloat16 or of 4 or 8 bits. Every row attends through its block table to
  * the keys and values of its sequence up to itself, so decode rows and prompt chunks mix freely.
  *
  * vectors.h: vector types. threads.h: the thread team. linear.h: matrix products, which take most
@@ -88,7 +88,6 @@ static void one_map(const void *task, team *t, int thread) {
 
 int quire_panel(void) { return PANEL; }
 int quire_lanes(void) { return LANES; }
-int quire_group(void) { return GROUP; }
 int quire_bf16_products(void) { return BF16_PRODUCTS; }
 
 /* Starts threads that compute together until the process ends; NULL if they cannot be started. */

@@ -44,10 +44,20 @@ class VectorLevel(NamedTuple):
 LEVELS = (
     VectorLevel(
         "x86-64-v4-bf16",
-        frozenset({"fma", "avx2", "avx512vl", "avx512_bf16"}),
-        ("-march=x86-64-v4", "-mavx512bf16"),
+        frozenset({"fma", "avx2", "avx512vl", "avx512_bf16", "avx512_vnni"}),
+        ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni"),
+    ),
+    VectorLevel(
+        "x86-64-v4-vnni",
+        frozenset({"fma", "avx2", "avx512vl", "avx512_vnni"}),
+        ("-march=x86-64-v4", "-mavx512vnni"),
     ),
     VectorLevel("x86-64-v4", frozenset({"fma", "avx2", "avx512vl"}), ("-march=x86-64-v4",)),
+    VectorLevel(
+        "x86-64-v3-vnni",
+        frozenset({"fma", "avx2", "avx_vnni"}),
+        ("-march=x86-64-v3", "-mavxvnni"),
+    ),
     VectorLevel("x86-64-v3", frozenset({"fma", "avx2"}), ("-march=x86-64-v3",)),
 )
 
@@ -65,7 +75,6 @@ class UnknownLevelError(LibraryUnavailableError):
 class LinearStruct(ctypes.Structure):
     _fields_ = (
         ("weight", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
         ("bias", ctypes.c_void_p),
         ("inputs", ctypes.c_int32),
         ("outputs", ctypes.c_int32),
@@ -125,8 +134,8 @@ class BatchStruct(ctypes.Structure):
 
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
-    per vector, of which every size of a model must be a multiple; ``group``: inputs that share a
-    scale of an int8 weight; ``bf16_products``: whether it multiplies pairs of bfloat16."""
+    per vector, of which every size of a model must be a multiple; ``bf16_products``: whether it
+    multiplies pairs of bfloat16."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -136,7 +145,6 @@ class Library:
         self.path = path
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
-        self.group: int = native.quire_group()
         self.bf16_products = bool(native.quire_bf16_products())
         self._team = native.quire_team
         self._team.restype = ctypes.c_void_p
@@ -238,10 +246,11 @@ def file_name(level: VectorLevel) -> str:
     return f"forward-{digest.hexdigest()[:16]}-{level.name}.so"
 
 
-def cache_folder() -> Path:
-    """Return the folder of this user's compiled files. Raises LibraryUnavailableError."""
+def cache_folder(purpose: str = "cpu") -> Path:
+    """Return this user's folder for compiled files, or for another ``purpose``. Raises
+    LibraryUnavailableError."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    folder = Path(base) / "quire" / "cpu"
+    folder = Path(base) / "quire" / purpose
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         found = folder.stat()

@@ -5,7 +5,7 @@
  * "Anatomy of High-Performance Matrix Multiplication", 2008). Weights smaller than float32 are
  * widened in registers, which is exact; all arithmetic is float32. The exception is pairs of
  * bfloat16, whose inputs are rounded to bfloat16 too, for hardware that multiplies such pairs and
- * adds in float32.
+ * adds in float32. Weights of few bits are multiplied in integers (integers.h).
  *
  * Inputs are processed in blocks short enough for a block of a panel to stay in the L1 cache while
  * all rows use it. Every sum is computed over a block, and then over the blocks, in the same order
@@ -18,7 +18,8 @@
 #include "threads.h"
 #include "vectors.h"
 
-#define PANEL (2 * LANES)
+#define PANEL (2 * LANES) /* outputs */
+#include "integers.h"
 /* A tile of R rows by P panels has 2 R P vectors of sums, besides two of weights and one of an
  * input. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
 #if LANES == 16
@@ -30,18 +31,16 @@
 #endif
 #define MAX_ROWS 96    /* in a block of rows */
 #define BLOCK (8192 / PANEL) /* inputs in a block */
-#define GROUP 64       /* inputs that share a scale; a block of int8 weights is a group */
 #define ROWS_BYTES (256 << 10) /* a block of rows should stay in the L2 cache */
 #define AHEAD 1024 /* bytes to prefetch ahead where weights are read only once */
 #define LINE 64    /* bytes in a cache line */
 /* Rows of scratch start at different offsets in the L1 cache, so that they do not collide. */
 #define APART 16
 
-enum { FLOAT32, BFLOAT16, INT8, BFLOAT16_PAIRS, KINDS };
+enum { FLOAT32, BFLOAT16, BFLOAT16_PAIRS, KINDS };
 
 typedef struct {
   const void *weight;   /* packed */
-  const float *scales;  /* of int8 weights: [panels][groups][PANEL] */
   const float *bias;    /* [outputs], or NULL */
   int32_t inputs, outputs;
   int32_t kind;
@@ -52,7 +51,7 @@ typedef struct {
 enum { STORED, ADDED, GATED };
 
 INLINE int64_t bytes_of(int kind, int64_t inputs) {
-  return inputs * PANEL * (kind == FLOAT32 ? 4 : kind == INT8 ? 1 : 2);
+  return inputs * PANEL * (kind == FLOAT32 ? 4 : 2);
 }
 
 /* The address `count` inputs further on in a row, as stored for this kind of weights. */
@@ -65,22 +64,19 @@ INLINE void widen(const int kind, const char *w, vec *low, vec *high) {
   if (kind == FLOAT32 || kind == BFLOAT16_PAIRS) {
     *low = load((const float *)w);
     *high = load((const float *)w + LANES);
-  } else if (kind == BFLOAT16) {
+  } else {
     /* Outputs i and i + LANES share 32 bits: a shift and a mask widen both. */
     ivec both = *(const memory_ivec *)w;
     *low = (vec)(both << 16);
     *high = (vec)(both & (int32_t)0xffff0000);
-  } else {
-    *low = load_int8(w);
-    *high = load_int8(w + LANES);
   }
 }
 
-/* R rows by P panels over a block of inputs: sums[p][r] += (x[r] . weights of panel p) * scale.
+/* R rows by P panels over a block of inputs: sums[p][r] += x[r] . weights of panel p.
  * `ahead`: how far after each weight read to prefetch memory; 0: not at all. */
 INLINE void tile(const int kind, const int R, const int P, const void *x, int64_t stride,
-                 const char *w, int64_t panel_bytes, int inputs, int64_t ahead,
-                 const float *scales, int64_t panel_scales, float *sums, int64_t panel_sums) {
+                 const char *w, int64_t panel_bytes, int inputs, int64_t ahead, float *sums,
+                 int64_t panel_sums) {
   const int step = kind == BFLOAT16_PAIRS ? 2 : 1;
   vec acc[TILE_ROWS][4][2]; /* constant sizes, so that they are kept in registers */
 #pragma GCC unroll 16
@@ -108,32 +104,22 @@ INLINE void tile(const int kind, const int R, const int P, const void *x, int64_
         }
     }
 #pragma GCC unroll 8
-  for (int p = 0; p < P; p++) {
-    const float *scale = kind == INT8 ? scales + p * panel_scales : NULL;
+  for (int p = 0; p < P; p++)
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++) {
       float *to = sums + p * panel_sums + r * PANEL;
-      if (kind == INT8) {
-        store(to, load(to) + acc[r][p][0] * load(scale));
-        store(to + LANES, load(to + LANES) + acc[r][p][1] * load(scale + LANES));
-      } else {
-        store(to, load(to) + acc[r][p][0]);
-        store(to + LANES, load(to + LANES) + acc[r][p][1]);
-      }
+      store(to, load(to) + acc[r][p][0]);
+      store(to + LANES, load(to + LANES) + acc[r][p][1]);
     }
-  }
 }
 
 typedef void (*tile_function)(const void *x, int64_t stride, const char *w, int64_t panel_bytes,
-                              int inputs, int64_t ahead, const float *scales, int64_t panel_scales,
-                              float *sums, int64_t panel_sums);
+                              int inputs, int64_t ahead, float *sums, int64_t panel_sums);
 #define TILE(KIND, R, P)                                                                        \
   static void tile_##KIND##_##R##_##P(const void *x, int64_t stride, const char *w,             \
                                       int64_t panel_bytes, int inputs, int64_t ahead,           \
-                                      const float *scales, int64_t panel_scales, float *sums,   \
-                                      int64_t panel_sums) {                                     \
-    tile(KIND, R, P, x, stride, w, panel_bytes, inputs, ahead, scales, panel_scales, sums,      \
-         panel_sums);                                                                           \
+                                      float *sums, int64_t panel_sums) {                        \
+    tile(KIND, R, P, x, stride, w, panel_bytes, inputs, ahead, sums, panel_sums);               \
   }
 #define ENTRY(KIND, R, P) [KIND][P][R] = tile_##KIND##_##R##_##P,
 
@@ -148,10 +134,9 @@ typedef void (*tile_function)(const void *x, int64_t stride, const char *w, int6
 #define SHAPES(DO, KIND) SHAPES_OF_12_SUMS(DO, KIND)
 #endif
 #if BF16_PRODUCTS
-#define EACH(DO)                                                                                \
-  SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16) SHAPES(DO, INT8) SHAPES(DO, BFLOAT16_PAIRS)
+#define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16) SHAPES(DO, BFLOAT16_PAIRS)
 #else
-#define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16) SHAPES(DO, INT8)
+#define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16)
 #endif
 EACH(TILE)
 static const tile_function tiles[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)}; /* panels, rows */
@@ -160,28 +145,35 @@ static const tile_function tiles[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)}; /
  * pairs: bfloat16. */
 static void sum_panels(const linear *l, int panel, int count, const void *x, int64_t stride,
                        int rows, float *sums) {
-  const int kind = l->kind, block = kind == INT8 ? GROUP : BLOCK;
+  const int kind = l->kind, block = BLOCK;
   const int64_t panel_bytes = bytes_of(kind, l->panel_inputs), panel_sums = (int64_t)rows * PANEL;
-  const int64_t panel_scales = kind == INT8 ? (l->inputs + GROUP - 1) / GROUP * PANEL : 0;
   int wide = rows == 1 && count == 4 ? 4 : rows <= TWO_PANEL_ROWS && count % 2 == 0 ? 2 : 1;
   for (int p = 0; p < count; p += wide) {
     const char *w = (const char *)l->weight + (panel + p) * panel_bytes;
-    const float *scales = kind == INT8 ? l->scales + (panel + p) * panel_scales : NULL;
     float *to = sums + p * panel_sums;
     for (int k = 0; k < l->inputs; k += block) {
       const int inputs = l->inputs - k < block ? l->inputs - k : block;
       const char *from = w + bytes_of(kind, k);
-      const float *scale = kind == INT8 ? scales + k / GROUP * PANEL : NULL;
       /* The first of a panel's tiles prefetches the next block while the others compute. */
       int64_t ahead = wide > 1 ? AHEAD : bytes_of(kind, block);
       for (int r = 0, left = (rows + TILE_ROWS - 1) / TILE_ROWS; left; left--, ahead = 0) {
         const int height = (rows - r + left - 1) / left;
         tiles[kind][wide][height](further(kind, x, r * stride + k), stride, from, panel_bytes,
-                                  inputs, ahead, scale, panel_scales, to + r * PANEL, panel_sums);
+                                  inputs, ahead, to + r * PANEL, panel_sums);
         r += height;
       }
     }
   }
+}
+
+/* The same for weights of few bits. */
+static void sum_integer_panels(const linear *l, int panel, int count, const eighth *x, int rows,
+                               float *sums) {
+  const int groups = groups_of(l->inputs);
+  const int64_t panel_bytes = group_begin(l->kind, groups) - header_bytes(l->kind) * !(groups % SUPER);
+  for (int p = 0; p < count; p++)
+    sum_integers(l->kind, (const char *)l->weight + (panel + p) * panel_bytes, l->inputs, x, rows,
+                 sums + (int64_t)p * rows * PANEL);
 }
 
 /* Stores a panel's sums, plus bias, in y, or adds them to it. */
@@ -218,15 +210,15 @@ static void put_gated(const linear *l, int panel, const float *sums, int rows, f
   }
 }
 
-/* This thread's buffer for 16-bit values. It is never freed, as the threads never end. */
-static uint16_t *own_room(int64_t values) {
-  static _Thread_local uint16_t *room;
+/* This thread's buffer. It is never freed, as the threads never end. */
+static void *own_room(int64_t bytes) {
+  static _Thread_local void *room;
   static _Thread_local int64_t size;
-  if (size < values) {
+  if (size < bytes) {
     free(room);
-    room = malloc(sizeof(*room) * values);
+    room = aligned_alloc(LINE, (bytes + LINE - 1) / LINE * LINE);
     if (!room) abort(); /* without a few megabytes nothing can continue */
-    size = values;
+    size = bytes;
   }
   return room;
 }
@@ -247,11 +239,11 @@ static void round_rows(const float *x, int64_t stride, int rows, int inputs, uin
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
   const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome == GATED ? 2 : 1;
-  const int paired = l->kind == BFLOAT16_PAIRS;
+  const int paired = l->kind == BFLOAT16_PAIRS, integer = is_integer(l->kind);
   const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
   int first, last, most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
   most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
-  uint16_t *room = NULL;
+  void *room = NULL;
   int in_room = -1; /* first of the rows that are in the buffer, rounded */
   float sums[2 * MAX_ROWS * PANEL];
   while (claim(t, panels / unit, 4 / unit, panels, &first, &last))
@@ -261,8 +253,15 @@ static void apply(const linear *l, team *t, const float *x, int64_t in_stride, i
       float *to = y + row * out_stride;
       if (paired) {
         if (in_room != row) {
-          room = own_room(height * rounded);
+          room = own_room(height * rounded * sizeof(uint16_t));
           round_rows(from, in_stride, height, l->inputs, room, rounded);
+          in_room = row;
+        }
+        from = room;
+      } else if (integer) {
+        if (in_room != row) {
+          room = own_room(height * row_groups(l->inputs) * sizeof(eighth));
+          round_inputs(from, in_stride, height, l->inputs, room);
           in_room = row;
         }
         from = room;
@@ -270,7 +269,10 @@ static void apply(const linear *l, team *t, const float *x, int64_t in_stride, i
       for (int panel = first * unit, count; panel < last * unit; panel += count) {
         count = last * unit - panel < usual ? last * unit - panel : usual;
         memset(sums, 0, sizeof(float) * count * height * PANEL);
-        sum_panels(l, panel, count, from, stride, height, sums);
+        if (integer)
+          sum_integer_panels(l, panel, count, from, height, sums);
+        else
+          sum_panels(l, panel, count, from, stride, height, sums);
         for (int p = 0; p < count; p += unit) {
           const float *found = sums + (int64_t)p * height * PANEL;
           if (outcome == GATED)

@@ -14,9 +14,10 @@ from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
+from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
-from engine.weights.quantization import quantise
+from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
 
 _HEAD_UNIT = 16  # UNIT in attention.h
@@ -48,12 +49,11 @@ class CompiledLlama:
         *,
         max_positions: int,
         threads: int,
-        quantised: bool = False,
         bf16_products: bool = False,
         deterministic: bool = False,
     ) -> None:
-        """``quantised``: store the matrices in int8. ``bf16_products``: for matrices of bfloat16
-        values, round the inputs and multiply in hardware; ``library`` must support it.
+        """Matrices that ``source`` has in few bits stay so. ``bf16_products``: for matrices of
+        bfloat16 values, round the inputs and multiply in hardware; ``library`` must support it.
         ``deterministic``: a token's result is the same to the bit in any batch, however its prompt
         is divided; single tokens are slower."""
         if config.rope is None:
@@ -64,10 +64,8 @@ class CompiledLlama:
         self._team = library.team(threads)
         self._threads = threads
         self._hidden = config.hidden_size
-        self._quantised = quantised
         self._bf16_products = bf16_products
-        embedding = source.tensor(EMBEDDING)
-        self._embedding = quantise(embedding).dequantised() if quantised else embedding
+        self._embedding = matrix(source, EMBEDDING)
         self._rope = RotaryEmbedding(
             config.rope, config.head_dim, max_positions, torch.device("cpu")
         )
@@ -75,7 +73,8 @@ class CompiledLlama:
         self._layers = (LayerStruct * config.num_layers)(
             *(self._layer(config, source, layer) for layer in range(config.num_layers))
         )
-        head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
+        tied = config.tie_word_embeddings
+        head = self._embedding if tied else matrix(source, HEAD)
         self._head = self._weight(head, None)
         self._model = ModelStruct(
             self._layers,
@@ -107,7 +106,7 @@ class CompiledLlama:
             self._attach(cache)
         count = token_ids.shape[0]
         kept = torch.arange(count) if rows is None else rows
-        x = self._embedding.index_select(0, token_ids).float()
+        x = embedded(self._embedding, token_ids)
         rotations = torch.view_as_real(self._rope.rotations(positions)).contiguous()
         out = torch.empty(kept.shape[0], self._hidden)
         longest = tables.longest
@@ -141,11 +140,11 @@ class CompiledLlama:
         norms = f"model.layers.{layer}."
         return LayerStruct(
             self._packed(
-                fused_qkv(config, source, attention, "weight"),
+                fused_qkv_matrix(config, source, attention),
                 fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
             ),
             self._packed(
-                source.tensor(attention + "o_proj.weight"),
+                matrix(source, attention + "o_proj.weight"),
                 source.tensor(attention + "o_proj.bias") if config.output_bias else None,
             ),
             *self._feed_forward(config, source, f"model.layers.{layer}.mlp."),
@@ -160,33 +159,28 @@ class CompiledLlama:
     def _feed_forward(
         self, config: ModelConfig, source: WeightSource, prefix: str
     ) -> tuple[ctypes.Structure, ctypes.Structure]:
-        def gate_up(kind: str) -> Tensor:
-            gate, up = (
-                source.tensor(f"{prefix}{name}.{kind}") for name in ("gate_proj", "up_proj")
-            )
+        def biases() -> Tensor:
+            gate, up = (source.tensor(f"{prefix}{name}_proj.bias") for name in ("gate", "up"))
             return interleaved(gate, up, self._library.panel)
 
         return (
-            self._packed(gate_up("weight"), gate_up("bias") if config.mlp_bias else None),
             self._packed(
-                source.tensor(prefix + "down_proj.weight"),
+                gate_up_matrix(source, prefix, self._library.panel),
+                biases() if config.mlp_bias else None,
+            ),
+            self._packed(
+                matrix(source, prefix + "down_proj.weight"),
                 source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
             ),
         )
 
-    def _packed(self, weight: Tensor, bias: Tensor | None) -> ctypes.Structure:
+    def _packed(self, weight: Matrix, bias: Tensor | None) -> ctypes.Structure:
         packed = self._weight(weight, bias)
         self._kept_alive.append(packed)
         return packed.struct
 
-    def _weight(self, weight: Tensor, bias: Tensor | None) -> PackedWeight:
-        return PackedWeight(
-            weight,
-            bias,
-            self._library.panel,
-            quantised=self._quantised,
-            bf16_products=self._bf16_products,
-        )
+    def _weight(self, weight: Matrix, bias: Tensor | None) -> PackedWeight:
+        return PackedWeight(weight, bias, self._library.panel, bf16_products=self._bf16_products)
 
     def _floats(self, values: Tensor) -> int:
         values = values.float().contiguous()

@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import LinearStruct
-from engine.weights.quantization import quantise
+from engine.weights.grouped import GroupedWeight
 
 # Elements of a matrix that are packed at a time.
 _PART_ELEMENTS = 1 << 20
@@ -20,8 +21,7 @@ class WeightKind(IntEnum):
 
     FLOAT32 = 0
     BFLOAT16 = 1
-    INT8 = 2
-    BFLOAT16_PAIRS = 3
+    BFLOAT16_PAIRS = 2
 
 
 class PackedWeight:
@@ -32,26 +32,23 @@ class PackedWeight:
     i + panel / 2 of such a panel are adjacent. With ``bf16_products`` such a weight is
     [panels, in / 2, panel, 2] instead, with pairs of inputs adjacent, and ``linear.h`` rounds the
     inputs to bfloat16 before it multiplies; the library must support such products. An odd ``in``
-    is padded with zeros. ``quantised``: in int8, with scales [panels, groups, panel].
+    is padded with zeros. A weight of few bits is stored as ``integers.h`` describes.
     """
 
     def __init__(
         self,
-        weight: Tensor,
+        weight: Tensor | GroupedWeight,
         bias: Tensor | None,
         panel: int,
         *,
-        quantised: bool = False,
         bf16_products: bool = False,
     ) -> None:
         self.outputs, inputs = weight.shape
         room = inputs
-        self._scales: Tensor | None = None
-        if quantised:
-            self.kind = WeightKind.INT8
-            int8 = quantise(weight)
-            self._weight = _in_panels(int8.values, panel).contiguous()
-            self._scales = _in_panels(int8.scales, panel).contiguous()
+        self.kind: WeightKind | IntegerKind
+        if isinstance(weight, GroupedWeight):
+            self.kind = kind_of(weight)
+            self._weight = packed_integers(weight, self.kind, panel)
         else:
             self.kind, self._weight = _floats(weight, panel, bf16_products)
             if self.kind is WeightKind.BFLOAT16_PAIRS:
@@ -59,7 +56,6 @@ class PackedWeight:
         self._bias = None if bias is None else bias.float().contiguous()
         self.struct = LinearStruct(
             self._weight.data_ptr(),
-            None if self._scales is None else self._scales.data_ptr(),
             None if self._bias is None else self._bias.data_ptr(),
             inputs,
             self.outputs,
@@ -69,7 +65,7 @@ class PackedWeight:
 
     @property
     def num_bytes(self) -> int:
-        held = (self._weight, self._scales, self._bias)
+        held = (self._weight, self._bias)
         return sum(each.nbytes for each in held if each is not None)
 
 

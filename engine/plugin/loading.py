@@ -23,9 +23,9 @@ from engine.plugin.config import PluginConfig
 from engine.plugin.conversion import TensorGroup, may_be_missing, tensor_groups, tied
 from engine.plugin.interface import NAME
 from engine.plugin.products import Products, replace_part, takes_stored
+from engine.weights.file import TensorFile
 from engine.weights.stored import (
     StoredTensor,
-    TensorFile,
     read_tensor,
     stored_bytes,
     stored_tensors,

@@ -18,13 +18,15 @@ from engine.config import OnProgress
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, compiled_pass_fits
 from engine.device.memory import explaining, gib
+from engine.gguf.names import LINK
+from engine.gguf.weights import GgufWeights
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
-from engine.weights.quantization import DequantisedWeights, Quantization
+from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
 
@@ -51,7 +53,7 @@ class LoadSettings:
 @dataclass(frozen=True, slots=True)
 class DecoderOptions:
     """With ``library`` the compiled decoder is used, with ``kernels`` the one of GPU kernels, if
-    they support the model; all but the compiled one convert int8 weights back to floats.
+    they support the model; all but the compiled one convert weights of few bits back to floats.
     ``max_positions``: tokens of the longest sequence. ``deterministic``: one of those two is
     required. ``attention``: what kernels leave prompts to."""
 
@@ -103,7 +105,7 @@ def load_decoder(
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
     with (
         _weights_explained(shapes, settings, shard.size),
-        _weights(shapes, unused, settings, parts) as source,
+        _weights(shapes, unused, settings, parts, config.head_dim) as source,
     ):
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
         decoder = _build(own, held, settings, options)
@@ -143,7 +145,8 @@ def _weights(
     unused: list[str],
     settings: LoadSettings,
     parts: Mapping[str, Part] | None = None,
-) -> AbstractContextManager[CheckpointWeights | RandomWeights]:
+    head_dim: int = 0,
+) -> AbstractContextManager[CheckpointWeights | GgufWeights | RandomWeights]:
     def report(done: int, total: int) -> None:
         settings.on_progress("weights", done, total)
 
@@ -153,6 +156,10 @@ def _weights(
             RandomWeights(
                 shapes, seed=settings.dummy_seed, dtype=dtype, device=device, progress=report
             )
+        )
+    if (path := settings.directory / LINK).exists():
+        return GgufWeights(
+            path, shapes, head_dim=head_dim, dtype=dtype, device=device, progress=report
         )
     return CheckpointWeights(
         settings.directory,
@@ -190,7 +197,8 @@ def _build(
             attention=with_others(options.attention.cudnn, options.attention.planned),
             collectives=options.collectives,
         )
-    quantised = options.quantization == "int8"
+    if options.quantization != "none":
+        source = QuantisedWeights(source, options.quantization)
     if library is not None and compiled_pass_fits(config, library.lanes):
         return CompiledLlama(
             config,
@@ -198,14 +206,11 @@ def _build(
             library,
             max_positions=max_positions,
             threads=torch.get_num_threads(),
-            quantised=quantised,
             bf16_products=settings.dtype == torch.bfloat16 and library.bf16_products,
             deterministic=options.deterministic,
         )
     if options.deterministic:
         raise ModelError(_NOT_DETERMINISTIC)
-    if quantised:
-        source = DequantisedWeights(source)
     return llama.LlamaModel(
         config,
         source,

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.weights.stored import Shape, TensorFile, Wanted
+from engine.weights.file import TensorFile
+from engine.weights.stored import Shape, Wanted
 
 # A multiple of every element's size. Larger pieces leave the processor's cache between the read and
 # the conversion, smaller ones cost more calls than they save.

@@ -1,63 +1,97 @@
-"""Weights as small integers.
+"""Weights made small integers while they are loaded: as llama.cpp's Q8_0 and Q4_0, to the bit.
 
-int8: symmetric, one scale for every ``GROUP`` inputs of an output, chosen so that the largest
-weight of the group becomes 127 or -127. A weight's error is at most half a scale. Activations keep
-their precision.
+Symmetric, with a float16 scale for every ``GROUP`` inputs of an output. int8: the largest weight of
+a group becomes 127 or -127. int4: the largest becomes -8, the others -8 to 7. So a weight is off by
+at most half a scale with int8, and a scale with int4.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import WeightSource
 
-Quantization = Literal["none", "int8"]
+Quantization = Literal["none", "int8", "int4"]
+Bits = Literal["int8", "int4"]
 
-GROUP = 64
+GROUP = 32
 _MOST = 127
+_LEAST = -8  # of four bits
 
 
-@dataclass(frozen=True, slots=True)
-class Int8Weight:
-    """``values`` int8 [outputs, inputs]; ``scales`` float32 [outputs, groups]. The last group may
-    be shorter than the others."""
+@runtime_checkable
+class GroupedSource(Protocol):
+    """A source that has some matrices in few bits."""
 
-    values: Tensor
-    scales: Tensor
+    def tensor(self, name: str) -> Tensor: ...
 
-    def dequantised(self) -> Tensor:
-        """Return float32 [outputs, inputs]."""
-        inputs = self.values.shape[1]
-        return self.values * self.scales.repeat_interleave(GROUP, dim=1)[:, :inputs]
+    def grouped(self, name: str) -> GroupedWeight | None:
+        """Return a matrix as it is stored; None if it is stored in floats."""
+        ...
 
 
-def quantise(weight: Tensor) -> Int8Weight:
+def matrix(source: WeightSource, name: str) -> GroupedWeight | Tensor:
+    """Return a matrix in few bits if ``source`` has it so, else in floats."""
+    found = source.grouped(name) if isinstance(source, GroupedSource) else None
+    return source.tensor(name) if found is None else found
+
+
+def quantise(weight: Tensor, bits: Bits) -> GroupedWeight:
     """``weight``: [outputs, inputs]."""
     outputs, inputs = weight.shape
-    groups = -(-inputs // GROUP)
-    padded = functional.pad(weight.float(), (0, groups * GROUP - inputs))
-    parts = padded.view(outputs, groups, GROUP)
-    scales = parts.abs().amax(dim=2) / _MOST
-    # A group of zeros has no scale; any value works.
-    divisors = torch.where(scales > 0, scales, 1.0).unsqueeze(2)
-    values = (parts / divisors).round_().clamp_(-_MOST, _MOST).to(torch.int8)
-    return Int8Weight(values.view(outputs, -1)[:, :inputs].contiguous(), scales)
+    padded = functional.pad(weight.float(), (0, -inputs % GROUP))
+    parts = padded.view(outputs, -1, GROUP)
+    if bits == "int8":
+        scales = parts.abs().amax(dim=2, keepdim=True) / _MOST
+        codes = _rounded(parts * _inverse(scales))
+    else:
+        place = parts.abs().argmax(dim=2, keepdim=True)
+        scales = parts.gather(2, place) / _LEAST
+        codes = (parts * _inverse(scales) - (_LEAST - 0.5)).trunc().clamp(0, 15) + _LEAST
+    return GroupedWeight(
+        codes.to(torch.int8).view(outputs, -1)[:, :inputs].contiguous(),
+        Scales(scales.squeeze(2).half().float()),
+        None,
+        GROUP,
+    )
 
 
-class DequantisedWeights:
-    """A source whose matrices were quantised and dequantised: a decoder without int8 support gets
-    the same numbers as one with it."""
+def _inverse(scales: Tensor) -> Tensor:
+    """A group of zeros has no scale; its codes are zeros."""
+    return torch.where(scales == 0, 0.0, 1 / scales)
 
-    def __init__(self, source: WeightSource) -> None:
+
+def _rounded(values: Tensor) -> Tensor:
+    """To the nearest integer, halves away from zero."""
+    size = values.abs()
+    whole = size.floor()
+    return values.sign() * (whole + (2 * (size - whole)).floor())
+
+
+class QuantisedWeights:
+    """A source whose matrices are quantised, unless they already are in ``source``. ``tensor``
+    returns them dequantised, so that a decoder without support for few bits has the same weights as
+    one with it."""
+
+    def __init__(self, source: WeightSource, bits: Bits) -> None:
         self._source = source
+        self._bits = bits
 
     def tensor(self, name: str) -> Tensor:
-        tensor = self._source.tensor(name)
-        if tensor.dim() != 2:
-            return tensor
-        return quantise(tensor).dequantised().to(tensor.dtype)
+        found = matrix(self._source, name)
+        if isinstance(found, GroupedWeight):
+            return found.dequantised()
+        if found.dim() != 2:
+            return found
+        return quantise(found, self._bits).dequantised().to(found.dtype)
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        found = matrix(self._source, name)
+        if isinstance(found, GroupedWeight):
+            return found
+        return quantise(found, self._bits)

@@ -7,12 +7,9 @@ the file's size.
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import prod
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -21,6 +18,7 @@ from msgspec import Meta
 from torch import Tensor
 
 from engine.architecture.errors import WeightsError
+from engine.weights.file import TensorFile
 
 Shape = tuple[int, ...]
 ByteRange = tuple[int, int]  # first element, and the one after the last
@@ -54,40 +52,6 @@ class _Entry(msgspec.Struct, frozen=True):
     dtype: str
     shape: tuple[_Count, ...]
     data_offsets: tuple[_Count, _Count]
-
-
-class TensorFile:
-    """An open file that is read by offset, from any thread."""
-
-    def __init__(self, path: Path) -> None:
-        """Raises WeightsError."""
-        self.path = path
-        try:
-            # Without O_NONBLOCK, opening a pipe of this name would block.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        except OSError as error:
-            raise WeightsError(f"cannot read {path}: {error.strerror}") from error
-        status = os.fstat(self._descriptor)
-        self.size = status.st_size
-        if not stat.S_ISREG(status.st_mode):
-            self.close()
-            raise WeightsError(f"cannot read {path}: it is not a file")
-
-    def read_into(self, buffer: memoryview, offset: int) -> None:
-        """Fill ``buffer`` (of bytes) with the data at ``offset``. Raises WeightsError."""
-        while buffer:
-            try:
-                count = os.preadv(self._descriptor, [buffer], offset)
-            except OSError as error:
-                raise WeightsError(f"cannot read {self.path}: {error.strerror}") from error
-            if count == 0:
-                raise WeightsError(f"cannot read {self.path}: it ends at byte {offset}")
-            buffer = buffer[count:]
-            offset += count
-
-    def close(self) -> None:
-        """No read may be in progress."""
-        os.close(self._descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from torch import Tensor
 from engine.architecture.errors import ConfigError, WeightsError
 from engine.architecture.fields import read_object
 from engine.sharding.shard import Part
+from engine.weights.file import TensorFile
 from engine.weights.placing import Target
 from engine.weights.reading import READERS, ReadAhead
 from engine.weights.stored import (
     SERVED_DTYPES,
     Shape,
     StoredTensor,
-    TensorFile,
     Wanted,
     part,
     stored_tensors,

@@ -50,11 +50,16 @@ def small_files(files: Iterable[HubFile]) -> list[HubFile]:
 def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> None:
     """Raise NotServableError unless a server could load them. ``weights``: whether those count."""
     there = {file.name for file in files}
-    if _CONFIG not in there:
-        what = "only GGUF files" if _has(there, ".gguf") else "no config.json"
+    if _CONFIG not in there and (gguf := sorted(one for one in there if one.endswith(".gguf"))):
         raise NotServableError(
-            f"'{name}' has {what}: it is not a model in Hugging Face layout; choose the repository "
-            "of the original model"
+            f"'{name}' has only GGUF files, which cannot be served by name; download one, such as "
+            f"{gguf[0]}, and start 'quire serve FILE.gguf', or choose the repository of the "
+            "original model"
+        )
+    if _CONFIG not in there:
+        raise NotServableError(
+            f"'{name}' has no config.json: it is not a model in Hugging Face layout; choose the "
+            "repository of the original model"
         )
     if _TOKENIZER not in there:
         raise NotServableError(
@@ -76,10 +81,6 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
         f"'{name}' has neither {_SINGLE} nor {WEIGHTS_INDEX}; choose a "
         "repository with safetensors weights"
     )
-
-
-def _has(names: Iterable[str], suffix: str) -> bool:
-    return any(name.endswith(suffix) for name in names)
 
 
 class _Index(msgspec.Struct):

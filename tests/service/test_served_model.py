@@ -58,3 +58,11 @@ def test_a_name_is_on_the_hub_unless_it_is_a_directory_here(
     (tmp_path / "owner" / "name").mkdir(parents=True)
     model = served_model("owner/name")
     assert (model.directory, model.name, model.place) == (Path("owner/name"), None, None)
+
+
+def test_a_gguf_file_is_served_under_its_name() -> None:
+    model = served_model("models/Tiny-Q8_0.gguf")
+    assert model.gguf == Path("models/Tiny-Q8_0.gguf")
+    assert model.name == "Tiny-Q8_0"
+    assert model.place is None
+    assert not model.is_simulated

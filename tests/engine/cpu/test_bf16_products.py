@@ -18,7 +18,6 @@ from engine.cpu import library as compiling
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import PackedWeight, WeightKind
-from engine.weights.quantization import quantise
 from tests.engine.cpu.emulation import EMULATED
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
@@ -89,15 +88,15 @@ def test_every_tile_is_within_the_bound_of_float32_sums(
         assert torch.equal(mapped(opened, packed, x[:rows], threads), together[:rows])
 
 
-@pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16, WeightKind.INT8])
+@pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16])
 def test_other_weights_are_right_in_tiles_of_avx512(opened: Library, kind: WeightKind) -> None:
     inputs = 600
     weight, x = random(135, inputs, seed=10), random(40, inputs, seed=11)
     if kind is WeightKind.BFLOAT16:
         weight = weight.bfloat16().float()
-    packed = PackedWeight(weight, None, opened.panel, quantised=kind is WeightKind.INT8)
+    packed = PackedWeight(weight, None, opened.panel)
     assert packed.kind is kind
-    exact = (quantise(weight).dequantised() if kind is WeightKind.INT8 else weight).double()
+    exact = weight.double()
     size = x.double().abs() @ exact.abs().t()
     together = mapped(opened, packed, x)
     # Two for each input, at most as many for blocks of them.

@@ -57,8 +57,13 @@ def test_an_image_s_libraries_are_compiled_for_every_level_and_opened(
     [
         ("sse2 avx2 fma", ["x86-64-v3"]),
         ("fma avx2 avx512f avx512vl", ["x86-64-v4", "x86-64-v3"]),
-        ("avx512_bf16 avx2 avx512vl fma", ["x86-64-v4-bf16", "x86-64-v4", "x86-64-v3"]),
-        ("fma avx2 avx512_bf16", ["x86-64-v3"]),
+        (
+            "avx512_bf16 avx2 avx512vl fma avx512_vnni",
+            ["x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v4", "x86-64-v3"],
+        ),
+        ("avx512_vnni avx2 avx512vl fma", ["x86-64-v4-vnni", "x86-64-v4", "x86-64-v3"]),
+        ("fma avx2 avx_vnni", ["x86-64-v3-vnni", "x86-64-v3"]),
+        ("fma avx2 avx512_bf16 avx512_vnni", ["x86-64-v3"]),
     ],
 )
 def test_a_level_needs_all_its_flags(flags: str, names: list[str]) -> None:

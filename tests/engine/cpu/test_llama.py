@@ -6,13 +6,13 @@ import copy
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch import Tensor
+from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
 from engine.architecture.config import load_model_config
@@ -21,6 +21,8 @@ from engine.attention.layout import Rows
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
+from engine.weights.quantization import quantise
+from tests.engine.cpu.rounding import rounded
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 try:
@@ -219,3 +221,43 @@ def test_logits_equal_float64(subject: Subject) -> None:
     hidden = torch.randn(7, subject.oracle.config.hidden_size)
     expected = subject.oracle.lm_head(hidden.double())
     torch.testing.assert_close(subject.decoder.logits(hidden).double(), expected, rtol=0, atol=3e-4)
+
+
+@pytest.mark.parametrize("bits", ["int8", "int4"])
+@pytest.mark.parametrize("shape", ["64x4/2", "80x3/1"])
+def test_weights_of_few_bits_are_multiplied_with_inputs_rounded_to_int8(
+    bits: Literal["int8", "int4"], shape: str, tmp_path: Path
+) -> None:
+    """The oracle has the same weights as floats, and the inputs of its linear maps are rounded."""
+    oracle = save_model(SHAPES[shape], tmp_path).double()
+    for weight in oracle.parameters():
+        if weight.dim() == 2:
+            weight.data = quantise(weight.data.float(), bits).dequantised().double()
+    config = load_model_config(tmp_path)
+    settings = LoadSettings(tmp_path, torch.float32, CPU, lambda *_: None)
+    options = DecoderOptions(512, PLAIN, quantization=bits)
+    decoder = load_decoder(config, settings, options).decoder
+    assert isinstance(decoder, CompiledLlama)
+    sizes = (config.num_kv_heads, config.head_dim, config.num_layers)
+    subject = Subject(decoder, oracle, *sizes, torch.float32)
+
+    def errors() -> Tensor:
+        found = []
+        for seed in range(6):
+            text = random.Random(seed).choices(range(VOCABULARY), k=40)
+            states = run(subject, subject.cache(), [(text, 0, list(range(5)))], None)
+            found.append((states.double() - subject.expected(text)).abs().mean(dim=1))
+        return torch.cat(found)
+
+    against_exact_inputs = errors()
+    for module in oracle.model.modules():
+        if isinstance(module, nn.Linear):
+            module.register_forward_pre_hook(_round_inputs)
+    # An input near the middle between two codes may get either, which later layers magnify. Most
+    # tokens have no such input.
+    assert errors().median() < 0.1 * against_exact_inputs.median()
+
+
+def _round_inputs(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
+    flat = inputs[0].reshape(-1, inputs[0].shape[-1])
+    return rounded(flat.float()).view(inputs[0].shape)

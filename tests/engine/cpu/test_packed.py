@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.cpu.integers import IntegerKind
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.weights.quantization import quantise
@@ -44,7 +45,7 @@ def test_a_linear_map_is_the_same_from_halved_weights(rows: int, outputs: int) -
 
 
 @pytest.mark.parametrize("inputs", [8, 64, 600, 1032])
-@pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16, WeightKind.INT8])
+@pytest.mark.parametrize("kind", [WeightKind.FLOAT32, WeightKind.BFLOAT16])
 def test_a_linear_map_matches_float64_for_any_weights_and_rows(
     kind: WeightKind, inputs: int
 ) -> None:
@@ -55,12 +56,11 @@ def test_a_linear_map_matches_float64_for_any_weights_and_rows(
         weight = weight.bfloat16().float()
     bias = torch.randn(outputs, generator=chance)
     x = torch.randn(130, inputs, generator=chance)
-    packed = PackedWeight(weight, bias, LIBRARY.panel, quantised=kind is WeightKind.INT8)
+    packed = PackedWeight(weight, bias, LIBRARY.panel)
     assert packed.kind is kind
-    exact = quantise(weight).dequantised() if kind is WeightKind.INT8 else weight
-    expected = x.double() @ exact.double().t() + bias.double()
+    expected = x.double() @ weight.double().t() + bias.double()
     # Each product and sum may round once, of terms of this size together.
-    bound = (x.double().abs() @ exact.double().abs().t() + bias.double().abs()) * inputs**0.5
+    bound = (x.double().abs() @ weight.double().abs().t() + bias.double().abs()) * inputs**0.5
     together = mapped(packed, x)
     assert ((together.double() - expected).abs() <= bound * 2**-23).all()
     for rows in (1, 2, 3, 4, 5, 6, 7, 13, 16, 97):
@@ -79,8 +79,8 @@ def test_gate_and_up_take_turns_by_panels() -> None:
     assert interleaved(gate, up, 2)[:, 0].tolist() == [0, 2, 10, 12, 4, 0, 14, 0]
 
 
-def test_int8_weights_stay_int8_and_others_float32() -> None:
+def test_weights_of_few_bits_stay_so_and_others_float32() -> None:
     weight = torch.randn(40, 64, generator=torch.Generator().manual_seed(9))
-    both = {"quantised": True, "bf16_products": True}
-    assert PackedWeight(weight, None, 32, **both).kind is WeightKind.INT8
+    small = quantise(weight, "int8")
+    assert PackedWeight(small, None, 32, bf16_products=True).kind is IntegerKind.BYTES
     assert PackedWeight(weight, None, 32, bf16_products=True).kind is WeightKind.FLOAT32

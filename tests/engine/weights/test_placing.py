@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.weights import placing
+from engine.weights.file import TensorFile
 from engine.weights.placing import Placer, Target, pieces_of
-from engine.weights.stored import TensorFile, Wanted, part, stored_tensors, whole
+from engine.weights.stored import Wanted, part, stored_tensors, whole
 
 CPU = torch.device("cpu")
 PIECE_BYTES = 64

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from engine.architecture.errors import WeightsError
 from engine.weights import placing
+from engine.weights.file import TensorFile
 from engine.weights.placing import Target
 from engine.weights.reading import ReadAhead
-from engine.weights.stored import Shape, TensorFile, Wanted, part, stored_tensors, whole
+from engine.weights.stored import Shape, Wanted, part, stored_tensors, whole
 from engine.weights.weights import CheckpointWeights
 from tests.engine.tiny_models import VARIANTS, save_model
 

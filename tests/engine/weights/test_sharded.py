@@ -11,8 +11,8 @@ import torch
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.run.loader import parameter_shapes
 from engine.sharding.shard import Part, Shard, parts_of
+from engine.weights.file import TensorFile
 from engine.weights.sharded import ShardedWeights
-from engine.weights.stored import TensorFile
 from engine.weights.weights import CheckpointWeights, RandomWeights
 from tests.engine.tiny_models import VARIANTS, save_model
 

@@ -18,14 +18,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from engine.architecture.errors import WeightsError
-from engine.weights.stored import (
-    StoredTensor,
-    TensorFile,
-    part,
-    read_tensor,
-    stored_tensors,
-    whole,
-)
+from engine.weights.file import TensorFile
+from engine.weights.stored import StoredTensor, part, read_tensor, stored_tensors, whole
 
 
 @pytest.fixture

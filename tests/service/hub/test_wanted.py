@@ -67,7 +67,7 @@ def test_an_index_that_leads_nowhere(content: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (("model.gguf",), "only GGUF files"),
+        (("model.gguf",), "only GGUF files, .* such as model.gguf, and start 'quire serve FILE"),
         (("model.safetensors",), "no config.json"),
         (("config.json", "tokenizer.model"), "no tokenizer.json"),
         (("config.json", "tokenizer.json", "pytorch_model.bin"), r"pickles \(pytorch_model.bin\)"),

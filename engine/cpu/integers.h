@@ -1,0 +1,368 @@
+/* Products of weights of 4 or 8 bits in integers.
+ *
+ * The inputs of a row become int8 too, with a scale for each GROUP_INPUTS of them, so that products
+ * are integers, whose sums are exact; each group's sum is then multiplied by both scales and added
+ * in float32, group after group. So a row's results do not depend on the other rows.
+ *
+ * A panel is a sequence of groups: the group's scales, then its codes, [inputs / 4][PANEL][4]. Of
+ * 4-bit codes a byte holds those of input i in its low half and of i + 4 in its high half. In kinds
+ * whose scales have two factors, eight groups follow one header with the common factors.
+ *
+ *   kind         weight                               group's scales       header
+ *   NIBBLES      s (code - 8)                         s: float16
+ *   NIBBLES_K    d s code - e m                       s, m: uint8          d, e: float16
+ *   BYTES        s code                               s: float16
+ *   BYTES_K      d s code, s for each 16 inputs,      s: int8 [2]          d: float16
+ *                codes of -32 to 32
+ *   BYTES_FLOAT  s code - m, both for each 16 inputs  s, m: float32 [2]
+ */
+#pragma once
+#include "vectors.h"
+
+enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT };
+#define GROUP_INPUTS 32
+#define STEPS (GROUP_INPUTS / 4)
+#define SUPER 8 /* groups that share a header */
+/* Rows of a tile. Its sums, and for each row two of products, should stay in registers. */
+#if LANES == 16
+#define INTEGER_ROWS 8
+#define BOTH_HALVES 4 /* up to so many rows by a whole panel, more by half of it */
+#else
+#define INTEGER_ROWS 6
+#define BOTH_HALVES 2
+#endif
+#define INTEGER_BLOCK 8 /* groups that all rows use before the next ones are read; a header's */
+
+INLINE int is_integer(int kind) { return kind >= NIBBLES; }
+INLINE int is_nibbles(int kind) { return kind == NIBBLES || kind == NIBBLES_K; }
+
+INLINE int64_t header_bytes(int kind) {
+  return kind == NIBBLES_K ? PANEL * 4 : kind == BYTES_K ? PANEL * 2 : 0;
+}
+INLINE int64_t scales_bytes(int kind) { return kind == BYTES_FLOAT ? PANEL * 16 : PANEL * 2; }
+INLINE int64_t group_bytes(int kind) {
+  return scales_bytes(kind) + PANEL * GROUP_INPUTS / (is_nibbles(kind) ? 2 : 1);
+}
+/* Where a group begins in its panel, after the header. */
+INLINE int64_t group_begin(int kind, int64_t group) {
+  return group * group_bytes(kind) + (group / SUPER + 1) * header_bytes(kind);
+}
+
+/* GROUP_INPUTS inputs of a row. */
+typedef struct {
+  int8_t codes[GROUP_INPUTS];
+  float scale;
+  int32_t sums[2];  /* of the codes of each half */
+  float scaled[2];  /* the same times the scale */
+  float unused[3];  /* so that a group is a cache line */
+} eighth;
+
+/* --- vectors of bytes ------------------------------------------------------------------------ */
+
+#if defined(FILLS_AVX512) && defined(__AVX512VNNI__)
+#define HAS_VNNI 1
+INLINE ivec dot_bytes(ivec sums, ivec codes, ivec x) {
+  return (ivec)_mm512_dpbusd_epi32((__m512i)sums, (__m512i)codes, (__m512i)x);
+}
+#elif defined(FILLS_AVX2) && defined(__AVXVNNI__)
+#define HAS_VNNI 1
+INLINE ivec dot_bytes(ivec sums, ivec codes, ivec x) {
+  return (ivec)_mm256_dpbusd_avx_epi32((__m256i)sums, (__m256i)codes, (__m256i)x);
+}
+#elif defined(FILLS_AVX2)
+#define HAS_VNNI 0
+#else
+/* A build for tests, or a CPU with wide vectors and no VNNI. */
+#define HAS_VNNI 1
+INLINE ivec dot_bytes(ivec sums, ivec codes, ivec x) {
+#if defined(FILLS_AVX512) && defined(__AVX512BW__)
+  const __m512i one = _mm512_set1_epi16(1), c = (__m512i)codes, v = (__m512i)x;
+  const __m512i low = _mm512_set1_epi8(15);
+  /* Two steps of four bits, because pairs of products of eight do not fit 16 bits. */
+  const __m512i high = _mm512_and_si512(_mm512_srli_epi16(c, 4), low);
+  const __m512i a = _mm512_madd_epi16(_mm512_maddubs_epi16(_mm512_and_si512(c, low), v), one);
+  const __m512i b = _mm512_madd_epi16(_mm512_maddubs_epi16(high, v), one);
+  return sums + (ivec)a + ((ivec)b << 4);
+#else
+  uint8_t c[4 * LANES];
+  int8_t v[4 * LANES];
+  memcpy(c, &codes, sizeof(c));
+  memcpy(v, &x, sizeof(v));
+  for (int i = 0; i < 4 * LANES; i++) sums[i / 4] += c[i] * v[i];
+  return sums;
+#endif
+}
+#endif
+
+/* Four adjacent codes of a row, repeated in every element. */
+INLINE ivec splat_codes(const int8_t *p) {
+  int32_t four;
+  memcpy(&four, p, sizeof(four));
+  return four + (ivec){0};
+}
+
+INLINE ivec load_bytes(const void *p) { return *(const memory_ivec *)p; }
+
+/* Adds products of 4-bit codes. Without VNNI the sums are 16-bit: a group's are below 2^15. */
+INLINE ivec add_nibbles(ivec sums, ivec codes, ivec x) {
+#if HAS_VNNI
+  return dot_bytes(sums, codes, x);
+#else
+  return (ivec)_mm256_add_epi16((__m256i)sums, _mm256_maddubs_epi16((__m256i)codes, (__m256i)x));
+#endif
+}
+INLINE ivec whole_sums(ivec sums) {
+#if HAS_VNNI
+  return sums;
+#else
+  return (ivec)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
+#endif
+}
+
+/* Adds products of 8-bit codes; with VNNI codes are 128 too large, which `without_offset` undoes.
+ * `small`: codes are -32 to 32, so that 16-bit sums of 16 inputs are below 2^15. */
+INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
+#if HAS_VNNI
+  (void)small;
+  return dot_bytes(sums, codes ^ (int32_t)0x80808080, x);
+#else
+  const __m256i w = (__m256i)codes, one = _mm256_set1_epi16(1);
+  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8((__m256i)x, w));
+  if (small) return (ivec)_mm256_add_epi16((__m256i)sums, pairs);
+  return sums + (ivec)_mm256_madd_epi16(pairs, one);
+#endif
+}
+INLINE ivec without_offset(ivec sums, int32_t inputs) {
+#if HAS_VNNI
+  return sums - 128 * inputs;
+#else
+  (void)inputs;
+  return sums;
+#endif
+}
+
+INLINE vec to_floats(ivec v) { return __builtin_convertvector(v, vec); }
+
+/* As many float16, uint8 or int8 as a vector has floats. */
+INLINE vec load_float16(const void *p) {
+#if defined(FILLS_AVX512)
+  return (vec)_mm512_cvtph_ps(_mm256_loadu_si256(p));
+#elif defined(FILLS_AVX2)
+  return (vec)_mm256_cvtph_ps(_mm_loadu_si128(p));
+#else
+  vec found;
+  for (int i = 0; i < LANES; i++) found[i] = (float)((const _Float16 *)p)[i];
+  return found;
+#endif
+}
+INLINE vec load_uint8(const void *p) {
+#if defined(FILLS_AVX512)
+  return (vec)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
+#elif defined(FILLS_AVX2)
+  return (vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)));
+#else
+  vec found;
+  for (int i = 0; i < LANES; i++) found[i] = ((const uint8_t *)p)[i];
+  return found;
+#endif
+}
+
+/* --- the inputs ------------------------------------------------------------------------------ */
+
+INLINE ivec nearest(vec x) {
+#if defined(FILLS_AVX512)
+  return (ivec)_mm512_cvtps_epi32((__m512)x);
+#elif defined(FILLS_AVX2)
+  return (ivec)_mm256_cvtps_epi32((__m256)x);
+#else
+  ivec found;
+  for (int i = 0; i < LANES; i++) found[i] = (int32_t)rintf(x[i]);
+  return found;
+#endif
+}
+
+INLINE vec magnitude(vec x) { return (vec)((ivec)x & 0x7fffffff); }
+
+/* Rounds GROUP_INPUTS floats so that the largest becomes 127 or -127. NaN and infinite inputs give
+ * NaN in every result. */
+static void round_group(const float *x, eighth *to) {
+  vec v[GROUP_INPUTS / LANES], most = (vec){0}, odd = (vec){0};
+  for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
+    v[i] = load(x + i * LANES);
+    const vec size = magnitude(v[i]);
+    most = choose(size > most, size, most);
+    odd += size * 0; /* NaN if one is not finite */
+  }
+  const float peak = largest(most), wrong = sum(odd);
+  const float inverse = peak > 0 ? 127.0f / peak : 0;
+  to->scale = peak / 127.0f + wrong;
+  int32_t sums[2] = {0, 0};
+  for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
+    const ivec code = nearest(v[i] * inverse);
+    for (int j = 0; j < LANES; j++) to->codes[i * LANES + j] = (int8_t)code[j];
+  }
+  for (int i = 0; i < 16; i++) sums[0] += to->codes[i], sums[1] += to->codes[16 + i];
+  for (int h = 0; h < 2; h++) {
+    to->sums[h] = sums[h];
+    to->scaled[h] = to->scale * (float)sums[h];
+  }
+}
+
+INLINE int groups_of(int inputs) { return (inputs + GROUP_INPUTS - 1) / GROUP_INPUTS; }
+/* Groups from one row to the next: an odd number, so that rows do not collide in the L1 cache. */
+INLINE int row_groups(int inputs) { return groups_of(inputs) | 1; }
+
+static void round_inputs(const float *x, int64_t stride, int rows, int inputs, eighth *to) {
+  const int groups = groups_of(inputs), whole = inputs / GROUP_INPUTS;
+  for (int r = 0; r < rows; r++, x += stride, to += row_groups(inputs)) {
+    for (int g = 0; g < whole; g++) round_group(x + g * GROUP_INPUTS, to + g);
+    if (whole < groups) {
+      float rest[GROUP_INPUTS] = {0};
+      memcpy(rest, x + whole * GROUP_INPUTS, sizeof(float) * (inputs - whole * GROUP_INPUTS));
+      round_group(rest, to + whole);
+    }
+  }
+}
+
+/* --- a tile ---------------------------------------------------------------------------------- */
+
+/* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`, which have
+ * one header. */
+INLINE void integer_part(const int kind, const int R, const int H, const int h, const eighth *x,
+                         int64_t stride, const char *panel, int first, int last, int64_t ahead,
+                         float *sums) {
+  vec acc[INTEGER_ROWS][2], common[2], low[2];
+#define EACH_SUM                        \
+  _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
+  _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
+  EACH_SUM acc[r][p] = load(sums + r * PANEL + (h + p) * LANES);
+  const char *header = panel + group_begin(kind, first / SUPER * SUPER) - header_bytes(kind);
+  for (int p = 0; p < H; p++) {
+    common[p] = low[p] = (vec){0};
+    if (header_bytes(kind)) common[p] = load_float16(header + 2 * LANES * (h + p));
+    if (kind == NIBBLES_K) low[p] = load_float16(header + 2 * PANEL + 2 * LANES * (h + p));
+  }
+  for (int g = first; g < last; g++) {
+    const char *scales = panel + group_begin(kind, g);
+    const char *codes = scales + scales_bytes(kind) + h * LANES * 4;
+    const eighth *own = x + g;
+    if (ahead)
+      for (int64_t line = h * 64; line < group_bytes(kind); line += H == 2 ? 64 : 128)
+        __builtin_prefetch(scales + ahead + line);
+    ivec t[INTEGER_ROWS][2], u[INTEGER_ROWS][2]; /* products; of the second half of the inputs */
+    EACH_SUM t[r][p] = u[r][p] = (ivec){0};
+    /* Not unrolled: GCC would load all codes first, and has no registers for them. */
+    if (is_nibbles(kind)) {
+#pragma GCC unroll 1
+      for (int k = 0; k < STEPS; k += 2, codes += PANEL * 4) {
+        ivec a[2], b[2];
+        for (int p = 0; p < H; p++) {
+          const ivec both = load_bytes(codes + p * LANES * 4);
+          a[p] = both & 0x0f0f0f0f;
+          b[p] = (both >> 4) & 0x0f0f0f0f;
+        }
+        EACH_SUM {
+          const int8_t *from = own[r * stride].codes + 4 * k;
+          t[r][p] = add_nibbles(t[r][p], a[p], splat_codes(from));
+          t[r][p] = add_nibbles(t[r][p], b[p], splat_codes(from + 4));
+        }
+      }
+    } else {
+#pragma GCC unroll 1
+      for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
+        EACH_SUM t[r][p] = add_bytes(kind == BYTES_K, t[r][p], load_bytes(codes + p * LANES * 4),
+                                     splat_codes(own[r * stride].codes + 4 * k));
+#pragma GCC unroll 1
+      for (int k = STEPS / 2; k < STEPS; k++, codes += PANEL * 4)
+        EACH_SUM {
+          ivec *to = kind == BYTES ? &t[r][p] : &u[r][p];
+          *to = add_bytes(kind == BYTES_K, *to, load_bytes(codes + p * LANES * 4),
+                          splat_codes(own[r * stride].codes + 4 * k));
+        }
+    }
+    vec scale[2][2], minimum[2][2]; /* of a half of the panel and of the inputs */
+    for (int p = 0; p < H; p++) {
+      const int at = LANES * (h + p);
+      if (kind == NIBBLES || kind == BYTES)
+        scale[p][0] = load_float16(scales + 2 * at);
+      else if (kind == NIBBLES_K) {
+        scale[p][0] = common[p] * load_uint8(scales + at);
+        minimum[p][0] = low[p] * load_uint8(scales + PANEL + at);
+      } else
+        for (int half = 0; half < 2; half++)
+          if (kind == BYTES_K)
+            scale[p][half] = common[p] * load_int8(scales + PANEL * half + at);
+          else {
+            scale[p][half] = load((const float *)scales + PANEL * half + at);
+            minimum[p][half] = load((const float *)scales + PANEL * (2 + half) + at);
+          }
+    }
+    EACH_SUM {
+      const eighth *e = own + r * stride;
+      const int32_t total = e->sums[0] + e->sums[1];
+      if (kind == NIBBLES)
+        acc[r][p] += to_floats(whole_sums(t[r][p]) - 8 * total) * (scale[p][0] * e->scale);
+      else if (kind == NIBBLES_K) {
+        acc[r][p] += to_floats(whole_sums(t[r][p])) * (scale[p][0] * e->scale);
+        acc[r][p] -= minimum[p][0] * (e->scaled[0] + e->scaled[1]);
+      } else if (kind == BYTES)
+        acc[r][p] += to_floats(without_offset(t[r][p], total)) * (scale[p][0] * e->scale);
+      else
+        for (int half = 0; half < 2; half++) {
+          const ivec sum = half ? u[r][p] : t[r][p];
+          const ivec found = without_offset(kind == BYTES_K ? whole_sums(sum) : sum, e->sums[half]);
+          acc[r][p] += to_floats(found) * (scale[p][half] * e->scale);
+          if (kind == BYTES_FLOAT) acc[r][p] -= minimum[p][half] * e->scaled[half];
+        }
+    }
+  }
+  EACH_SUM store(sums + r * PANEL + (h + p) * LANES, acc[r][p]);
+#undef EACH_SUM
+}
+
+INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t stride,
+                         const char *panel, int first, int last, int64_t ahead, float *sums) {
+  if (R <= BOTH_HALVES)
+    integer_part(kind, R, 2, 0, x, stride, panel, first, last, ahead, sums);
+  else
+    for (int h = 0; h < 2; h++)
+      integer_part(kind, R, 1, h, x, stride, panel, first, last, ahead, sums);
+}
+
+typedef void (*integer_function)(const eighth *x, int64_t stride, const char *panel, int first,
+                                 int last, int64_t ahead, float *sums);
+#define INTEGER_TILE(KIND, R)                                                                   \
+  static void tile_##KIND##_##R(const eighth *x, int64_t stride, const char *panel, int first,  \
+                                int last, int64_t ahead, float *sums) {                         \
+    integer_tile(KIND, R, x, stride, panel, first, last, ahead, sums);                          \
+  }
+#define INTEGER_ENTRY(KIND, R) [KIND - NIBBLES][R] = tile_##KIND##_##R,
+#if LANES == 16
+#define EACH_HEIGHT(DO, KIND)                                                                   \
+  DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6) DO(KIND, 7) DO(KIND, 8)
+#else
+#define EACH_HEIGHT(DO, KIND)                                                                   \
+  DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6)
+#endif
+#define EACH_INTEGER(DO)                                                                        \
+  EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, NIBBLES_K) EACH_HEIGHT(DO, BYTES)                    \
+  EACH_HEIGHT(DO, BYTES_K) EACH_HEIGHT(DO, BYTES_FLOAT)
+EACH_INTEGER(INTEGER_TILE)
+static const integer_function integer_tiles[][INTEGER_ROWS + 1] = {EACH_INTEGER(INTEGER_ENTRY)};
+
+/* sums[rows][PANEL] += those of a panel. */
+static void sum_integers(int kind, const char *panel, int inputs, const eighth *x, int rows,
+                         float *sums) {
+  const int groups = groups_of(inputs), stride = row_groups(inputs);
+  for (int g = 0; g < groups; g += INTEGER_BLOCK) {
+    const int last = g + INTEGER_BLOCK < groups ? g + INTEGER_BLOCK : groups;
+    /* The first tile prefetches the next block while the others compute. */
+    int64_t ahead = rows > INTEGER_ROWS ? INTEGER_BLOCK * group_bytes(kind) : 2048;
+    for (int r = 0, left = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS; left; left--, ahead = 0) {
+      const int height = (rows - r + left - 1) / left;
+      integer_tiles[kind - NIBBLES][height](x + (int64_t)r * stride, stride, panel, g, last,
+                                            ahead, sums + r * PANEL);
+      r += height;
+    }
+  }
+}

@@ -1,0 +1,145 @@
+"""Packs weights of few bits in the format of ``integers.h``."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from engine.weights.grouped import GroupedWeight
+
+GROUP_INPUTS = 32
+"""Inputs of a group: each kind's scales are for as many, or for half of them."""
+SUPER = 8
+"""Groups that share a header."""
+_HALF = 16
+_OFFSET = 8  # of 4-bit codes around zero
+_SMALL = 32  # the largest code of BYTES_K
+
+
+class IntegerKind(IntEnum):
+    """How weights and their scales are stored; numbered as in ``integers.h``."""
+
+    NIBBLES = 16
+    NIBBLES_K = 17
+    BYTES = 18
+    BYTES_K = 19
+    BYTES_FLOAT = 20
+
+
+def kind_of(weight: GroupedWeight) -> IntegerKind:
+    """Return the smallest kind that stores the weight without loss."""
+    scales, minimums = weight.scales, weight.minimums
+    low, high = (int(bound) for bound in torch.aminmax(weight.codes))
+    is_half = _is_half(scales.coarse)
+    if scales.fine is None:
+        if weight.group == GROUP_INPUTS and minimums is None and is_half:
+            is_small = low >= -_OFFSET and high < _OFFSET
+            return IntegerKind.NIBBLES if is_small else IntegerKind.BYTES
+        return IntegerKind.BYTES_FLOAT
+    if not is_half or weight.shape[1] % (GROUP_INPUTS * SUPER):
+        return IntegerKind.BYTES_FLOAT
+    if weight.group == _HALF and minimums is None and low >= -_SMALL and high <= _SMALL:
+        return IntegerKind.BYTES_K
+    if minimums is None or minimums.fine is None or not _is_half(minimums.coarse):
+        return IntegerKind.BYTES_FLOAT
+    is_small = low >= 0 and high < 2 * _OFFSET
+    if weight.group == GROUP_INPUTS and is_small:
+        return IntegerKind.NIBBLES_K
+    return IntegerKind.BYTES_FLOAT
+
+
+def packed_integers(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor:
+    """Return bytes [panels, bytes of a panel]; outputs beyond the last, and inputs up to a whole
+    group, are zeros."""
+    if kind is IntegerKind.BYTES_FLOAT:
+        weight = weight.in_one_form(_HALF)
+    inputs = weight.shape[1]
+    missing = -inputs % GROUP_INPUTS
+    more = (inputs + missing) // weight.group - -(-inputs // weight.group)  # groups
+    weight = GroupedWeight(
+        _padded(weight.codes, 1, missing),
+        weight.scales.map(lambda part: _padded(part, 1, more)),
+        None
+        if weight.minimums is None
+        else weight.minimums.map(lambda part: _padded(part, 1, more)),
+        weight.group,
+    )
+    groups = (inputs + missing) // GROUP_INPUTS
+    parts = [_scales(weight, kind, panel), _codes(weight.codes, kind, panel)]
+    body = torch.cat(parts, dim=2)  # [panels, groups, bytes]
+    header = _header(weight, kind, panel)
+    if header is None:
+        return body.flatten(1)
+    blocks = body.view(body.shape[0], groups // SUPER, -1)
+    return torch.cat([header, blocks], dim=2).flatten(1)
+
+
+def _is_half(values: Tensor) -> bool:
+    """True if all are float16 numbers."""
+    return bool((values.half().float() == values).all())
+
+
+def _padded(part: Tensor, dim: int, count: int) -> Tensor:
+    """Append ``count`` zeros to a matrix; no copy is made for none."""
+    if not count:
+        return part
+    return functional.pad(part, (0, count) if dim else (0, 0, 0, count))
+
+
+def _codes(codes: Tensor, kind: IntegerKind, panel: int) -> Tensor:
+    """uint8 [panels, groups, bytes]"""
+    outputs, inputs = codes.shape
+    groups = inputs // GROUP_INPUTS
+    if kind is IntegerKind.NIBBLES:
+        codes = codes + _OFFSET
+    if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_K):
+        pairs = codes.view(outputs, -1, 2, 4)
+        codes = (pairs[:, :, 0] | pairs[:, :, 1] << 4).view(outputs, -1)
+    # Four adjacent bytes stay together, so they are moved as one integer.
+    panels = -(-outputs // panel)
+    padded = _padded(codes.view(torch.int32), 0, panels * panel - outputs)
+    steps = padded.view(panels, panel, groups, -1).permute(0, 2, 3, 1)
+    return steps.reshape(panels, groups, -1).view(torch.uint8)
+
+
+def _by_panel(values: Tensor, panel: int, per_group: int) -> Tensor:
+    """[outputs, groups * per_group] to [panels, groups, per_group, outputs of a panel]"""
+    panels = -(-values.shape[0] // panel)
+    padded = _padded(values, 0, panels * panel - values.shape[0])
+    return padded.view(panels, panel, -1, per_group).permute(0, 2, 3, 1).contiguous()
+
+
+def _bytes(values: Tensor) -> Tensor:
+    """[panels, groups, ...] to uint8 [panels, groups, bytes]"""
+    return values.contiguous().flatten(2).view(torch.uint8)
+
+
+def _scales(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor:
+    scales, minimums = weight.scales, weight.minimums
+    if kind in (IntegerKind.NIBBLES, IntegerKind.BYTES):
+        return _bytes(_by_panel(scales.coarse, panel, 1).half())
+    if kind is IntegerKind.BYTES_FLOAT:
+        assert minimums is not None
+        both = [_by_panel(part.coarse, panel, 2) for part in (scales, minimums)]
+        return _bytes(torch.cat(both, dim=2))
+    assert scales.fine is not None
+    if kind is IntegerKind.BYTES_K:
+        return _bytes(_by_panel(scales.fine, panel, 2).to(torch.int8))
+    assert minimums is not None
+    assert minimums.fine is not None
+    fine = [_by_panel(part, panel, 1) for part in (scales.fine, minimums.fine)]
+    return _bytes(torch.cat(fine, dim=2).to(torch.uint8))
+
+
+def _header(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor | None:
+    """uint8 [panels, blocks, bytes]"""
+    if kind not in (IntegerKind.NIBBLES_K, IntegerKind.BYTES_K):
+        return None
+    parts = [weight.scales.coarse]
+    if kind is IntegerKind.NIBBLES_K:
+        assert weight.minimums is not None
+        parts.append(weight.minimums.coarse)
+    return _bytes(torch.cat([_by_panel(part, panel, 1).half() for part in parts], dim=2))

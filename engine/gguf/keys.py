@@ -1,0 +1,80 @@
+"""Typed, bounded access to the keys of a GGUF file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from engine.architecture.errors import ConfigError
+from engine.gguf.container import GgufHeader, Value
+
+
+@dataclass(frozen=True, slots=True)
+class GgufKeys:
+    """A key that is absent takes the default; every other mismatch raises ConfigError naming the
+    file, the key and what was expected."""
+
+    header: GgufHeader
+
+    @property
+    def source(self) -> str:
+        return str(self.header.path)
+
+    def has(self, key: str) -> bool:
+        return key in self.header.keys
+
+    def integer(self, key: str, default: int | None = None, *, low: int, high: int) -> int:
+        value = self._value(key, default)
+        if type(value) is not int or not low <= value <= high:
+            raise self.error(key, f"an integer from {low} to {high}", value)
+        return value
+
+    def number(self, key: str, default: float | None = None, *, low: float, high: float) -> float:
+        value = self._value(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(key, f"a number from {low:g} to {high:g}", value)
+        if not low <= value <= high:  # NaN is not, either
+            raise self.error(key, f"a number from {low:g} to {high:g}", value)
+        return float(value)
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._value(key, default)
+        if type(value) is not bool:
+            raise self.error(key, "true or false", value)
+        return value
+
+    def text(self, key: str, default: str | None = None) -> str:
+        value = self._value(key, default)
+        if not isinstance(value, str):
+            raise self.error(key, "a string", value)
+        return value
+
+    def texts(self, key: str) -> list[str]:
+        """An array of strings; empty when absent."""
+        value = self.header.keys.get(key, [])
+        if not isinstance(value, list):
+            raise self.error(key, "an array of strings", value)
+        return value
+
+    def numbers(self, key: str) -> list[float]:
+        """An array of numbers; empty when absent."""
+        value = self.header.keys.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, np.ndarray):
+            raise self.error(key, "an array of numbers", value)
+        found: list[float] = value.tolist()
+        return found
+
+    def error(self, key: str, expected: str, value: object) -> ConfigError:
+        shown = f"an array of {len(value)}" if isinstance(value, list | np.ndarray) else repr(value)
+        if len(shown) > 80:
+            shown = shown[:80] + "…"
+        return ConfigError(f"{self.source}: {key} must be {expected}, not {shown}")
+
+    def _value(self, key: str, default: Value | None) -> Value:
+        value = self.header.keys.get(key, default)
+        if value is None:
+            raise ConfigError(f"{self.source} has no {key}")
+        return value

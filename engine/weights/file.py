@@ -1,0 +1,46 @@
+"""A file of weights, read by offset.
+
+It is read and never mapped: a mapped file that someone cuts short kills the process that reads it.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from engine.architecture.errors import WeightsError
+
+
+class TensorFile:
+    """An open file that is read by offset, from any thread."""
+
+    def __init__(self, path: Path) -> None:
+        """Raises WeightsError."""
+        self.path = path
+        try:
+            # Without O_NONBLOCK, opening a pipe of this name would block.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise WeightsError(f"cannot read {path}: {error.strerror}") from error
+        status = os.fstat(self._descriptor)
+        self.size = status.st_size
+        if not stat.S_ISREG(status.st_mode):
+            self.close()
+            raise WeightsError(f"cannot read {path}: it is not a file")
+
+    def read_into(self, buffer: memoryview, offset: int) -> None:
+        """Fill ``buffer`` (of bytes) with the data at ``offset``. Raises WeightsError."""
+        while buffer:
+            try:
+                count = os.preadv(self._descriptor, [buffer], offset)
+            except OSError as error:
+                raise WeightsError(f"cannot read {self.path}: {error.strerror}") from error
+            if count == 0:
+                raise WeightsError(f"cannot read {self.path}: it ends at byte {offset}")
+            buffer = buffer[count:]
+            offset += count
+
+    def close(self) -> None:
+        """No read may be in progress."""
+        os.close(self._descriptor)

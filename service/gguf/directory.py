@@ -1,0 +1,129 @@
+"""Makes a model directory in Hugging Face layout for a GGUF file: its configuration, tokenizer and
+chat template as files, and a link to the file itself.
+
+All parts of the server read model directories; they need not know where one came from. It lies in
+the user's cache, under a name made from the file's path, size and time, so that a later start finds
+it, and a changed file gets its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from engine.architecture.errors import ConfigError, ModelError
+from engine.cpu.library import LibraryUnavailableError, cache_folder
+from engine.gguf.config import config_json
+from engine.gguf.container import read_gguf_header
+from engine.gguf.keys import GgufKeys
+from engine.gguf.names import LINK
+from service.gguf.tokenizer import TOKENS, adds_bos, special_token, tokenizer_json
+
+_FORM = 1  # to be raised when the files are made differently
+_TEMPLATE = "tokenizer.chat_template"
+_TOKENIZER = "tokenizer.json"
+_MAX_TOKENIZER_BYTES = 256 << 20
+_SPECIAL = {
+    "bos_token": "bos",
+    "eos_token": "eos",
+    "unk_token": "unknown",
+    "pad_token": "padding",
+}
+
+
+def gguf_directory(path: Path) -> Path:
+    """Return the model directory of a GGUF file, made if it is not there yet. Raises ModelError."""
+    try:
+        path = path.resolve(strict=True)
+        status = path.stat()
+    except (OSError, RuntimeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ModelError(f"cannot read {path}: {reason}") from error
+    beside = path.parent / _TOKENIZER
+    facts = (str(path), status.st_size, status.st_mtime_ns, _mtime(beside), _FORM)
+    digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
+    try:
+        folder = cache_folder("gguf")
+    except LibraryUnavailableError as error:
+        raise ModelError(f"{error}; set XDG_CACHE_HOME to a folder of your own") from error
+    made = folder / digest
+    if not made.is_dir():
+        _make(path, beside, made)
+    return made
+
+
+def _mtime(path: Path) -> int | None:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime_ns
+    return None
+
+
+def _make(path: Path, beside: Path, made: Path) -> None:
+    """The directory appears complete or not at all."""
+    files = _files(path, beside)
+    try:
+        temporary = Path(tempfile.mkdtemp(dir=made.parent))
+        try:
+            for name, text in files.items():
+                (temporary / name).parent.mkdir(exist_ok=True)
+                (temporary / name).write_text(text, encoding="utf-8")
+            (temporary / LINK).symlink_to(path)
+            temporary.rename(made)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    except OSError as error:
+        if not made.is_dir():  # another start has made it meanwhile
+            raise ModelError(f"cannot write to {made.parent}: {error.strerror}") from error
+
+
+def _files(path: Path, beside: Path) -> dict[str, str]:
+    header = read_gguf_header(path)
+    keys = GgufKeys(header)
+    config = config_json(header)
+    tokenizer = _tokenizer_beside(beside, keys) or json.dumps(
+        tokenizer_json(keys), ensure_ascii=False
+    )
+    files = {
+        "config.json": json.dumps(config, indent=2),
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": json.dumps(_tokenizer_config(keys), ensure_ascii=False, indent=2),
+    }
+    if keys.has(_TEMPLATE):
+        files["chat_template.jinja"] = keys.text(_TEMPLATE)
+        if keys.has(f"{_TEMPLATE}.tool_use"):
+            files["additional_chat_templates/tool_use.jinja"] = keys.text(f"{_TEMPLATE}.tool_use")
+    return files
+
+
+def _tokenizer_config(keys: GgufKeys) -> dict[str, Any]:
+    special = {name: special_token(keys, key) for name, key in _SPECIAL.items()}
+    return {**special, "add_bos_token": adds_bos(keys)}
+
+
+def _tokenizer_beside(beside: Path, keys: GgufKeys) -> str | None:
+    """Return the text of a ``tokenizer.json`` in the file's folder, if it has the same tokens: it
+    says more than the keys. Raises ConfigError if it belongs to another model."""
+    try:
+        if beside.stat().st_size > _MAX_TOKENIZER_BYTES:
+            raise ConfigError(f"{beside} is larger than {_MAX_TOKENIZER_BYTES} bytes")
+        text = beside.read_text(encoding="utf-8")
+        found = json.loads(text)
+        numbers = {**found["model"]["vocab"]}
+        numbers |= {one["content"]: one["id"] for one in found.get("added_tokens") or []}
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{beside} cannot be read: {error}; correct or remove it") from error
+    tokens = keys.texts(TOKENS)
+    wrong = [token for token, number in numbers.items() if tokens[number : number + 1] != [token]]
+    if tokens and wrong:
+        raise ConfigError(
+            f"{beside} is the tokenizer of another model than {keys.source} (token {wrong[0]!r} "
+            "differs); remove it, or move the file to another folder"
+        )
+    return text

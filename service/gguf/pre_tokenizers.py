@@ -1,0 +1,56 @@
+"""How the vocabularies of GGUF files split text before they merge: by the name that the file gives
+(``tokenizer.ggml.pre``), the pattern of the family's own ``tokenizer.json``."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+_CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+_REST = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
+_START = r"[^\r\n\p{L}\p{N}]?"
+_CASED = (f"{_START}{_UPPER}*{_LOWER}+", f"{_START}{_UPPER}+{_LOWER}*")
+
+_GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+_LLAMA3 = rf"{_CONTRACTIONS}|{_START}\p{{L}}+|\p{{N}}{{1,3}}|{_REST}"
+_QWEN2 = rf"{_CONTRACTIONS}|{_START}\p{{L}}+|\p{{N}}|{_REST}"
+_QWEN35 = (
+    rf"{_CONTRACTIONS}|{_START}[\p{{L}}\p{{M}}]+|\p{{N}}"
+    r"| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+_SLASHES = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_TEKKEN = rf"{_CASED[0]}|{_CASED[1]}|\p{{N}}|{_SLASHES}"
+_GPT4O = rf"{_CASED[0]}{_CONTRACTIONS}?|{_CASED[1]}{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_SLASHES}"
+
+
+class PreTokenizer(NamedTuple):
+    """``pattern``: what becomes one piece. ``digits``: every digit is one, first.
+    ``ignore_merges``: a piece that is a token is not merged from smaller ones. ``adds_bos``: if the
+    file does not say."""
+
+    pattern: str
+    digits: bool = False
+    ignore_merges: bool = False
+    adds_bos: bool = False
+
+
+_LLAMA3_LIKE = PreTokenizer(_LLAMA3, ignore_merges=True, adds_bos=True)
+_DIGITS_APART = PreTokenizer(_GPT2, digits=True)
+
+PRE_TOKENIZERS = {
+    "gpt-2": PreTokenizer(_GPT2),
+    "llama-bpe": _LLAMA3_LIKE,
+    "llama3": _LLAMA3_LIKE,
+    "llama-v3": _LLAMA3_LIKE,
+    "smaug-bpe": PreTokenizer(_LLAMA3),
+    "qwen2": PreTokenizer(_QWEN2),
+    "deepseek-r1-qwen": PreTokenizer(_QWEN2),
+    "megrez": PreTokenizer(_QWEN2),
+    "qwen35": PreTokenizer(_QWEN35),
+    "tekken": PreTokenizer(_TEKKEN, ignore_merges=True, adds_bos=True),
+    "gpt-4o": PreTokenizer(_GPT4O),
+    "smollm": _DIGITS_APART,
+    "starcoder": _DIGITS_APART,
+    "refact": _DIGITS_APART,
+    "command-r": _DIGITS_APART,
+}

@@ -1,0 +1,261 @@
+"""The ``tokenizer.json`` that corresponds to the keys of a GGUF file.
+
+Two kinds of vocabulary: byte-level BPE ("gpt2") with its merges, and SentencePiece's BPE ("llama")
+with scores, from which the merges follow.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import IntEnum
+from typing import Any
+
+from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.gguf.keys import GgufKeys
+from service.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+
+KIND = "tokenizer.ggml.model"
+TOKENS = "tokenizer.ggml.tokens"
+WHOLE = "tokenizer.huggingface.json"
+_PRE = "tokenizer.ggml.pre"
+_MERGES = "tokenizer.ggml.merges"
+_SCORES = "tokenizer.ggml.scores"
+_TYPES = "tokenizer.ggml.token_type"
+_SPACE = "▁"
+# Merges are sought at every place of a token, so their number is bounded.
+_MAX_TOKEN_CHARS = 1 << 12
+_WITHOUT = "put the model's tokenizer.json next to the file, or serve the original checkpoint"
+
+
+class TokenType(IntEnum):
+    """As in ``tokenizer.ggml.token_type``."""
+
+    NORMAL = 1
+    UNKNOWN = 2
+    CONTROL = 3
+    USER_DEFINED = 4
+    UNUSED = 5
+    BYTE = 6
+
+
+def tokenizer_json(keys: GgufKeys) -> dict[str, Any]:
+    """Raises ConfigError, and UnsupportedError for a tokenizer that only its own
+    ``tokenizer.json`` describes."""
+    if keys.has(WHOLE):
+        return _whole(keys)
+    kind = keys.text(KIND)
+    if kind == "gpt2":
+        return _byte_level(keys)
+    if kind == "llama":
+        return _sentence_piece(keys)
+    raise UnsupportedError(f"{keys.source}: {KIND} {kind!r} is not supported; {_WITHOUT}")
+
+
+def special_token(keys: GgufKeys, name: str) -> str | None:
+    """``name``: bos, eos, unknown, padding. Return the token's text; None if there is none."""
+    key, tokens = f"tokenizer.ggml.{name}_token_id", keys.texts(TOKENS)
+    if not keys.has(key):
+        return None
+    return tokens[keys.integer(key, low=0, high=len(tokens) - 1)] if tokens else None
+
+
+def adds_bos(keys: GgufKeys) -> bool:
+    default = keys.text(KIND, "") == "llama" or (
+        (pre := PRE_TOKENIZERS.get(keys.text(_PRE, ""))) is not None and pre.adds_bos
+    )
+    return keys.flag("tokenizer.ggml.add_bos_token", default)
+
+
+def _whole(keys: GgufKeys) -> dict[str, Any]:
+    try:
+        found = json.loads(keys.text(WHOLE))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{keys.source}: {WHOLE} is not JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise keys.error(WHOLE, "a JSON object", found)
+    return found
+
+
+def _vocabulary(keys: GgufKeys) -> dict[str, int]:
+    tokens = keys.texts(TOKENS)
+    if not tokens:
+        raise ConfigError(f"{keys.source} has no {TOKENS}; {_WITHOUT}")
+    vocabulary = {token: number for number, token in enumerate(tokens)}
+    if len(vocabulary) != len(tokens):
+        raise UnsupportedError(f"{keys.source}: {TOKENS} has a token twice; {_WITHOUT}")
+    return vocabulary
+
+
+def _types(keys: GgufKeys, count: int) -> list[float]:
+    types = keys.numbers(_TYPES)
+    if types and len(types) != count:
+        raise keys.error(_TYPES, f"an array of {count} numbers, one a token", types)
+    return types or [TokenType.NORMAL] * count
+
+
+def _added_tokens(keys: GgufKeys, vocabulary: dict[str, int]) -> list[dict[str, Any]]:
+    """The tokens that are found in a text before anything else."""
+    types = _types(keys, len(vocabulary))
+    shown = {TokenType.UNKNOWN, TokenType.CONTROL, TokenType.USER_DEFINED}
+    return [
+        {
+            "id": number,
+            "content": token,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": types[number] != TokenType.USER_DEFINED,
+        }
+        for token, number in vocabulary.items()
+        if types[number] in shown and token
+    ]
+
+
+def _byte_level(keys: GgufKeys) -> dict[str, Any]:
+    name = keys.text(_PRE, "")
+    pre = PRE_TOKENIZERS.get(name)
+    if pre is None:
+        raise UnsupportedError(
+            f"{keys.source}: {_PRE} {name!r} is not supported (supported: "
+            f"{', '.join(PRE_TOKENIZERS)}); {_WITHOUT}"
+        )
+    vocabulary = _vocabulary(keys)
+    merges = []
+    for number, merge in enumerate(keys.texts(_MERGES)):
+        place = merge.find(" ", 1)  # a token may begin with a space
+        pair = [merge[:place], merge[place + 1 :]]
+        if place < 0 or not vocabulary.keys() >= {*pair, "".join(pair)}:
+            raise keys.error(f"element {number} of {_MERGES}", "two tokens that make one", merge)
+        merges.append(pair)
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _added_tokens(keys, vocabulary),
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": _splits(pre)},
+        "post_processor": _bos_first(keys, vocabulary),
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": False,
+        },
+        "model": _bpe(vocabulary, merges, ignore_merges=pre.ignore_merges),
+    }
+
+
+def _splits(pre: PreTokenizer) -> list[dict[str, Any]]:
+    digits = [{"type": "Digits", "individual_digits": True}] if pre.digits else []
+    return [
+        *digits,
+        {
+            "type": "Split",
+            "pattern": {"Regex": pre.pattern},
+            "behavior": "Isolated",
+            "invert": False,
+        },
+        {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": False,
+            "use_regex": False,
+        },
+    ]
+
+
+def _bpe(
+    vocabulary: dict[str, int],
+    merges: list[list[str]],
+    *,
+    ignore_merges: bool = False,
+    unknown: str | None = None,
+) -> dict[str, Any]:
+    """``unknown``: the token for what no other covers; then there is a token for each byte."""
+    return {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": unknown,
+        "continuing_subword_prefix": None,
+        "end_of_word_suffix": None,
+        "fuse_unk": unknown is not None,
+        "byte_fallback": unknown is not None,
+        "ignore_merges": ignore_merges,
+        "vocab": vocabulary,
+        "merges": merges,
+    }
+
+
+def _bos_first(keys: GgufKeys, vocabulary: dict[str, int]) -> dict[str, Any] | None:
+    """Adds the first token of every text, if the model has one."""
+    bos = special_token(keys, "bos")
+    if bos is None or not adds_bos(keys):
+        return None
+    first = {"SpecialToken": {"id": bos, "type_id": 0}}
+    return {
+        "type": "TemplateProcessing",
+        "single": [first, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [
+            first,
+            {"Sequence": {"id": "A", "type_id": 0}},
+            {"SpecialToken": {"id": bos, "type_id": 1}},
+            {"Sequence": {"id": "B", "type_id": 1}},
+        ],
+        "special_tokens": {bos: {"id": bos, "ids": [vocabulary[bos]], "tokens": [bos]}},
+    }
+
+
+def _sentence_piece(keys: GgufKeys) -> dict[str, Any]:
+    vocabulary = _vocabulary(keys)
+    scores = keys.numbers(_SCORES)
+    if len(scores) != len(vocabulary):
+        raise keys.error(_SCORES, f"an array of {len(vocabulary)} numbers, one a token", scores)
+    spaced = keys.flag("tokenizer.ggml.add_space_prefix", True)
+    prepend = [{"type": "Prepend", "prepend": _SPACE}] if spaced else []
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spaced else []
+    unknown = special_token(keys, "unknown") or "<unk>"
+    if unknown not in vocabulary:
+        raise ConfigError(f"{keys.source}: {TOKENS} has no unknown token; {_WITHOUT}")
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": _added_tokens(keys, vocabulary),
+        "normalizer": {
+            "type": "Sequence",
+            "normalizers": [
+                *prepend,
+                {"type": "Replace", "pattern": {"String": " "}, "content": _SPACE},
+            ],
+        },
+        "pre_tokenizer": None,
+        "post_processor": _bos_first(keys, vocabulary),
+        "decoder": {
+            "type": "Sequence",
+            "decoders": [
+                {"type": "Replace", "pattern": {"String": _SPACE}, "content": " "},
+                {"type": "ByteFallback"},
+                {"type": "Fuse"},
+                *strip,
+            ],
+        },
+        "model": _bpe(vocabulary, _merges(keys, vocabulary, scores), unknown=unknown),
+    }
+
+
+def _merges(keys: GgufKeys, vocabulary: dict[str, int], scores: list[float]) -> list[list[str]]:
+    """Return every pair of tokens that make a third, that of the highest score first: SentencePiece
+    merges the adjacent pair whose token has the highest score."""
+    found = []
+    for token, number in vocabulary.items():
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise keys.error(
+                f"element {number} of {TOKENS}", f"of at most {_MAX_TOKEN_CHARS} characters", token
+            )
+        for place in range(1, len(token)):
+            left, right = token[:place], token[place:]
+            if left in vocabulary and right in vocabulary:
+                order = (-scores[number], vocabulary[left], vocabulary[right])
+                found.append((order, [left, right]))
+    return [pair for _, pair in sorted(found, key=lambda one: one[0])]

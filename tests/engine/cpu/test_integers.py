@@ -1,0 +1,154 @@
+"""Products in integers are those of float64 on inputs rounded to int8, in any batch, to the bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.cpu import library as compiling
+from engine.cpu.integers import IntegerKind, kind_of, packed_integers
+from engine.cpu.library import Library, LibraryUnavailableError, library
+from engine.cpu.packed import PackedWeight
+from engine.weights.grouped import GroupedWeight, Scales
+from tests.engine.cpu.emulation import EMULATED
+from tests.engine.cpu.rounding import rounded
+
+try:
+    LIBRARY = library()
+except LibraryUnavailableError as error:
+    pytest.skip(str(error), allow_module_level=True)
+
+ROUNDING = 2.0**-24
+
+
+@pytest.fixture(scope="module", params=["machine", "emulated"])
+def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+    """This machine's; and with the layout of AVX-512, and products as VNNI defines them."""
+    if request.param == "machine":
+        return LIBRARY
+    path = tmp_path_factory.mktemp("emulated") / "forward.so"
+    try:
+        compiling.build(EMULATED, path)
+    except LibraryUnavailableError as error:
+        pytest.skip(str(error))
+    return Library(path)
+
+
+def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight:
+    """One that ``kind`` stores; its codes and scales are as extreme as the kind allows."""
+    chance = torch.Generator().manual_seed(outputs * inputs)
+
+    def codes(low: int, high: int) -> Tensor:
+        found = torch.randint(low, high, (outputs, inputs), generator=chance, dtype=torch.int8)
+        found[0] = high - 1
+        found[-1] = low
+        return found
+
+    def halves(group: int) -> Tensor:
+        groups = -(-inputs // group)
+        return torch.randn(outputs, groups, generator=chance).half().float()
+
+    def fine(low: int, high: int, group: int) -> Tensor:
+        shape = (outputs, inputs // group)
+        return torch.randint(low, high, shape, generator=chance, dtype=torch.int16)
+
+    if kind is IntegerKind.NIBBLES:
+        return GroupedWeight(codes(-8, 8), Scales(halves(32)), None, 32)
+    if kind is IntegerKind.BYTES:
+        return GroupedWeight(codes(-127, 127), Scales(halves(32)), None, 32)
+    if kind is IntegerKind.NIBBLES_K:
+        scales = [Scales(halves(256), fine(0, 64, 32)) for _ in range(2)]
+        return GroupedWeight(codes(0, 16), scales[0], scales[1], 32)
+    if kind is IntegerKind.BYTES_K:
+        return GroupedWeight(codes(-32, 33), Scales(halves(256), fine(-128, 128, 16)), None, 16)
+    scales = [Scales(halves(16) / 3) for _ in range(2)]
+    return GroupedWeight(codes(-127, 127), scales[0], scales[1], 16)
+
+
+def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:
+    x, y = x.contiguous(), torch.empty(x.shape[0], weight.outputs)
+    opened.linear(opened.team(2), weight.struct, x.data_ptr(), x.shape[0], y.data_ptr())
+    return y
+
+
+@pytest.mark.parametrize("inputs", [256, 512, 1536])
+@pytest.mark.parametrize("outputs", [5, 32, 135])
+@pytest.mark.parametrize("kind", IntegerKind)
+def test_products_are_those_of_float64_on_rounded_inputs(
+    opened: Library, kind: IntegerKind, outputs: int, inputs: int
+) -> None:
+    weight = random_weight(kind, outputs, inputs)
+    assert kind_of(weight) is kind
+    chance = torch.Generator().manual_seed(1)
+    x, bias = torch.randn(130, inputs, generator=chance), torch.randn(outputs, generator=chance)
+    x[3, :32] = 0  # a group without a scale
+    x[4] *= 1e-30
+    linear = PackedWeight(weight, bias, opened.panel)
+    assert linear.kind is kind
+    together = mapped(opened, linear, x)
+    exact = weight.dequantised().double()
+    expected = rounded(x) @ exact.t() + bias.double()
+    # Codes times scales and minimums are rounded, and then each group's sum; terms of this size.
+    spread = weight.scales.values().abs().repeat_interleave(weight.group, 1)
+    size = spread.double() * weight.codes.double().abs()
+    if weight.minimums is not None:
+        size += weight.minimums.values().abs().repeat_interleave(weight.group, 1).double()
+    bound = rounded(x).abs() @ size.t() + bias.double().abs()
+    assert ((together.double() - expected).abs() <= bound * ROUNDING * (6 + inputs / 8)).all()
+    for rows in (*range(1, 18), 97):
+        assert torch.equal(mapped(opened, linear, x[:rows]), together[:rows])
+    assert torch.equal(mapped(opened, linear, x.flip(0)).flip(0), together)
+
+
+@pytest.mark.parametrize("inputs", [8, 40, 72, 80, 112])
+@pytest.mark.parametrize("kind", [IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.BYTES_FLOAT])
+def test_the_last_group_may_be_shorter(opened: Library, kind: IntegerKind, inputs: int) -> None:
+    if kind is IntegerKind.BYTES_FLOAT:
+        inputs = -(-inputs // 16) * 16
+    weight = random_weight(kind, 24, inputs)
+    x = torch.randn(5, inputs, generator=torch.Generator().manual_seed(2))
+    found = mapped(opened, PackedWeight(weight, None, opened.panel), x)
+    expected = rounded(x) @ weight.dequantised().double().t()
+    torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
+def test_an_input_that_is_not_finite_makes_its_row_nan(opened: Library, wrong: float) -> None:
+    weight = PackedWeight(random_weight(IntegerKind.BYTES, 20, 64), None, opened.panel)
+    x = torch.randn(3, 64, generator=torch.Generator().manual_seed(3))
+    right = mapped(opened, weight, x)
+    x[1, 7] = wrong
+    found = mapped(opened, weight, x)
+    assert found[1].isnan().all()
+    assert torch.equal(found[[0, 2]], right[[0, 2]])
+
+
+def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
+    for kind, wrong in (
+        (IntegerKind.NIBBLES, IntegerKind.BYTES),
+        (IntegerKind.NIBBLES_K, IntegerKind.BYTES_FLOAT),
+        (IntegerKind.BYTES_K, IntegerKind.BYTES_FLOAT),
+    ):
+        weight = random_weight(kind, 8, 256)
+        weight.codes[3, 5] = 33
+        assert kind_of(weight) is wrong
+    for kind in IntegerKind:
+        weight = random_weight(kind, 8, 256)
+        weight.scales.coarse[2, 0] = 1 + 2**-20  # not a float16
+        assert kind_of(weight) is IntegerKind.BYTES_FLOAT
+
+
+@pytest.mark.parametrize(
+    ("kind", "bits"),
+    [
+        (IntegerKind.NIBBLES, 4.5),
+        (IntegerKind.NIBBLES_K, 4.625),
+        (IntegerKind.BYTES, 8.5),
+        (IntegerKind.BYTES_K, 8.5625),
+        (IntegerKind.BYTES_FLOAT, 12.0),
+    ],
+)
+def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: float) -> None:
+    weight = random_weight(kind, 64, 1024)
+    assert packed_integers(weight, kind, LIBRARY.panel).nbytes * 8 == bits * 64 * 1024

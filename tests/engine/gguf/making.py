@@ -1,0 +1,118 @@
+"""Writes checkpoints as GGUF files, by the format's own library, as llama.cpp's converter does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import gguf
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from engine.architecture.rope import pair_order
+from engine.gguf.names import gguf_name
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+}
+
+
+def write_gguf(
+    directory: Path,
+    path: Path,
+    kind: str = "F32",
+    *,
+    kinds: Mapping[str, str] | None = None,
+    tokenizer: bool = True,
+    rope_factors: Tensor | None = None,
+) -> Path:
+    """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
+    the rest as F32."""
+    config = json.loads((directory / "config.json").read_text())
+    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    tensors = load_file(directory / "model.safetensors")
+    architecture = ARCHITECTURES[config["architectures"][0]]
+    writer = gguf.GGUFWriter(path, architecture)
+    _add_config(writer, config)
+    if tokenizer:
+        _add_tokenizer(writer, directory, config)
+    if rope_factors is not None:
+        writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
+    for name, tensor in tensors.items():
+        values = tensor.float()
+        if architecture == "llama" and (".q_proj." in name or ".k_proj." in name):
+            heads = values.view(-1, config["head_dim"], *values.shape[1:])
+            values = heads[:, pair_order(config["head_dim"])].reshape(values.shape)
+        wanted = (kinds or {}).get(name, kind) if tensor.dim() > 1 else "F32"
+        dtype = getattr(gguf.GGMLQuantizationType, wanted)
+        if wanted == "BF16":
+            data = values.bfloat16().view(torch.uint8).numpy()
+        else:
+            data = gguf.quantize(values.numpy(), dtype)
+        writer.add_tensor(gguf_name(name), data, raw_dtype=dtype)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def _add_config(writer: gguf.GGUFWriter, config: dict) -> None:
+    writer.add_name("tiny")
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    rope = config.get("rope_parameters") or {}
+    writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
+    if rope.get("rope_type") in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+        if rope["rope_type"] == "yarn":
+            writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    writer.add_vocab_size(config["vocab_size"])
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict) -> None:
+    whole = (directory / "tokenizer.json").read_text()
+    made = json.loads(whole)
+    texts = {number: text for text, number in made["model"]["vocab"].items()}
+    texts |= {one["id"]: one["content"] for one in made["added_tokens"]}
+    special = {one["id"] for one in made["added_tokens"]}
+    size = config["vocab_size"]
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([texts.get(number, f"[PAD{number}]") for number in range(size)])
+    writer.add_token_types(
+        [
+            gguf.TokenType.CONTROL
+            if number in special
+            else gguf.TokenType.NORMAL
+            if number in texts
+            else gguf.TokenType.UNUSED
+            for number in range(size)
+        ]
+    )
+    writer.add_token_merges([" ".join(merge) for merge in made["model"]["merges"]])
+    names = json.loads((directory / "tokenizer_config.json").read_text())
+    numbers = {text: number for number, text in texts.items()}
+    if names.get("eos_token"):
+        writer.add_eos_token_id(numbers[names["eos_token"]])
+    if names.get("pad_token"):
+        writer.add_pad_token_id(numbers[names["pad_token"]])
+    writer.add_add_bos_token(False)
+    template = directory / "chat_template.jinja"
+    if template.exists():
+        writer.add_chat_template(template.read_text())
+    # Its pattern is of no known family.
+    writer.add_string("tokenizer.huggingface.json", whole)

@@ -1,0 +1,142 @@
+"""What a GGUF file says of a model is what the original's config.json says."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import gguf
+import pytest
+import torch
+
+from engine.architecture.config import ModelConfig, load_model_config
+from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.architecture.rope import inverse_frequencies
+from engine.gguf.config import config_json
+from engine.gguf.container import read_gguf_header
+from tests.engine.gguf.making import write_gguf
+from tests.engine.tiny_models import VARIANTS, Variant, save_model
+
+_LLAMA3 = {
+    "rope_type": "llama3",
+    "rope_theta": 500000.0,
+    "factor": 32.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+
+
+def read_back(path: Path, folder: Path) -> ModelConfig:
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
+    return load_model_config(folder)
+
+
+def stored_factors(directory: Path) -> torch.Tensor:
+    """What llama.cpp's converter stores for a scaled rotary embedding."""
+    rope, head_dim = load_model_config(directory).rope, load_model_config(directory).head_dim
+    assert rope is not None
+    plain = inverse_frequencies(dataclasses.replace(rope, kind="default"), head_dim)
+    return plain / inverse_frequencies(rope, head_dim)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("llama", "llama_tied", "llama_biases", "llama_multi_query", "llama_linear_rope"),
+        *("llama_yarn", "mistral", "qwen2", "qwen3", "qwen3_tied_biases"),
+    ],
+)
+def test_the_configuration_is_the_originals(name: str, tmp_path: Path) -> None:
+    original = tmp_path / "original"
+    save_model(VARIANTS[name], original)
+    path = write_gguf(original, tmp_path / "tiny.gguf", tokenizer=False)
+    expected = load_model_config(original)
+    if expected.family == "mistral":  # GGUF has one name for both
+        expected = dataclasses.replace(expected, family="llama", architecture="LlamaForCausalLM")
+    assert read_back(path, tmp_path / "made") == expected
+
+
+def test_the_scaling_of_llama_3_is_found_from_its_factors(tmp_path: Path) -> None:
+    original = tmp_path / "original"
+    settings = {"rope_parameters": _LLAMA3, "head_dim": 64}
+    save_model(Variant("llama", settings), original)
+    path = write_gguf(
+        original,
+        tmp_path / "tiny.gguf",
+        tokenizer=False,
+        rope_factors=stored_factors(original),
+    )
+    assert read_back(path, tmp_path / "made") == load_model_config(original)
+
+
+@pytest.mark.parametrize("wrong", [3.0, float("nan"), 0.0])
+def test_other_factors_are_refused(wrong: float, tmp_path: Path) -> None:
+    original = tmp_path / "original"
+    save_model(Variant("llama", {"rope_parameters": _LLAMA3, "head_dim": 64}), original)
+    factors = stored_factors(original)
+    factors[-3] = wrong
+    path = write_gguf(original, tmp_path / "t.gguf", tokenizer=False, rope_factors=factors)
+    with pytest.raises(UnsupportedError, match="is not the scaling of a Llama 3 model"):
+        config_json(read_gguf_header(path))
+
+
+@pytest.mark.parametrize(
+    ("kind", "dtype"),
+    [("F32", "float32"), ("BF16", "bfloat16"), ("F16", "float16"), ("Q8_0", "float16")],
+)
+def test_the_dtype_is_one_that_loses_nothing(kind: str, dtype: str, tmp_path: Path) -> None:
+    save_model(VARIANTS["llama"], tmp_path / "original")
+    # Q8_0 needs rows of a multiple of 32, which those of the down projection (80) are not.
+    kinds = {
+        f"model.layers.{layer}.mlp.down_proj.weight": "F16" if kind == "Q8_0" else kind
+        for layer in range(3)
+    }
+    path = write_gguf(
+        tmp_path / "original", tmp_path / "t.gguf", kind, kinds=kinds, tokenizer=False
+    )
+    assert config_json(read_gguf_header(path))["dtype"] == dtype
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "says"),
+    [
+        ("mamba", {}, "general.architecture 'mamba' is not supported as GGUF; supported: llama"),
+        ("llama", {"split.count": 3}, "is one of several files; merge them"),
+        ("llama", {"llama.expert_count": 8}, "mixtures of experts"),
+        ("llama", {}, "has no matrix token_embd.weight"),
+        ("llama", {"matrix": 1}, "has no llama.attention.head_count"),
+        (
+            "llama",
+            {"matrix": 1, "llama.attention.head_count": 0},
+            "llama.attention.head_count must be an integer from 1 to 4096, not 0",
+        ),
+        (
+            "llama",
+            {
+                "matrix": 1,
+                "llama.attention.head_count": 2,
+                "llama.embedding_length": 32,
+                "llama.rope.dimension_count": 8,
+            },
+            "llama.rope.dimension_count differs from the head's size",
+        ),
+    ],
+)
+def test_what_is_not_served_is_refused(
+    architecture: str, keys: dict[str, int], says: str, tmp_path: Path
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "t.gguf", architecture)
+    for key, value in keys.items():
+        if key == "matrix":
+            writer.add_tensor("token_embd.weight", torch.zeros(8, 32).numpy())
+        else:
+            writer.add_uint32(key, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    with pytest.raises(ConfigError, match=says):
+        config_json(read_gguf_header(tmp_path / "t.gguf"))
