@@ -163,7 +163,9 @@ class Clients:
         """Wait for so many more answers."""
         enough = len(self.done) + more
         while len(self.done) < enough:
-            await asyncio.sleep(0.01)
+            # A full pipe would keep log lines in a worker that is about to be killed.
+            await asyncio.to_thread(self.server.output)
+            await asyncio.sleep(0.1)
 
     async def are_everywhere(self) -> None:
         """Wait until most have begun to stream, from each of the workers."""
