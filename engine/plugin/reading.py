@@ -17,6 +17,8 @@ from engine.plugin.probe import probe
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.trial import try_kind
 
+_MOST_LAYERS = 512
+
 
 def read_plugin_config(directory: Path) -> PluginConfig:
     """Return what the engine needs to know, having probed the model and tried a tiny one; no weight
@@ -27,6 +29,11 @@ def read_plugin_config(directory: Path) -> PluginConfig:
     positions = getattr(source, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
         raise UnsupportedError(f"{fields.source} does not say how many positions it has")
+    layers = getattr(source, "num_hidden_layers", None)
+    if isinstance(layers, int) and layers > _MOST_LAYERS:  # each takes time before anything is read
+        raise UnsupportedError(
+            f"{fields.source} has {layers} layers; at most {_MOST_LAYERS} are supported"
+        )
     model = new_model(source, torch.device("meta"), torch.float32)
     architecture = checked_class(model, source)
     freeze_frequencies(model, positions)
