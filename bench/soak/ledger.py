@@ -13,6 +13,7 @@ from observability.outcomes import OUTCOMES, OutcomeGroup
 
 _LABEL = re.compile(r'(\w+)="([^"]*)"')
 _ANSWERED = {one.name for one in OUTCOMES if one.group is OutcomeGroup.ANSWERED}
+_REFUSED = {one.name for one in OUTCOMES if one.group is OutcomeGroup.REFUSED}
 _SHOWN = 10  # examples
 
 
@@ -71,8 +72,9 @@ def compared(
     happened. Without faults the counts must be equal. With them they may differ by this:
 
     - An answer that was delivered but could not be stored is counted as ``error:store``.
-    - A worker may be killed after it delivered an answer and before it counted it, which is then
-      ``error:worker`` and has no tokens; and it has not seen each request on its way to it.
+    - A worker may be killed after it delivered an answer, or a refusal, and before it counted it,
+      which is then ``error:worker`` and has no tokens; and it has not seen each request on its way
+      to it.
     - Or after it counted an answer, and before the kernel had its last bytes: the client is cut.
     """
     server = requests_of(metrics, SOAKED)
@@ -98,8 +100,15 @@ def compared(
         wrong.append(f"{missing} answers were not counted as such: {dict(errors)}")
     lost = ledger.failed.total() + ledger.cut.total()
     failures = errors.total() - unstored
-    if failures > lost + missing or (failures < lost and not injected.get("worker_kill")):
-        wrong.append(f"{failures} failures counted, {lost} clients lost their answer")
+    refused = sum(count for (_, end), count in server.items() if end in _REFUSED)
+    uncounted = max(0, min(killed, ledger.refused.total() - refused))
+    if failures > lost + missing + uncounted or (
+        failures < lost and not injected.get("worker_kill")
+    ):
+        wrong.append(
+            f"{failures} failures counted, {lost} clients lost their answer: {dict(errors)}, "
+            f"{refused} refused"
+        )
     tokens = sum(
         value
         for labels, value in counted(metrics, "quire_key_tokens_total")

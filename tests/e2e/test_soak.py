@@ -64,6 +64,18 @@ def test_a_worker_may_be_killed_between_the_count_and_the_last_bytes(ledger: Led
     assert len(compared(ledger, {**METRICS, series: 2.0}, {})) >= 1
 
 
+def test_a_worker_may_be_killed_between_a_refusal_and_its_count(ledger: Ledger) -> None:
+    ledger.refused[503] += 2
+    ledger.cut["messages"] += 1
+    series = 'quire_requests_total{model="soaked",route="messages",outcome="%s"}'
+    counts = {series % "error:worker": 2.0, series % "refused:overloaded": 1.0}
+    assert compared(ledger, {**METRICS, **counts}, {"worker_kill": 1}) == []
+    more = {**counts, series % "error:worker": 3.0}
+    assert len(compared(ledger, {**METRICS, **more}, {"worker_kill": 1})) == 1
+    all_refused = {**counts, series % "refused:overloaded": 2.0}
+    assert len(compared(ledger, {**METRICS, **all_refused}, {"worker_kill": 1})) == 1
+
+
 def test_what_no_fault_explains_is_reported(ledger: Ledger) -> None:
     ledger.cut["messages"] += 1
     ledger.answer("messages", "message", Said("Ho", "stop", 7), Said("Hi", "stop", 7))
