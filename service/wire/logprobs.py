@@ -137,9 +137,13 @@ class LogprobWriter:
         self, prompt: Sequence[int], logprobs: Sequence[TokenLogprobs], top: int
     ) -> Iterator[bytes]:
         """Write ``PromptLogprobs``: by token id, for each prompt token; null for the first, which
-        is not predicted."""
+        is not predicted, and for all if the prompt was not computed, because the answer could only
+        be empty."""
 
         def entries() -> Entries:
+            if not logprobs:
+                yield [b"null"] * len(prompt)
+                return
             yield [b"null"]
             yield from _sliced(self._prompt_entry, prompt[1:], logprobs, top)
 

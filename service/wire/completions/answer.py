@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from engine.messages import TokenLogprobs
 from service.checkpoint.vocabulary import Vocabulary
 from service.errors import QuireError
 from service.generation.choice import Choice
@@ -136,7 +137,11 @@ class CompletionAnswer:
 
     def prompt_part(self, choice: Choice) -> TextPart:
         """Return the echoed prompt."""
-        return TextPart(self.prompt_of(choice), [None, *choice.sequence.prompt_logprobs], 0)
+        prompt = self.prompt_of(choice)
+        # None, if the prompt was not computed, because the answer could only be empty.
+        known: list[TokenLogprobs | None] = [None]
+        known += choice.sequence.prompt_logprobs or [None] * (len(prompt) - 1)
+        return TextPart(prompt, known, 0)
 
     def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextPart:
         return TextPart(choice.tokens[start:end], choice.logprobs[start:end], offset)

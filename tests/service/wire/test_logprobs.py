@@ -108,6 +108,10 @@ def test_prompt_logprobs_are_by_id_with_the_prompts_own_token() -> None:
     ]
 
 
+def test_a_prompt_that_was_not_computed_has_no_logprobs() -> None:
+    assert read(WRITER.prompt([0, 1, 2], [], 2), PromptLogprobs) == [None, None, None]
+
+
 def test_however_long_an_answer_is_each_piece_takes_bounded_work() -> None:
     top = packed_top([(token % 7, -0.1 * token) for token in range(20)])
     entries = [TokenLogprobs(-0.1, 1, top)] * 5_000
