@@ -101,7 +101,8 @@ def compared(
     lost = ledger.failed.total() + ledger.cut.total()
     failures = errors.total() - unstored
     refused = sum(count for (_, end), count in server.items() if end in _REFUSED)
-    uncounted = max(0, min(killed, ledger.refused.total() - refused))
+    # Refusals that clients got: all but these were counted, as such or because of the store.
+    uncounted = ledger.refused.total() - refused - unstored
     if failures > lost + missing + uncounted or (
         failures < lost and not injected.get("worker_kill")
     ):
