@@ -1,6 +1,6 @@
 """Reads the header of a GGUF file (versions 2 and 3, little-endian): keys and tensor positions.
 
-A GGUF file is data from strangers. Every count, length, type, dimension and offset is checked
+A GGUF file is untrusted input. Every count, length, type, dimension and offset is checked
 against what is left of the file and against a limit before anything is allocated for it, and an
 error names the file and the field.
 """

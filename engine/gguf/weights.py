@@ -22,12 +22,11 @@ from engine.gguf.container import GgufTensor, header_of
 from engine.gguf.names import ROPE_FACTORS, gguf_name
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight, Scales
-from engine.weights.weights import Shapes
+from engine.weights.weights import Shapes, mismatches
 
 # Decoding a piece takes about ten times as much memory for a moment.
 _PIECE_BYTES = 1 << 20
 _FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
-_SHOWN = 5
 
 
 class GgufWeights:
@@ -166,19 +165,10 @@ class GgufWeights:
                 wrong.append(f"{stored.name} of type {stored.type.name} instead of floats")
         known = {*names.values(), ROPE_FACTORS}
         unexpected = [name for name in self._tensors if name not in known]
-        complaints = [
-            f"{what}: {'; '.join(found[:_SHOWN])}"
-            + (f" and {len(found) - _SHOWN} more" if len(found) > _SHOWN else "")
-            for what, found in (
-                ("missing", missing),
-                ("unusable", wrong),
-                ("unexpected", unexpected),
-            )
-            if found
-        ]
+        complaints = mismatches(missing=missing, unusable=wrong, unexpected=unexpected)
         if complaints:
             raise WeightsError(
-                f"the tensors in {self._file.path} do not fit its keys; " + "; ".join(complaints)
+                f"the tensors in {self._file.path} do not fit its keys; {complaints}"
             )
 
 

@@ -30,7 +30,7 @@ from engine.weights.stored import (
     stored_bytes,
     stored_tensors,
 )
-from engine.weights.weights import RandomWeights, checkpoint_files, some
+from engine.weights.weights import RandomWeights, checkpoint_files, mismatches
 
 OnLoaded = Callable[[int], None]
 
@@ -70,9 +70,7 @@ def loaded_model(
                 filling.fill(*found.popitem(), group.gaps, borrowed=borrowed)
     complaints = filling.finish()
     if complaints:
-        raise WeightsError(
-            f"the weights in {directory} do not fit its config.json; " + "; ".join(complaints)
-        )
+        raise WeightsError(f"the weights in {directory} do not fit its config.json; {complaints}")
     return model.to(device)
 
 
@@ -193,7 +191,7 @@ class _Filling:
             and own == "weight"
         )
 
-    def finish(self) -> list[str]:
+    def finish(self) -> str:
         """Tie what is one parameter, and return complaints."""
         for copy, original in self._copies.items():
             self._tie(copy, original)
@@ -206,15 +204,9 @@ class _Filling:
             for part, names in self._missing.items()
             for own in sorted(names)
         ]
-        return [
-            f"{what}: {some(names)}"
-            for what, names in (
-                ("missing", missing + self._gaps),
-                ("misshapen", self._misshapen),
-                ("unexpected", self.unexpected),
-            )
-            if names
-        ]
+        return mismatches(
+            missing=missing + self._gaps, misshapen=self._misshapen, unexpected=self.unexpected
+        )
 
     def _is_tied(self, part: str) -> bool:
         names = (*self._copies, *self._copies.values())

@@ -145,18 +145,10 @@ class CheckpointWeights:
             for name in self._stored
             if name not in known and name not in ignored and not name.endswith(_IGNORED_SUFFIXES)
         ]
-        complaints = [
-            f"{what}: {some(names)}"
-            for what, names in (
-                ("missing", missing),
-                ("misshapen", wrong),
-                ("unexpected", unexpected),
-            )
-            if names
-        ]
+        complaints = mismatches(missing=missing, misshapen=wrong, unexpected=unexpected)
         if complaints:
             raise WeightsError(
-                f"the weights in {directory} do not fit its config.json; " + "; ".join(complaints)
+                f"the weights in {directory} do not fit its config.json; {complaints}"
             )
 
 
@@ -229,6 +221,11 @@ def checkpoint_files(directory: Path) -> list[Path]:
 def _spellings(name: str) -> list[str]:
     bare = [name.removeprefix(p) for p in _OPTIONAL_PREFIXES if name.startswith(p)]
     return [name, *bare]
+
+
+def mismatches(**found: list[str]) -> str:
+    """Return the names of tensors by what is wrong with them; empty if there are none."""
+    return "; ".join(f"{what}: {some(names)}" for what, names in found.items() if names)
 
 
 def some(names: list[str]) -> str:
