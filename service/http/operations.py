@@ -42,9 +42,9 @@ class Download(msgspec.Struct, frozen=True):
 
 class Health(msgspec.Struct, frozen=True):
     """``status``: ok, downloading, loading, draining, lost, failing or silent. ``server``: host
-    name and port, which no other replica has. ``problem``: why the
-    engine is failing or silent. ``engine``: all engines together, ready if one is; ``engines``:
-    each one, if there are several. ``download``: while the model is downloaded."""
+    name and port, which no other replica has. ``problem``: why the engine is failing or silent.
+    ``engine``: all engines together, ready if one is; ``engines``: each one, if there are several.
+    ``download``: while the model is downloaded."""
 
     status: str
     server: str

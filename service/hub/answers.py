@@ -1,7 +1,7 @@
-"""Checks what a hub says before the library makes paths of it.
+"""Checks a hub's answers before the library turns them into paths.
 
-The library takes names of files in the cache from a hub's answers: a blob is called as its ETag. A
-mirror or a proxy that is not to be trusted could so write anywhere.
+The library names files in the cache after a hub's answers: a blob's name is its ETag. Without these
+checks an untrusted mirror or proxy could write anywhere.
 """
 
 from __future__ import annotations
@@ -76,7 +76,4 @@ def _check(response: Any) -> None:
 
 
 def _refused(what: str) -> HubError:
-    return HubError(
-        f"the hub answers with {what} of a wrong form, which is not used; check HF_ENDPOINT, and "
-        "proxies on the way"
-    )
+    return HubError(f"the hub's answer has {what} of a wrong form; check HF_ENDPOINT and any proxy")

@@ -1,4 +1,4 @@
-"""A hub that is not to be trusted gets no path out of the cache."""
+"""An untrusted hub cannot reach a file outside the cache."""
 
 from __future__ import annotations
 
