@@ -25,6 +25,7 @@ pytestmark = IN_CHROMIUM
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
 SCRIPT = (
+    {"when": "Think long", "reply": f"<think>\n{'I wonder. ' * 4_000}\n</think>\n\nIt is."},
     {"when": "Think first", "reply": f"<think>\n{'I wonder. ' * 40}\n</think>\n\nIt is $x^2$."},
     {"when": "Weather", "count": "<tool_response>", "replies": [CALL, "It rains in Oslo."]},
     {"when": "Two colours", "unless": "Be blue", "reply": "The red fox runs."},
@@ -129,30 +130,34 @@ def test_embeddings_and_ranking_are_refused_in_the_servers_words(page: Page) -> 
     page.get_by_text("Enter at least one document.").first.wait_for()
 
 
-def test_reasoning_is_open_while_it_grows_and_folded_after_with_the_servers_time(
-    page: Page, server: QuireServer
-) -> None:
+def begin_an_answer_without_end(page: Page, question: str) -> None:
     field = page.get_by_test_id("stChatInputTextArea")
-    field.fill("Think first")
+    most = page.get_by_role("spinbutton", name="Max tokens")
+    most.fill("100000")
+    most.press("Enter")
+    page.wait_for_load_state("networkidle")
+    field.fill(question)
     field.press("Enter")
-    growing = page.get_by_text("I wonder.")
-    growing.first.wait_for(state="visible")
+
+
+def test_reasoning_is_open_while_it_grows(page: Page) -> None:
+    begin_an_answer_without_end(page, "Think long")
+    page.get_by_text("I wonder.").first.wait_for(state="visible")
+    page.get_by_role("button", name="Stop", exact=True).click()
+    page.get_by_text("stopped early").first.wait_for()
+
+
+def test_reasoning_is_folded_after_with_the_servers_time(page: Page) -> None:
+    ask(page, "Think first")
     page.get_by_text(re.compile(r"Reasoned for [\d.]+ m?s")).wait_for()
-    page.get_by_role("button", name="Regenerate").wait_for()
-    assert not growing.first.is_visible()
+    assert not page.get_by_text("I wonder.").first.is_visible()
     page.locator(".katex").wait_for()  # drawn as a formula
 
 
 def test_figures_grow_with_the_answer_and_it_can_be_stopped(
     page: Page, server: QuireServer
 ) -> None:
-    field = page.get_by_test_id("stChatInputTextArea")
-    most = page.get_by_role("spinbutton", name="Max tokens")
-    most.fill("100000")
-    most.press("Enter")
-    page.wait_for_load_state("networkidle")
-    field.fill("Long")
-    field.press("Enter")
+    begin_an_answer_without_end(page, "Long")
     page.get_by_text(re.compile(r"first token .* tok/s · [\d,]+ output tokens so far")).wait_for()
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_text("stopped early").first.wait_for()
