@@ -74,8 +74,6 @@ if TYPE_CHECKING:
 CLOSE_SECONDS = 5.0
 BEAT_SECONDS = 0.25
 _BEATS_TO_PUBLISH = 4
-# Of objects that a collection would look at: about those of a thousand tokens.
-_OBJECTS_BETWEEN_COLLECTIONS = 10_000
 
 _log = logging.get_logger()
 
@@ -265,11 +263,9 @@ class Worker:
         for one in (admin, peer):
             if one is not None:
                 await one.start()
-        # Exclude all current objects from garbage collection. A token leaves a few new ones, so
-        # with Python's own threshold each step of a busy engine would cause several collections.
         gc.collect()
-        gc.freeze()
-        gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+        gc.freeze()  # no later collection looks at what there is now
+        gc.set_threshold(10_000)  # new objects; with Python's 700, a busy step causes several
         store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
         beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")

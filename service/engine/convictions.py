@@ -36,7 +36,7 @@ class Convictions:
         self._seen: int | None = None  # the folder's modification time when it was last listed
 
     def __bool__(self) -> bool:
-        """False if there are none, which takes less time than to ask for one."""
+        """False if there are none, so that no fingerprint is needed."""
         self._look()
         return bool(self._expiry)
 
@@ -62,7 +62,7 @@ class Convictions:
             os.utime(path, (now, now))
         except OSError as error:
             _log.warning(
-                "other workers are not told of a request that kills engines", error=str(error)
+                "other workers do not learn of a request that kills engines", error=str(error)
             )
 
     def _drop(self, digest: bytes) -> None:
