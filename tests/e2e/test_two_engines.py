@@ -152,7 +152,11 @@ def kill_under_every_api(kills: int) -> None:
                 until(lambda kill=kill: clients.have_got(8 * kill), 120, "answers")  # type: ignore[misc]
                 until(lambda: server.total("quire_sequences_running") > 3, 30, "some to run")
                 os.kill(engines_of(server)[kill % 2], signal.SIGKILL)
-                until(lambda: all_ready(server), 120, "both engines")
+                # The death itself takes a moment to be noticed.
+                until(lambda kill=kill: deaths(server) == kill, 120, "its death")  # type: ignore[misc]
+                until(
+                    lambda: len(engines_of(server)) == 2 and all_ready(server), 120, "both engines"
+                )
         assert clients.wrong == []
         died = [line for line in server.log_lines() if line["event"] == "died"]
         assert len(died) == kills, died
