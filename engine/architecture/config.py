@@ -35,6 +35,9 @@ ARCHITECTURES = {
     "Gemma3ForCausalLM": "gemma3_text",
     "MinistralForCausalLM": "ministral",
     "Ministral3ForCausalLM": "ministral3",
+    "MixtralForCausalLM": "mixtral",
+    "OlmoeForCausalLM": "olmoe",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
     "GPT2LMHeadModel": "gpt2",
 }
 # The same without an output head: they support embeddings, but not generation.

@@ -96,7 +96,8 @@ def read_qwen(fields: ConfigFields, sizes: Sizes) -> Layers:
 def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Some layers have no rotary embeddings: where no_rope_layers is 0, else every few."""
     count = sizes.num_layers
-    _require_full_attention(fields, count)
+    if _SLIDING in (_layer_types(fields, count) or []):
+        raise UnsupportedError(f"{fields.source}: layers with a sliding window are not supported")
     rope = read_rope(fields, sizes.positions, 2_000_000.0)
     flags = fields.values.get("no_rope_layers")
     if flags is None:
@@ -106,12 +107,6 @@ def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:
         raise fields.error("no_rope_layers", f"{count} zeros and ones, one a layer", flags)
     ropes = tuple(rope if flag else None for flag in flags[:count])
     return Layers(ropes, (None,) * count)
-
-
-def _require_full_attention(fields: ConfigFields, num_layers: int) -> None:
-    types = _layer_types(fields, num_layers) or []
-    if fields.flag("use_sliding_window", False) or _SLIDING in types:
-        raise UnsupportedError(f"{fields.source}: a sliding window is not supported")
 
 
 def read_phi3(fields: ConfigFields, sizes: Sizes) -> Layers:
@@ -234,7 +229,6 @@ def read_olmoe(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def read_qwen3_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Layers have experts unless mlp_only_layers names them, or decoder_sparse_step skips them."""
-    _require_full_attention(fields, sizes.num_layers)
     step = fields.integer("decoder_sparse_step", 1, low=1, high=1 << 20)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or not all(isinstance(layer, int) for layer in dense):

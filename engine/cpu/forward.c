@@ -5,10 +5,12 @@
  * the keys and values of its sequence up to itself, so decode rows and prompt chunks mix freely.
  *
  * vectors.h: vector types. threads.h: the thread team. linear.h: matrix products, which take most
- * of the time. attention.h: attention and the paged cache. model.h: the arguments of a pass.
+ * of the time. attention.h: attention and the paged cache. experts.h: mixtures of experts. model.h:
+ * the arguments of a pass.
  * Compiled by engine/cpu/library.py.
  */
 #include "attention.h"
+#include "experts.h"
 
 INLINE void norm_rows(const team *t, int thread, const float *x, const float *weight, float *y,
                       int64_t stride, int rows, const model *m) {
@@ -92,6 +94,7 @@ static void forward(const void *task, team *t, int thread) {
   float *normed = b->scratch, *qkv = normed + b->rows * hidden;
   float *mixed = qkv + b->rows * qkv_width, *gated = mixed + b->rows * mixed_width;
   float *scratch = gated + b->rows * inner + thread * attention_scratch(m, b->longest);
+  float *mixed_rows = gated + b->rows * inner + t->count * attention_scratch(m, b->longest);
   float *x = b->x;
   int rows = b->rows, sense = 0;
   rows_of_floats in;
@@ -119,6 +122,10 @@ static void forward(const void *task, team *t, int thread) {
     in = (rows_of_floats){mixed, mixed_width};
     add(&l->output, t, thread, &sense, in, l->attention_output, normed, hidden, x, rows, m);
     in = input(t, thread, &sense, x, l->feed_input, normed, hidden, rows, m);
+    if (l->expert_down) {
+      add_mixture(m, l, t, thread, &sense, in.first, in.stride, rows, mixed_rows, x);
+      continue;
+    }
     apply(&l->gate_up, t, in.first, in.stride, rows, gated, inner, m->inner, m->gated);
     barrier(t, &sense);
     in = (rows_of_floats){gated, inner};
@@ -152,7 +159,8 @@ void *quire_team(int threads) { return new_team(threads); }
 
 /* The floats of scratch memory that a batch needs. */
 int64_t quire_scratch(const model *m, int rows, int longest, int threads) {
-  return scratch_per_row(m) * rows + attention_scratch(m, longest) * threads;
+  return scratch_per_row(m) * rows + attention_scratch(m, longest) * threads +
+         mixture_scratch(m, rows);
 }
 
 /* Runs all layers: computes b->out from b->x. */

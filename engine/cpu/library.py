@@ -90,6 +90,9 @@ class LayerStruct(ctypes.Structure):
         ("output", LinearStruct),
         ("gate_up", LinearStruct),
         ("down", LinearStruct),
+        ("router", LinearStruct),
+        ("expert_gate_up", ctypes.POINTER(LinearStruct)),
+        ("expert_down", ctypes.POINTER(LinearStruct)),
         ("attention_input", ctypes.c_void_p),
         ("attention_output", ctypes.c_void_p),
         ("feed_input", ctypes.c_void_p),
@@ -117,6 +120,11 @@ class ModelStruct(ctypes.Structure):
         ("cache_kind", ctypes.c_int32),
         ("deterministic", ctypes.c_int32),
         ("gated", ctypes.c_int32),
+        ("experts", ctypes.c_int32),
+        ("top_k", ctypes.c_int32),
+        ("expert_inner", ctypes.c_int32),
+        ("renormalised", ctypes.c_int32),
+        ("residual", ctypes.c_float),
         ("eps", ctypes.c_float),
     )
 

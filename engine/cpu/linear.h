@@ -246,54 +246,72 @@ static void round_rows(const float *x, int64_t stride, int rows, int inputs, uin
   }
 }
 
-/* y[r] = the result of x[r] W^T + bias, for the panels that this thread claims. `width`: of y. */
+/* This thread's buffer of rounded rows, and the first of them; negative: there are none. */
+typedef struct {
+  void *rows;
+  int first;
+} room_of_rows;
+
+static int panels_of(const linear *l) { return (l->outputs + PANEL - 1) / PANEL; }
+
+/* Panels that are computed together. */
+static int unit_of(int outcome) { return outcome >= GATED_SILU ? 2 : 1; }
+
+/* y[r] = the result of x[r] W^T + bias, for units first .. last of panels. `width`: of y. `room`:
+ * kept between calls for the same rows. */
+static void apply_panels(const linear *l, int first, int last, const float *x, int64_t in_stride,
+                         int rows, float *y, int64_t out_stride, int width, int outcome,
+                         room_of_rows *room) {
+  const int unit = unit_of(outcome), paired = l->kind == BFLOAT16_PAIRS;
+  const int integer = is_integer(l->kind);
+  const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
+  int most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
+  most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
+  float sums[2 * MAX_ROWS * PANEL];
+  for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
+    const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
+    const void *from = x + row * in_stride;
+    float *to = y + row * out_stride;
+    if (paired || integer) {
+      if (room->first != row) {
+        if (paired) {
+          room->rows = own_room(height * rounded * sizeof(uint16_t));
+          round_rows(from, in_stride, height, l->inputs, room->rows, rounded);
+        } else {
+          room->rows = own_room(height * row_groups(l->inputs) * sizeof(eighth));
+          round_inputs(from, in_stride, height, l->inputs, room->rows);
+        }
+        room->first = row;
+      }
+      from = room->rows;
+    }
+    for (int panel = first * unit, count; panel < last * unit; panel += count) {
+      count = last * unit - panel < usual ? last * unit - panel : usual;
+      memset(sums, 0, sizeof(float) * count * height * PANEL);
+      if (integer)
+        sum_integer_panels(l, panel, count, from, height, sums);
+      else
+        sum_panels(l, panel, count, from, stride, height, sums);
+      for (int p = 0; p < count; p += unit) {
+        const float *found = sums + (int64_t)p * height * PANEL;
+        if (outcome == GATED_SILU)
+          put_gated(GATED_SILU, l, panel + p, found, height, to, out_stride, width);
+        else if (outcome == GATED_GELU_TANH)
+          put_gated(GATED_GELU_TANH, l, panel + p, found, height, to, out_stride, width);
+        else
+          put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
+      }
+    }
+    row += height;
+  }
+}
+
+/* The same for the panels that this thread claims. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
-  const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome >= GATED_SILU ? 2 : 1;
-  const int paired = l->kind == BFLOAT16_PAIRS, integer = is_integer(l->kind);
-  const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
-  int first, last, most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
-  most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
-  void *room = NULL;
-  int in_room = -1; /* first of the rows that are in the buffer, rounded */
-  float sums[2 * MAX_ROWS * PANEL];
+  const int panels = panels_of(l), unit = unit_of(outcome);
+  room_of_rows room = {NULL, -1};
+  int first, last;
   while (claim(t, panels / unit, 4 / unit, panels, &first, &last))
-    for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
-      const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
-      const void *from = x + row * in_stride;
-      float *to = y + row * out_stride;
-      if (paired) {
-        if (in_room != row) {
-          room = own_room(height * rounded * sizeof(uint16_t));
-          round_rows(from, in_stride, height, l->inputs, room, rounded);
-          in_room = row;
-        }
-        from = room;
-      } else if (integer) {
-        if (in_room != row) {
-          room = own_room(height * row_groups(l->inputs) * sizeof(eighth));
-          round_inputs(from, in_stride, height, l->inputs, room);
-          in_room = row;
-        }
-        from = room;
-      }
-      for (int panel = first * unit, count; panel < last * unit; panel += count) {
-        count = last * unit - panel < usual ? last * unit - panel : usual;
-        memset(sums, 0, sizeof(float) * count * height * PANEL);
-        if (integer)
-          sum_integer_panels(l, panel, count, from, height, sums);
-        else
-          sum_panels(l, panel, count, from, stride, height, sums);
-        for (int p = 0; p < count; p += unit) {
-          const float *found = sums + (int64_t)p * height * PANEL;
-          if (outcome == GATED_SILU)
-            put_gated(GATED_SILU, l, panel + p, found, height, to, out_stride, width);
-          else if (outcome == GATED_GELU_TANH)
-            put_gated(GATED_GELU_TANH, l, panel + p, found, height, to, out_stride, width);
-          else
-            put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
-        }
-      }
-      row += height;
-    }
+    apply_panels(l, first, last, x, in_stride, rows, y, out_stride, width, outcome, &room);
 }

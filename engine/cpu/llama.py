@@ -5,18 +5,20 @@ Weights and the KV cache are float32 or bfloat16."""
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.features import Feature, QKNorm
+from engine.architecture.features import Experts, Feature, QKNorm
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
-from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
+from engine.cpu.library import BatchStruct, LayerStruct, Library, LinearStruct, ModelStruct
 from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
+from engine.model.experts import expert_prefix, router_name
 from engine.model.llama import (
     EMBEDDING,
     HEAD,
@@ -32,7 +34,7 @@ from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
 
 # What the compiled pass computes besides a plain Llama; torch computes a model with anything else.
-SERVED_BY_C = frozenset(Feature) - {Feature.LEARNED_POSITIONS, Feature.EXPERTS}
+SERVED_BY_C = frozenset(Feature) - {Feature.LEARNED_POSITIONS}
 # By activation: the outcome in linear.h.
 _GATED = {"silu": 2, "gelu_tanh": 3}
 _HEAD_UNIT = 16  # UNIT in attention.h
@@ -41,7 +43,9 @@ _CACHE_KINDS = {torch.float32: WeightKind.FLOAT32, torch.bfloat16: WeightKind.BF
 
 def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
     """Whether the compiled pass supports this model and its sizes fill whole vectors."""
-    sizes = (config.hidden_size, config.intermediate_size)
+    sizes = [config.hidden_size, config.intermediate_size]
+    if config.experts is not None:
+        sizes.append(config.experts.inner)
     return (
         config.features <= SERVED_BY_C
         and config.activation in _GATED
@@ -89,28 +93,15 @@ class CompiledLlama:
             RotaryEmbedding(rope, config.head_dim, max_positions, cpu) for rope in self._kinds
         ]
         self._query_factors = query_factors(config, max_positions, cpu)
-        self._kept_alive: list[PackedWeight | Tensor] = []
+        self._kept_alive: list[Any] = []  # what structures point to
         self._layers = (LayerStruct * config.num_layers)(
             *(self._layer(config, source, layer) for layer in range(config.num_layers))
         )
         tied = config.tie_word_embeddings
         head = self._embedding if tied else matrix(source, HEAD)
         self._head = self._weight(head, None)
-        self._model = ModelStruct(
-            self._layers,
-            self._floats(source.tensor(NORM)),
-            config.num_layers,
-            config.hidden_size,
-            config.num_heads,
-            config.num_kv_heads,
-            config.head_dim,
-            config.intermediate_size,
-            0,
-            WeightKind.FLOAT32,
-            deterministic,
-            _GATED[config.activation],
-            config.norm_eps,
-        )
+        norm = self._floats(source.tensor(NORM))
+        self._model = _model_struct(config, self._layers, norm, deterministic=deterministic)
         self._cache: PagedKVCache | None = None
         self._scratch = torch.empty(0)
 
@@ -182,7 +173,11 @@ class CompiledLlama:
                 source.tensor(attention + "o_proj.bias") if config.output_bias else None,
                 config.multipliers.residual,
             ),
-            *self._feed_forward(config, source, f"model.layers.{layer}.mlp."),
+            *(
+                self._experts(config.experts, source, f"model.layers.{layer}.mlp.")
+                if config.experts is not None and config.experts.layers[layer]
+                else self._feed_forward(config, source, f"model.layers.{layer}.mlp.")
+            ),
             *(
                 name and self._floats(source.tensor(f"model.layers.{layer}.{name}.weight"))
                 for name in NORM_NAMES[config.norms]
@@ -205,9 +200,29 @@ class CompiledLlama:
             case QKNorm.WHOLE:
                 return None, self._floats(torch.cat(whole_qk_norms(config, source, prefix)))
 
+    def _experts(self, experts: Experts, source: WeightSource, prefix: str) -> tuple[Any, ...]:
+        """Return no dense feed-forward, the router, and the experts' maps."""
+        none = LinearStruct()
+        # Its scores decide, so its inputs are never rounded.
+        router = PackedWeight(source.tensor(router_name(prefix)), None, self._library.panel)
+        self._kept_alive.append(router)
+        names = [expert_prefix(prefix, number) for number in range(experts.count)]
+        maps = [
+            (
+                self._packed(gate_up_matrix(source, name, self._library.panel), None),
+                self._packed(matrix(source, name + "down_proj.weight"), None),
+            )
+            for name in names
+        ]
+        arrays = [(LinearStruct * experts.count)(*each) for each in zip(*maps, strict=True)]
+        self._kept_alive += arrays
+        return none, none, router.struct, *arrays
+
     def _feed_forward(
         self, config: ModelConfig, source: WeightSource, prefix: str
-    ) -> tuple[ctypes.Structure, ctypes.Structure]:
+    ) -> tuple[Any, ...]:
+        """Return the maps of a dense feed-forward, and no experts."""
+
         def biases() -> Tensor:
             gate, up = (source.tensor(f"{prefix}{name}_proj.bias") for name in ("gate", "up"))
             return interleaved(gate, up, self._library.panel)
@@ -222,6 +237,9 @@ class CompiledLlama:
                 source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
                 config.multipliers.residual,
             ),
+            LinearStruct(),
+            None,
+            None,
         )
 
     def _packed(self, weight: Matrix, bias: Tensor | None, scale: float = 1.0) -> ctypes.Structure:
@@ -255,6 +273,33 @@ class CompiledLlama:
         if self._scratch.shape[0] < needed:
             self._scratch = torch.empty(needed * 5 // 4)
         return self._scratch.data_ptr()
+
+
+def _model_struct(
+    config: ModelConfig, layers: ctypes.Array[LayerStruct], norm: int, *, deterministic: bool
+) -> ModelStruct:
+    """``norm``: the address of the last norm's weight. The cache's sizes are not set yet."""
+    experts = config.experts
+    mixture = (0, 0, 0, 0)
+    if experts is not None:
+        mixture = (experts.count, experts.top_k, experts.inner, int(experts.renormalised))
+    return ModelStruct(
+        layers,
+        norm,
+        config.num_layers,
+        config.hidden_size,
+        config.num_heads,
+        config.num_kv_heads,
+        config.head_dim,
+        config.intermediate_size,
+        0,
+        WeightKind.FLOAT32,
+        deterministic,
+        _GATED[config.activation],
+        *mixture,
+        config.multipliers.residual,
+        config.norm_eps,
+    )
 
 
 def _dtype(embedding: Matrix) -> torch.dtype:

@@ -4,6 +4,9 @@
 
 typedef struct {
   linear qkv, output, gate_up, down; /* gate_up: panels of gate and up alternate */
+  /* A mixture of experts instead of gate_up and down, one of each for each expert; or NULL. */
+  linear router;
+  const linear *expert_gate_up, *expert_down;
   /* Of what attention and feed-forward read, and of what they add to x: [hidden], or NULL. */
   const float *attention_input, *attention_output, *feed_input, *feed_output;
   const float *qk_norm; /* [heads + kv_heads][head_dim], or NULL */
@@ -21,6 +24,9 @@ typedef struct {
   int32_t cache_kind; /* of the elements: FLOAT32 or BFLOAT16 */
   int32_t deterministic; /* a row's result does not depend on the batch, nor on how a prompt is cut */
   int32_t gated; /* GATED_SILU or another */
+  int32_t experts, top_k, expert_inner; /* of each mixture; no experts: there is none */
+  int32_t renormalised; /* the chosen experts' weights sum to one */
+  float residual;       /* what a mixture is multiplied by when it is added */
   float eps;
 } model;
 

@@ -55,6 +55,12 @@ def router_name(prefix: str) -> str:
     return prefix + "gate.weight"
 
 
+def router_names(config: ModelConfig) -> frozenset[str]:
+    """Return the names of all routers' weights."""
+    layers = [layer for layer in range(config.num_layers) if config.has_experts(layer)]
+    return frozenset(router_name(f"model.layers.{layer}.mlp.") for layer in layers)
+
+
 def expert_prefix(prefix: str, number: int) -> str:
     return f"{prefix}experts.{number}."
 

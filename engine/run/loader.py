@@ -24,6 +24,7 @@ from engine.gguf.weights import GgufWeights
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
+from engine.model.experts import router_names
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
@@ -203,7 +204,7 @@ def _build(
             collectives=options.collectives,
         )
     if options.quantization != "none":
-        source = QuantisedWeights(source, options.quantization)
+        source = QuantisedWeights(source, options.quantization, router_names(config))
     if library is not None and compiled_pass_fits(config, library.lanes):
         return CompiledLlama(
             config,

@@ -7,6 +7,7 @@ at most half a scale with int8, and a scale with int4.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Literal, Protocol, runtime_checkable
 
 import torch
@@ -74,23 +75,28 @@ def _rounded(values: Tensor) -> Tensor:
 
 
 class QuantisedWeights:
-    """A source whose matrices are quantised, unless they already are in ``source``. ``tensor``
-    returns them dequantised, so that a decoder without support for few bits has the same weights as
-    one with it."""
+    """A source whose matrices are quantised, unless they already are in ``source`` or are among
+    ``exact``. ``tensor`` returns them dequantised, so that a decoder without support for few bits
+    has the same weights as one with it."""
 
-    def __init__(self, source: WeightSource, bits: Bits) -> None:
+    def __init__(
+        self, source: WeightSource, bits: Bits, exact: Collection[str] = frozenset()
+    ) -> None:
         self._source = source
         self._bits = bits
+        self._exact = exact
 
     def tensor(self, name: str) -> Tensor:
         found = matrix(self._source, name)
         if isinstance(found, GroupedWeight):
             return found.dequantised()
-        if found.dim() != 2:
+        if found.dim() != 2 or name in self._exact:
             return found
         return quantise(found, self._bits).dequantised().to(found.dtype)
 
     def grouped(self, name: str) -> GroupedWeight | None:
+        if name in self._exact:
+            return None
         found = matrix(self._source, name)
         if isinstance(found, GroupedWeight):
             return found

@@ -29,6 +29,9 @@ FEATURES = {
         *(Feature.NORMS_AFTER, Feature.OFFSET_NORMS, Feature.ROPE_BY_LAYER, Feature.MULTIPLIERS),
     },
     "ministral3": {Feature.QUERY_SCALING},
+    "mixtral": {Feature.EXPERTS, Feature.TENSOR_NAMES},
+    "olmoe": {Feature.EXPERTS, Feature.WHOLE_QK_NORM},
+    "qwen3_moe": {Feature.EXPERTS},
 }
 
 

@@ -51,6 +51,7 @@ def thetas(config: Any) -> list[float | None]:
     [
         *("SmolLM3ForCausalLM", "Phi3ForCausalLM", "GraniteForCausalLM", "Olmo2ForCausalLM"),
         *("Olmo3ForCausalLM", "Gemma3ForCausalLM", "MinistralForCausalLM"),
+        *("MixtralForCausalLM", "OlmoeForCausalLM", "Qwen3MoeForCausalLM"),
     ],
 )
 def test_what_is_left_out_means_the_same(architecture: str, tmp_path: Path) -> None:
@@ -63,6 +64,17 @@ def test_what_is_left_out_means_the_same(architecture: str, tmp_path: Path) -> N
     assert ours.tie_word_embeddings == theirs.tie_word_embeddings
     assert ours.sliding_windows == windows(theirs)
     assert [rope and rope.theta for rope in ours.ropes] == thetas(theirs)
+    if ours.experts is not None:
+        assert ours.experts.count == theirs.num_experts
+        assert ours.experts.top_k == theirs.num_experts_per_tok
+        assert ours.experts.renormalised == getattr(theirs, "norm_topk_prob", True)
+        assert ours.experts.inner == getattr(theirs, "moe_intermediate_size", 96)
+
+
+def test_qwen_s_layers_have_experts_unless_skipped(tmp_path: Path) -> None:
+    ours = load(tmp_path, "Qwen3MoeForCausalLM", decoder_sparse_step=2, mlp_only_layers=[3])
+    layers = [layer for layer in range(LAYERS) if ours.has_experts(layer)]
+    assert layers == [1, 5, 7]
 
 
 def test_gemma_s_older_fields_mean_the_same(tmp_path: Path) -> None:
@@ -107,6 +119,11 @@ def test_olmo_3_scales_only_layers_with_full_attention(tmp_path: Path) -> None:
         ),
         ("Phi3ForCausalLM", {"rope_scaling": {"type": "linear"}}, "rope type 'linear'"),
         ("Ministral3ForCausalLM", {}, "without rope_parameters"),
+        ("MixtralForCausalLM", {"num_experts_per_tok": 9}, "an integer from 1 to 8"),
+        ("Qwen3MoeForCausalLM", {"use_sliding_window": True}, "use_sliding_window is not known"),
+        ("SmolLM3ForCausalLM", {"layer_types": ["sliding_attention"] * 8}, "a sliding window"),
+        ("Qwen3MoeForCausalLM", {"mlp_only_layers": ["1"]}, "a list of layers"),
+        ("OlmoeForCausalLM", {"clip_qkv": 8.0}, "clip_qkv is not known"),
         (
             "Ministral3ForCausalLM",
             {"rope_parameters": {"rope_type": "default"}},

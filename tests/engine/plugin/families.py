@@ -47,7 +47,8 @@ HYBRIDS = (
 # Kinds that our own code computes too, one or more of each family that is not a plain Llama.
 NATIVE = (
     *("smollm3", "phi3#partial", "phi3#longrope", "granite#multipliers", "olmo2", "olmo3#yarn"),
-    *("gemma3_text#linear", "ministral", "ministral3#short"),
+    *("gemma3_text#linear", "ministral", "ministral3#short", "mixtral", "olmoe"),
+    *("qwen3_moe", "qwen3_moe#renormalised"),
 )
 
 # Kinds that are refused, and for what. Others are refused too.
@@ -127,6 +128,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "llama_4_scaling_beta": 0.3,
         },
     },
+    "qwen3_moe#renormalised": {"norm_topk_prob": True, "mlp_only_layers": [1]},
     "llama#dynamic": {
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 3.0},
     },

@@ -83,3 +83,17 @@ def test_the_error_of_normal_weights_is_what_the_documentation_says(
     weight = torch.randn(512, 1024, generator=torch.Generator().manual_seed(1)) * 0.02
     found = (quantise(weight, bits).dequantised() - weight).pow(2).mean().sqrt() / 0.02
     assert found.item() == pytest.approx(error, rel=0.02)
+
+
+def test_matrices_that_must_be_exact_are_left_as_they_are() -> None:
+    weight = torch.randn(4, 64)
+
+    class Source:
+        def tensor(self, name: str) -> torch.Tensor:
+            return weight
+
+    source = QuantisedWeights(Source(), "int8", exact={"router"})
+    assert source.grouped("router") is None
+    assert torch.equal(source.tensor("router"), weight)
+    assert source.grouped("other") is not None
+    assert not torch.equal(source.tensor("other"), weight)
