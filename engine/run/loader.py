@@ -14,6 +14,7 @@ import torch
 from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
 from engine.architecture.errors import ModelError
+from engine.architecture.quantization import read_quantization
 from engine.config import OnProgress
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, compiled_pass_fits
@@ -23,12 +24,15 @@ from engine.gguf.weights import GgufWeights
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
+from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
 from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
+
+AnyWeights = CheckpointWeights | GgufWeights | QuantizedCheckpoint | RandomWeights
 
 _NOT_DETERMINISTIC = (
     "--deterministic is not supported for this model with these settings. On a CPU it needs our "
@@ -105,7 +109,7 @@ def load_decoder(
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
     with (
         _weights_explained(shapes, settings, shard.size),
-        _weights(shapes, unused, settings, parts, config.head_dim) as source,
+        _weights(shapes, unused, settings, config.dtype, parts, config.head_dim) as source,
     ):
         held = source if shard.size == 1 else ShardedWeights(source, config, shard)
         decoder = _build(own, held, settings, options)
@@ -117,7 +121,7 @@ def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder
     shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
     with (
         _weights_explained(shapes, settings, ranks=1),
-        _weights(shapes, unused, settings) as source,
+        _weights(shapes, unused, settings, config.dtype) as source,
     ):
         encoder = bert.BertEncoder(config, source)
     return LoadedEncoder(encoder, _num_parameters(shapes))
@@ -144,9 +148,12 @@ def _weights(
     shapes: Shapes,
     unused: list[str],
     settings: LoadSettings,
+    stored_dtype: str,
     parts: Mapping[str, Part] | None = None,
     head_dim: int = 0,
-) -> AbstractContextManager[CheckpointWeights | GgufWeights | RandomWeights]:
+) -> AbstractContextManager[AnyWeights]:
+    """``stored_dtype``: the one that config.json names."""
+
     def report(done: int, total: int) -> None:
         settings.on_progress("weights", done, total)
 
@@ -160,6 +167,17 @@ def _weights(
     if (path := settings.directory / LINK).exists():
         return GgufWeights(
             path, shapes, head_dim=head_dim, dtype=dtype, device=device, progress=report
+        )
+    if (quantized := read_quantization(settings.directory)) is not None:
+        return QuantizedCheckpoint(
+            settings.directory,
+            shapes,
+            quantized,
+            unused=unused,
+            dtype=dtype,
+            rounded=getattr(torch, stored_dtype),
+            device=device,
+            progress=report,
         )
     return CheckpointWeights(
         settings.directory,
