@@ -15,7 +15,7 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
 from engine.architecture.errors import ModelError
 from engine.architecture.quantization import read_quantization
-from engine.config import OnProgress
+from engine.config import EngineConfig, OnProgress
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, compiled_pass_fits
 from engine.device.memory import explaining, gib
@@ -125,6 +125,17 @@ def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder
     ):
         encoder = bert.BertEncoder(config, source)
     return LoadedEncoder(encoder, _num_parameters(shapes))
+
+
+def described_quantization(config: EngineConfig) -> str:
+    """Return in words how weights are stored in few bits, or made so; empty if they are floats."""
+    directory = Path(config.model)
+    if config.load_format != "dummy":
+        if (directory / LINK).exists():
+            return "gguf"
+        if (stored := read_quantization(directory)) is not None:
+            return stored.description
+    return "" if config.quantization == "none" else config.quantization
 
 
 def _num_parameters(shapes: Shapes) -> int:
