@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib.util
 import os
 import shlex
@@ -79,8 +80,8 @@ def _parser() -> argparse.ArgumentParser:
         "model_directory",
         nargs="?",
         metavar="MODEL",
-        help="model directory, GGUF file, name on the hub (OWNER/NAME), or simulated:... (same as "
-        "--model)",
+        help="model directory, GGUF file, name on the hub (OWNER/NAME, or OWNER/NAME:Q4_K_M for a "
+        "GGUF file), or simulated:... (same as --model)",
     )
     add_arguments(serve, EngineConfig)
     add_arguments(serve, HubSettings)
@@ -127,7 +128,11 @@ def _add_pull_arguments(pull: argparse.ArgumentParser) -> None:
         "Download what 'quire serve NAME' needs of a model, or what is missing of it, and check "
         "every file's checksum (docs/models-by-name.md)."
     )
-    pull.add_argument("name", metavar="NAME", help="the model's name on the hub: OWNER/NAME")
+    pull.add_argument(
+        "name",
+        metavar="NAME",
+        help="the model's name on the hub: OWNER/NAME, or OWNER/NAME:Q4_K_M for a GGUF file",
+    )
     pull.add_argument(
         "--if-missing",
         action="store_true",
@@ -172,7 +177,8 @@ def _pull(namespace: argparse.Namespace) -> int:
     hub = _hub_settings(namespace)
     name = namespace.name
     if not is_hub_name(name):
-        reason = "it is a path here" if Path(name).exists() else "a name has the form OWNER/NAME"
+        form = "a name has the form OWNER/NAME, or OWNER/NAME:Q4_K_M for a GGUF file"
+        reason = "it is a path here" if Path(name).exists() else form
         raise OptionError(f"cannot pull {name}: {reason}")
     # Imported late: no other command needs the library.
     from service.hub.pull import end_at_signals, pull
@@ -229,13 +235,14 @@ def _serve(namespace: argparse.Namespace) -> int:
             )
         except FirstFilesError as error:
             return error.status
-        engine = msgspec.structs.replace(engine, model=str(directory))
-    elif model.gguf is not None:
+        model = dataclasses.replace(model, gguf=model.place.gguf_in(directory))
+    if model.gguf is not None:
         try:
             directory = _directory_of(model.gguf)
         except ModelError as error:
             print(f"quire: {error}", file=sys.stderr)
             return 1
+    if model.place is not None or model.gguf is not None:
         engine = msgspec.structs.replace(engine, model=str(directory))
     problem = doctor.model_problem(directory, without_weights=model.is_simulated)
     if problem:

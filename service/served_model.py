@@ -27,7 +27,8 @@ class ServedModel:
     """``reference`` is passed to the engine; ``directory`` holds the tokenizer and the chat
     template; ``name`` is what clients use unless settings say otherwise (None: the directory's);
     ``note`` is shown to the operator. ``place``: of a model with a name on the hub, whose directory
-    is known once its files are there. ``gguf``: a GGUF file, whose directory is made at the start.
+    is known once its files are there. ``gguf``: a GGUF file, whose directory is made at the start;
+    None if it is not there yet.
     """
 
     reference: str
@@ -47,13 +48,16 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
     simulation."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
-    if is_gguf_name(asked):
+    # OWNER/NAME:FILE.gguf is a name, OWNER/FILE.gguf a path.
+    if is_gguf_name(asked) and not (":" in asked and is_hub_name(asked)):
         path = Path(asked)
         return ServedModel(asked, path, path.stem, gguf=path)
     if is_hub_name(asked):
         hub = hub or HubSettings()
         place = ModelPlace.of(asked, hub.revision, hub.download_dir)
-        return ServedModel(asked, place.whole_snapshot() or Path(asked), asked, place=place)
+        snapshot = place.whole_snapshot()
+        gguf = None if snapshot is None else place.gguf_in(snapshot)
+        return ServedModel(asked, snapshot or Path(asked), asked, place=place, gguf=gguf)
     if not is_simulated(asked):
         return ServedModel(asked, Path(asked))
     reference = with_tokenizer(asked, str(MODEL_DIR))

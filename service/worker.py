@@ -263,9 +263,9 @@ class Worker:
         for one in (admin, peer):
             if one is not None:
                 await one.start()
-        # Exclude all current objects from garbage collection.
         gc.collect()
-        gc.freeze()
+        gc.freeze()  # no later collection looks at what there is now
+        gc.set_threshold(10_000)  # new objects; with Python's 700, a busy step causes several
         store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
         beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")

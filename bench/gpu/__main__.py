@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import os
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -47,6 +48,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--seconds", type=float, default=560, help="rows that would end later are left out"
     )
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--resume", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument(
         "--cache", type=Path, help=f"an earlier run's {ARCHIVE}: what triton compiled then"
     )
@@ -55,6 +58,32 @@ def _options() -> argparse.Namespace:
 
 def main() -> int:
     options = _options()
+    if options.child or options.interpret or options.tune:
+        return _run(options)
+    return _supervise(options)
+
+
+def _supervise(options: argparse.Namespace) -> int:
+    """Measure in other processes, none of which is left when this one is terminated."""
+    from bench.gpu.report import Report
+    from bench.gpu.supervised import supervise
+
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+
+    def command(seconds: float, is_resumed: bool) -> list[str]:
+        again = ["--resume"] if is_resumed else []
+        own = ["--child", *again, f"--seconds={seconds}"]
+        return [sys.executable, "-m", "bench.gpu", *sys.argv[1:], *own]
+
+    def add_error(row: str, why: str) -> None:
+        report = Report(options.output, "", [])
+        report.resume()
+        report.put({"row": row, "error": why})
+
+    return supervise(command, options.output, time.monotonic() + options.seconds, add_error)
+
+
+def _run(options: argparse.Namespace) -> int:
     until = time.monotonic() + options.seconds
     if options.interpret or options.dry:
         os.environ["TRITON_INTERPRET"] = "1"  # before triton is imported
@@ -64,6 +93,7 @@ def main() -> int:
     from bench.gpu import compile_ahead
     from bench.gpu.report import Report
     from bench.gpu.timing import Ceilings, Machine, measure_ceilings
+    from engine.device.device import answers
 
     if options.interpret:
         report = Report(options.output, "interpreter", options.only)
@@ -75,11 +105,18 @@ def main() -> int:
     device = torch.device("cpu" if options.dry else "cuda")
     name = "dry run (times mean nothing)" if options.dry else torch.cuda.get_device_name()
     report = Report(options.output, name, options.only, until)
+    if options.resume:
+        report.resume()
+    if options.dry:
+        report.patience = 10  # the interpreter's rows are small, but other work may slow them down
+    else:
+        report.is_usable = partial(answers, device)
     report.facts["dry"] = options.dry
+    report.write()
     machine = Machine(device, Ceilings(1e12, 1e15), options.dry)
     if options.cache is not None:
         compile_ahead.unpack(options.cache, Path(os.environ["TRITON_CACHE_DIR"]))
-    if not options.tune:
+    if not options.tune and report.found("compile ahead") is None:
         _compile(report, machine, options)
     machine = Machine(device, measure_ceilings(device), options.dry)
     report.facts["ceilings"] = asdict(machine.ceilings)
@@ -91,7 +128,8 @@ def _compile(report: Report, machine: Machine, options: argparse.Namespace) -> N
     from bench.gpu import compile_ahead
 
     names = ["norm 1", "gate 1"] if machine.dry else None
-    report.add("compile ahead", partial(compile_ahead.compile_all, machine, names), always=True)
+    compiling = partial(compile_ahead.compile_all, machine, names)
+    report.add("compile ahead", compiling, always=True, needs=compile_ahead.NEEDS)
     _pack(report, machine, options)
 
 
@@ -108,8 +146,7 @@ def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> N
     from bench.gpu import correctness, device, engine, kernels, over_http, parts, ranks, tune
 
     if machine.device.type == "cuda":
-        report.add("clocks", device.clocks, always=True)
-        report.facts["clocks"] = report.rows[-1]
+        report.facts["clocks"] = report.add("clocks", device.clocks, always=True) or {}
     if options.tune:
         tune.tune(report, machine, options.tune, options.head_dims)
         return

@@ -27,6 +27,8 @@ from bench.gpu.timing import Ceilings, Machine
 # Each process has its own context on the device, which takes some hundreds of MiB.
 _MOST_PROCESSES: Final = 16
 _PATIENCE_SECONDS: Final = 200.0
+# With as many processes as a machine with a GPU has cores.
+NEEDS: Final = 75.0
 # Batch sizes for which decode attention is compiled separately.
 _BATCHES: Final = (1, 2, 16, 32, 64, 128, 256)
 

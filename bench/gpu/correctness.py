@@ -16,7 +16,7 @@ from bench.gpu.report import Row
 from engine.architecture.rope import RopeConfig, RotaryEmbedding
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.decode_attention import decode_attention
-from engine.gpu.kernels.launch import UNIFORM, early_launch, padded
+from engine.gpu.kernels.launch import early_launch, uniform_tiles
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.ragged_attention import ragged_attention
@@ -172,7 +172,7 @@ def uniform(shape: Shape, dtype: torch.dtype, device: torch.device) -> Row:
     """The last token of a prompt, alone and with the others, to the bit."""
     pieces = [Piece(200, 200), Piece(77, 30)]
     batch = make_batch(pieces, shape, dtype=dtype, device=device)
-    tiles = UNIFORM[padded(shape.head_dim), dtype.itemsize]
+    tiles = uniform_tiles(shape.head_dim, dtype, device)
     attend = partial(ragged_attention, scale=0.1, tiles=tiles, uniform=True)
     found = attend(
         *(batch.query, batch.blocks, batch.tables, batch.lengths, batch.cu_seqlens, batch.longest)

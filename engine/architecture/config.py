@@ -8,15 +8,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.architecture.families import DECODER_FAMILIES, DecoderFamily, TensorNames
+from engine.architecture.features import (
+    NO_MULTIPLIERS,
+    Experts,
+    Feature,
+    Multipliers,
+    NormPlace,
+    QKNorm,
+    QueryScaling,
+)
 from engine.architecture.fields import ConfigFields, read_object
+from engine.architecture.layers import Layers, Sizes
 from engine.architecture.quantization import read_quantization
-from engine.architecture.rope import RopeConfig, read_rope
+from engine.architecture.rope import RopeConfig
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "mistral",
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
+    "SmolLM3ForCausalLM": "smollm3",
+    "Phi3ForCausalLM": "phi3",
+    "GraniteForCausalLM": "granite",
+    "Olmo2ForCausalLM": "olmo2",
+    "Olmo3ForCausalLM": "olmo3",
+    "Gemma3ForCausalLM": "gemma3_text",
+    "MinistralForCausalLM": "ministral",
+    "Ministral3ForCausalLM": "ministral3",
     "GPT2LMHeadModel": "gpt2",
 }
 # The same without an output head: they support embeddings, but not generation.
@@ -58,10 +77,12 @@ class ModelConfig:
 
     ``sliding_windows[i]`` is the number of tokens, itself included, that a token of layer i
     attends to; None: all before it. ``attention_scales[i]`` multiplies layer i's scores.
+    ``ropes[i]`` are its rotary embeddings; None: it has none. What the last fields describe
+    distinguishes families from Llama (``features``).
     """
 
     architecture: str  # as in config.json: LlamaForCausalLM
-    family: str  # llama, mistral, qwen2, qwen3, gpt2
+    family: str  # gpt2, or one of ``engine.architecture.families``
     vocab_size: int
     hidden_size: int
     intermediate_size: int
@@ -72,17 +93,51 @@ class ModelConfig:
     max_position_embeddings: int
     norm_eps: float
     activation: str  # silu, gelu, gelu_tanh, relu
-    rope: RopeConfig | None  # None: learned position embeddings
+    ropes: tuple[RopeConfig | None, ...]
     tie_word_embeddings: bool
     qkv_bias: bool
     output_bias: bool
     mlp_bias: bool
-    qk_norm: bool
+    qk_norm: QKNorm
     sliding_windows: tuple[int | None, ...]
     attention_scales: tuple[float, ...]
     dtype: str  # the checkpoint's
     generates: bool  # False: no output head, so that it can embed only
     eos_token_ids: frozenset[int]
+    learned_positions: bool = False
+    norms: NormPlace = NormPlace.BEFORE
+    offset_norms: bool = False  # weights of norms are stored less one
+    tensor_names: TensorNames = ()  # see ``DecoderFamily``
+    multipliers: Multipliers = NO_MULTIPLIERS
+    query_scaling: QueryScaling | None = None
+    experts: Experts | None = None
+
+    @property
+    def features(self) -> frozenset[Feature]:
+        """What distinguishes this model from a plain Llama."""
+        rotary_dims = {rope.rotary_dim(self.head_dim) for rope in self.ropes if rope}
+        found = {
+            Feature.LEARNED_POSITIONS: self.learned_positions,
+            Feature.ROPE_BY_LAYER: len(set(self.ropes)) > 1 or None in self.ropes,
+            Feature.PARTIAL_ROPE: rotary_dims - {self.head_dim},
+            Feature.QUERY_SCALING: self.query_scaling,
+            Feature.NORMS_AFTER: self.norms is not NormPlace.BEFORE,
+            Feature.OFFSET_NORMS: self.offset_norms,
+            Feature.WHOLE_QK_NORM: self.qk_norm is QKNorm.WHOLE,
+            Feature.TENSOR_NAMES: self.tensor_names,
+            Feature.MULTIPLIERS: self.multipliers != NO_MULTIPLIERS,
+            Feature.EXPERTS: self.experts,
+        }
+        return frozenset(feature for feature, has in found.items() if has)
+
+    @property
+    def rotary_dim(self) -> int:
+        """How many elements of a head turn, in every layer that turns any."""
+        dims = (rope.rotary_dim(self.head_dim) for rope in self.ropes if rope)
+        return next(dims, self.head_dim)
+
+    def has_experts(self, layer: int) -> bool:
+        return self.experts is not None and self.experts.layers[layer]
 
     @property
     def q_size(self) -> int:
@@ -102,27 +157,6 @@ class ModelConfig:
     def largest_matrix(self) -> int:
         """Elements of a layer's largest matrix."""
         return self.hidden_size * self.intermediate_size
-
-
-@dataclass(frozen=True, slots=True)
-class _Defaults:
-    """The meaning of a family's configuration where config.json does not specify it."""
-
-    num_kv_heads: int | None = None  # None: as many as query heads
-    head_dim: int | None = None  # None: hidden size / heads
-    qkv_bias: bool = False
-    output_bias: bool = False
-    qk_norm: bool = False
-    norm_eps: float = 1e-6
-    max_position_embeddings: int = 32768
-
-
-_FAMILY_DEFAULTS = {
-    "llama": _Defaults(max_position_embeddings=2048),
-    "mistral": _Defaults(num_kv_heads=8, max_position_embeddings=131072),
-    "qwen2": _Defaults(num_kv_heads=32, qkv_bias=True),
-    "qwen3": _Defaults(num_kv_heads=32, head_dim=128, qk_norm=True),
-}
 
 
 def load_model_config(directory: str | Path) -> ModelConfig:
@@ -193,78 +227,70 @@ def _head_dim(fields: ConfigFields, hidden_size: int, num_heads: int, default: i
 
 
 def _read_llama_like(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> ModelConfig:
-    family = _FAMILIES[architecture]
     is_bare = architecture in BARE_ARCHITECTURES
-    defaults = _FAMILY_DEFAULTS[family]
+    family = DECODER_FAMILIES[_FAMILIES[architecture]]
+    family.refuse_unknown(fields)
+    sizes, num_heads, num_kv_heads = _read_sizes(fields, family)
+    layers = family.read(fields, sizes)
+    # Llama's one switch covers all four projections; Qwen2 has no choice.
+    biased = family.attention_bias and fields.flag("attention_bias", False)
+    return ModelConfig(
+        architecture=architecture,
+        family=_FAMILIES[architecture],
+        vocab_size=fields.integer("vocab_size", low=1, high=_MAX_SIZE),
+        hidden_size=sizes.hidden_size,
+        intermediate_size=fields.integer("intermediate_size", low=1, high=_MAX_SIZE),
+        num_layers=sizes.num_layers,
+        num_heads=num_heads,
+        num_kv_heads=num_kv_heads,
+        head_dim=sizes.head_dim,
+        max_position_embeddings=sizes.positions,
+        norm_eps=fields.number("rms_norm_eps", family.norm_eps, low=0.0, high=1.0),
+        activation=read_activation(fields, family.activation_field, family.activation),
+        ropes=layers.ropes,
+        tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", family.is_tied),
+        qkv_bias=family.qkv_bias or biased,
+        output_bias=biased,
+        mlp_bias=family.mlp_bias and fields.flag("mlp_bias", False),
+        qk_norm=family.qk_norm,
+        sliding_windows=layers.windows,
+        attention_scales=(_scale(layers, sizes),) * sizes.num_layers,
+        dtype=read_dtype(fields),
+        generates=not is_bare,
+        eos_token_ids=eos,
+        norms=family.norms,
+        offset_norms=family.offset_norms,
+        tensor_names=family.tensor_names,
+        multipliers=layers.multipliers,
+        query_scaling=layers.query_scaling,
+        experts=layers.experts,
+    )
+
+
+def _scale(layers: Layers, sizes: Sizes) -> float:
+    return sizes.head_dim**-0.5 if layers.scale is None else layers.scale
+
+
+def _read_sizes(fields: ConfigFields, family: DecoderFamily) -> tuple[Sizes, int, int]:
+    """Return the sizes, and the numbers of query and of key heads."""
     hidden_size = fields.integer("hidden_size", low=1, high=_MAX_SIZE)
     num_layers = fields.integer("num_hidden_layers", low=1, high=4096)
     num_heads = fields.integer("num_attention_heads", low=1, high=4096)
     num_kv_heads = fields.integer(
-        "num_key_value_heads", min(defaults.num_kv_heads or num_heads, num_heads), low=1, high=4096
+        "num_key_value_heads", min(family.num_kv_heads or num_heads, num_heads), low=1, high=4096
     )
     if num_heads % num_kv_heads:
         raise ConfigError(
             f"{fields.source}: num_attention_heads {num_heads} is not a multiple of "
             f"num_key_value_heads {num_kv_heads}"
         )
-    head_dim = _head_dim(fields, hidden_size, num_heads, defaults.head_dim)
+    head_dim = _head_dim(fields, hidden_size, num_heads, family.head_dim)
     if head_dim % 2:
         raise fields.error("head_dim", "even, as rotary embeddings turn pairs", head_dim)
-    # Llama's one switch covers all four projections; Qwen's leaves the output projection out.
-    biased = fields.flag("attention_bias", False)
     positions = fields.integer(
-        "max_position_embeddings", defaults.max_position_embeddings, low=1, high=1 << 30
+        "max_position_embeddings", family.max_position_embeddings, low=1, high=1 << 30
     )
-    return ModelConfig(
-        architecture=architecture,
-        family=family,
-        vocab_size=fields.integer("vocab_size", low=1, high=_MAX_SIZE),
-        hidden_size=hidden_size,
-        intermediate_size=fields.integer("intermediate_size", low=1, high=_MAX_SIZE),
-        num_layers=num_layers,
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=head_dim,
-        max_position_embeddings=positions,
-        norm_eps=fields.number("rms_norm_eps", defaults.norm_eps, low=0.0, high=1.0),
-        activation=read_activation(fields, "hidden_act", "silu"),
-        rope=read_rope(fields, positions),
-        tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", False),
-        qkv_bias=defaults.qkv_bias or (family in ("llama", "qwen3") and biased),
-        output_bias=family in ("llama", "qwen3") and biased,
-        mlp_bias=family == "llama" and fields.flag("mlp_bias", False),
-        qk_norm=defaults.qk_norm,
-        sliding_windows=_sliding_windows(fields, family, num_layers),
-        attention_scales=(head_dim**-0.5,) * num_layers,
-        dtype=read_dtype(fields),
-        generates=not is_bare,
-        eos_token_ids=eos,
-    )
-
-
-def _sliding_windows(fields: ConfigFields, family: str, num_layers: int) -> tuple[int | None, ...]:
-    """Mistral: every layer, unless the window is null. Qwen: under use_sliding_window, the layers
-    that layer_types names, else those from max_window_layers on. Llama has none."""
-    if family == "llama" or (family != "mistral" and not fields.flag("use_sliding_window", False)):
-        return (None,) * num_layers
-    if "sliding_window" in fields.values and not fields.has("sliding_window"):
-        return (None,) * num_layers
-    window = fields.integer("sliding_window", 4096, low=1, high=1 << 30)
-    if family == "mistral":
-        return (window,) * num_layers
-    types = fields.strings("layer_types")
-    if types is None:
-        first = fields.integer("max_window_layers", 28, low=0, high=1 << 30)
-        return tuple(window if i >= first else None for i in range(num_layers))
-    if len(types) != num_layers:
-        raise fields.error("layer_types", f"{num_layers} strings, one a layer", types)
-    unknown = set(types) - {"full_attention", "sliding_attention"}
-    if unknown:
-        raise UnsupportedError(
-            f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not supported; "
-            "supported: full_attention, sliding_attention"
-        )
-    return tuple(window if kind == "sliding_attention" else None for kind in types)
+    return Sizes(num_layers, hidden_size, head_dim, positions), num_heads, num_kv_heads
 
 
 def _read_gpt2(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> ModelConfig:
@@ -290,12 +316,12 @@ def _read_gpt2(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> 
         max_position_embeddings=fields.integer("n_positions", 1024, low=1, high=1 << 24),
         norm_eps=fields.number("layer_norm_epsilon", 1e-5, low=0.0, high=1.0),
         activation=read_activation(fields, "activation_function", "gelu_new"),
-        rope=None,
+        ropes=(None,) * num_layers,
         tie_word_embeddings=is_bare or fields.flag("tie_word_embeddings", True),
         qkv_bias=True,
         output_bias=True,
         mlp_bias=True,
-        qk_norm=False,
+        qk_norm=QKNorm.NONE,
         sliding_windows=(None,) * num_layers,
         attention_scales=tuple(
             scale / (layer + 1) if by_depth else scale for layer in range(num_layers)
@@ -303,4 +329,5 @@ def _read_gpt2(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> 
         dtype=read_dtype(fields),
         generates=not is_bare,
         eos_token_ids=eos,
+        learned_positions=True,
     )

@@ -1,7 +1,8 @@
 """Rotary position embeddings: configuration, frequencies, rotation.
 
 RoFormer (arXiv 2104.09864); position interpolation (2306.15595); NTK-by-parts as in YaRN
-(2309.00071); Llama 3.1's wavelength-dependent scaling. The rotation here turns adjacent elements:
+(2309.00071); LongRoPE's factor for each frequency (2402.13753); Llama 3.1's wavelength-dependent
+scaling. The rotation here turns adjacent elements:
 the loader reorders the rows of query and key projections accordingly, so that a rotation is one
 complex multiplication (scores are sums over pairs, so their order within a head is free).
 """
@@ -18,7 +19,9 @@ from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import ConfigFields
 
 SERVED = ("default", "linear", "llama3", "yarn")
+LONG = ("longrope", "su", "yarn")  # what Phi-3's checkpoints call LongRoPE
 _MAX_LENGTH = 1 << 30
+_MOST_FACTORS = 1024
 _MIN_THETA = 1.001  # a base of 1 or less turns every pair alike
 
 
@@ -35,17 +38,38 @@ class RopeConfig:
     high_freq_factor: float = 4.0  # llama3
     beta_fast: float = 32.0  # yarn
     beta_slow: float = 1.0  # yarn
-    attention_factor: float = 1.0  # yarn: multiplies cosines and sines
+    attention_factor: float = 1.0  # yarn, longrope: multiplies cosines and sines
     truncate: bool = True  # yarn: whole dimensions as the ramp's ends
+    # longrope: a factor for each frequency, for models of up to the original positions or of more
+    short_factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    share: float = 1.0  # of a head's elements that turn; the first of them
+
+    def rotary_dim(self, head_dim: int) -> int:
+        """Return how many elements of a head turn."""
+        return int(head_dim * self.share)
 
 
-def read_rope(fields: ConfigFields, max_position_embeddings: int) -> RopeConfig:
+NO_ROPE = RopeConfig(share=0.0)
+"""Turns nothing, for kernels that turn every layer's queries and keys."""
+
+
+def read_rope(
+    fields: ConfigFields, max_position_embeddings: int, default_theta: float = 10_000.0
+) -> RopeConfig:
     """Rotary settings from ``rope_parameters`` (transformers 5) or ``rope_theta`` and
     ``rope_scaling`` (before). Raises ConfigError when they are unusable or unserved."""
     scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
-    theta = fields.number("rope_theta", 10_000.0, low=_MIN_THETA, high=1e15)
+    theta = fields.number("rope_theta", default_theta, low=_MIN_THETA, high=1e15)
     if scaling is None:
         return RopeConfig(theta=theta)
+    return read_scaling(fields, scaling, max_position_embeddings, theta)
+
+
+def read_scaling(
+    fields: ConfigFields, scaling: ConfigFields, max_position_embeddings: int, theta: float
+) -> RopeConfig:
+    """Do the same from the object that has the settings. ``theta``: where it names none."""
     theta = scaling.number("rope_theta", theta, low=_MIN_THETA, high=1e15)
     partial = scaling.number(
         "partial_rotary_factor",
@@ -78,6 +102,54 @@ def read_rope(fields: ConfigFields, max_position_embeddings: int) -> RopeConfig:
     if kind == "llama3":
         return _read_llama3(scaling, theta, original)
     return _read_yarn(scaling, theta, original, max_position_embeddings)
+
+
+def read_long_rope(fields: ConfigFields, max_position_embeddings: int, head_dim: int) -> RopeConfig:
+    """Rotary settings of Phi-3: plain ones or LongRoPE, of a part of each head or all of it. Raises
+    ConfigError."""
+    scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
+    scaling = scaling or ConfigFields(fields.source, {})
+    theta = fields.number("rope_theta", 10_000.0, low=_MIN_THETA, high=1e15)
+    theta = scaling.number("rope_theta", theta, low=_MIN_THETA, high=1e15)
+    share = fields.number("partial_rotary_factor", 1.0, low=0.01, high=1.0)
+    share = scaling.number("partial_rotary_factor", share, low=0.01, high=1.0)
+    kind = scaling.text("rope_type", scaling.text("type", "default"))
+    if kind not in ("default", *LONG):
+        raise UnsupportedError(
+            f"{scaling.source}: rope type {kind!r} is not supported; supported: default, longrope"
+        )
+    pairs = int(head_dim * share) // 2
+    if pairs == 0 or int(head_dim * share) % 2:
+        raise UnsupportedError(
+            f"{scaling.source}: rotary embeddings turn pairs, which {share:g} of the {head_dim} "
+            "elements of a head are not"
+        )
+    if kind == "default":
+        return RopeConfig(theta=theta, share=share)
+    original = fields.integer("original_max_position_embeddings", 4096, low=2, high=_MAX_LENGTH)
+    factor = scaling.number("factor", max_position_embeddings / original, low=1e-6, high=1e6)
+    usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    return RopeConfig(
+        theta=theta,
+        kind="longrope",
+        factor=factor,
+        original_positions=original,
+        attention_factor=scaling.number("attention_factor", usual, low=0.0, high=1e6),
+        short_factors=_factors(scaling, "short_factor", pairs),
+        long_factors=_factors(scaling, "long_factor", pairs),
+        share=share,
+    )
+
+
+def _factors(scaling: ConfigFields, name: str, count: int) -> tuple[float, ...]:
+    values = scaling.values.get(name)
+    expected = f"a list of {count} positive numbers, one a pair that turns"
+    if not isinstance(values, list) or len(values) != count or count > _MOST_FACTORS:
+        raise scaling.error(name, expected, values)
+    for value in values:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e9:
+            raise scaling.error(name, expected, values)
+    return tuple(map(float, values))
 
 
 def _read_llama3(scaling: ConfigFields, theta: float, original: int) -> RopeConfig:
@@ -122,8 +194,9 @@ def _yarn_attention_factor(scaling: ConfigFields, factor: float) -> float:
     return scale(mscale) / scale(all_dims) if mscale and all_dims else scale(1.0)
 
 
-def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
-    """float32 [head_dim / 2]: radians by which each pair turns per position."""
+def inverse_frequencies(rope: RopeConfig, head_dim: int, max_positions: int = 0) -> Tensor:
+    """float32 [head_dim / 2]: radians by which each pair turns per position, for ``head_dim``
+    elements that turn, of a model of up to ``max_positions`` tokens."""
     even = torch.arange(0, head_dim, 2, dtype=torch.int64).to(torch.float32)
     plain = 1.0 / (rope.theta ** (even / head_dim))
     if rope.kind == "linear":
@@ -132,6 +205,10 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int) -> Tensor:
         return _llama3(rope, plain)
     if rope.kind == "yarn":
         return _yarn(rope, plain, head_dim)
+    if rope.kind == "longrope":
+        is_long = max_positions > rope.original_positions
+        factors = torch.tensor(rope.long_factors if is_long else rope.short_factors)
+        return 1.0 / (factors * rope.theta ** (even / head_dim))
     return plain
 
 
@@ -162,15 +239,21 @@ def _yarn(rope: RopeConfig, plain: Tensor, head_dim: int) -> Tensor:
 
 
 class RotaryEmbedding:
-    """The table of rotations up to ``max_positions``, gathered once per step for all layers."""
+    """The table of rotations up to ``max_positions``, gathered once per step for all layers. The
+    pairs of a head that do not turn are multiplied by one, which changes nothing."""
 
     def __init__(
         self, rope: RopeConfig, head_dim: int, max_positions: int, device: torch.device
     ) -> None:
         positions = torch.arange(max_positions, dtype=torch.float32)
-        angles = torch.outer(positions, inverse_frequencies(rope, head_dim))
+        dim = rope.rotary_dim(head_dim)
+        angles = torch.outer(positions, inverse_frequencies(rope, dim, max_positions))
         radius = torch.full_like(angles, rope.attention_factor)
-        self._table = torch.polar(radius, angles).to(device)  # complex64
+        table = torch.polar(radius, angles)  # complex64
+        if dim < head_dim:
+            still = torch.ones(max_positions, (head_dim - dim) // 2, dtype=table.dtype)
+            table = torch.cat((table, still), dim=1)
+        self._table = table.to(device)
 
     def rotations(self, positions: Tensor) -> Tensor:
         """complex64 [tokens, 1, head_dim / 2] for int64 positions [tokens]."""
@@ -190,7 +273,9 @@ def rotate_(x: Tensor, rotations: Tensor) -> None:
     x.copy_(torch.view_as_real(turned).flatten(-2))
 
 
-def pair_order(head_dim: int) -> Tensor:
-    """int64 [head_dim]: checkpoints pair element i with i + head_dim / 2; this order puts the two
-    side by side."""
-    return torch.arange(head_dim).view(2, -1).t().reshape(-1)
+def pair_order(head_dim: int, rotary_dim: int | None = None) -> Tensor:
+    """int64 [head_dim]: of the elements that turn (by default all), checkpoints pair element i with
+    i + half of them; this order puts the two side by side. Those that do not turn stay."""
+    dim = head_dim if rotary_dim is None else rotary_dim
+    pairs = torch.arange(dim).view(2, -1).t().reshape(-1)
+    return pairs if dim == head_dim else torch.cat((pairs, torch.arange(dim, head_dim)))

@@ -78,7 +78,9 @@ static void place_head(const model *m, const layer *l, const batch *b, int row, 
   float *x = qkv + (int64_t)head * D;
   if (head < rotated) {
     if (l->qk_norm) rms_norm(x, l->qk_norm + (int64_t)head * D, x, D, m->eps);
-    rotate(x, b->rotations + (int64_t)row * D, D);
+    if (l->rope >= 0) rotate(x, b->rotations + ((int64_t)l->rope * b->rows + row) * D, D);
+    if (head < m->heads && b->query_factors)
+      for (int d = 0; d < D; d++) x[d] *= b->query_factors[row];
   }
   if (head < m->heads) return;
   int64_t position = b->positions[row];

@@ -1,4 +1,4 @@
-/* One forward pass of a Llama-like decoder over a batch of rows, in one call.
+/* One forward pass of a Llama-like decoder (engine/architecture/families.py) over a batch of rows, in one call.
  *
  * A row is one token of one sequence. Arithmetic is float32, except for products of bfloat16 pairs
  * (linear.h) and of integers (integers.h); weights are float32, bfloat16 or of 4 or 8 bits. Every row attends through its block table to
@@ -18,10 +18,64 @@ INLINE void norm_rows(const team *t, int thread, const float *x, const float *we
     rms_norm(x + (int64_t)r * m->hidden, weight, y + r * stride, m->hidden, m->eps);
 }
 
+/* Normalises all queries of each row at once, and all its keys. */
+static void norm_heads(const team *t, int thread, const layer *l, const model *m, float *qkv,
+                       int64_t stride, int rows) {
+  const int queries = m->heads * m->head_dim, keys = m->kv_heads * m->head_dim;
+  const float *weight = l->whole_qk_norm;
+  int first, last;
+  share(rows, t->count, thread, &first, &last);
+  for (int r = first; r < last; r++) {
+    float *x = qkv + r * stride;
+    rms_norm(x, weight, x, queries, m->eps);
+    rms_norm(x + queries, weight + queries, x + queries, keys, m->eps);
+  }
+}
+
+/* x += scale * the normalised rows of y, which are overwritten. */
+static void add_normed(const team *t, int thread, float *y, int64_t stride, const float *weight,
+                       float scale, float *x, int rows, const model *m) {
+  int first, last;
+  share(rows, t->count, thread, &first, &last);
+  for (int r = first; r < last; r++) {
+    float *from = y + r * stride, *to = x + (int64_t)r * m->hidden;
+    rms_norm(from, weight, from, m->hidden, m->eps);
+    for (int i = 0; i < m->hidden; i += LANES) store(to + i, load(from + i) * scale + load(to + i));
+  }
+}
+
 typedef struct {
   const model *m;
   const batch *b;
 } pass;
+
+typedef struct {
+  const float *first;
+  int64_t stride;
+} rows_of_floats;
+
+/* What half a layer reads: x, normalised in `normed` if there is a weight. */
+static rows_of_floats input(team *t, int thread, int *sense, const float *x, const float *weight,
+                            float *normed, int64_t stride, int rows, const model *m) {
+  if (!weight) return (rows_of_floats){x, m->hidden};
+  norm_rows(t, thread, x, weight, normed, stride, rows, m);
+  barrier(t, sense);
+  return (rows_of_floats){normed, stride};
+}
+
+/* Adds a map of `in` to x; with a `weight` its result is normalised, in `normed`. */
+static void add(const linear *l, team *t, int thread, int *sense, rows_of_floats in,
+                const float *weight, float *normed, int64_t stride, float *x, int rows,
+                const model *m) {
+  if (!weight) {
+    apply(l, t, in.first, in.stride, rows, x, m->hidden, 0, ADDED);
+  } else {
+    apply(l, t, in.first, in.stride, rows, normed, stride, 0, STORED);
+    barrier(t, sense);
+    add_normed(t, thread, normed, stride, weight, l->scale, x, rows, m);
+  }
+  barrier(t, sense);
+}
 
 static int64_t scratch_per_row(const model *m) {
   int64_t heads = 2 * (m->heads + (int64_t)m->kv_heads);
@@ -40,13 +94,17 @@ static void forward(const void *task, team *t, int thread) {
   float *scratch = gated + b->rows * inner + thread * attention_scratch(m, b->longest);
   float *x = b->x;
   int rows = b->rows, sense = 0;
+  rows_of_floats in;
 
   for (int n = 0; n < m->num_layers; n++) {
     const layer *l = &m->layers[n];
-    norm_rows(t, thread, x, l->input_norm, normed, hidden, rows, m);
+    in = input(t, thread, &sense, x, l->attention_input, normed, hidden, rows, m);
+    apply(&l->qkv, t, in.first, in.stride, rows, qkv, qkv_width, 0, STORED);
     barrier(t, &sense);
-    apply(&l->qkv, t, normed, hidden, rows, qkv, qkv_width, 0, STORED);
-    barrier(t, &sense);
+    if (l->whole_qk_norm) {
+      norm_heads(t, thread, l, m, qkv, qkv_width, rows);
+      barrier(t, &sense);
+    }
     /* After the last layer's keys and values are stored, only the kept rows matter. */
     const int64_t *kept = n == m->num_layers - 1 && b->kept_rows < rows ? b->kept : NULL;
     attend_all(m, l, b, kept, t, qkv, qkv_width, mixed, mixed_width, scratch);
@@ -58,14 +116,13 @@ static void forward(const void *task, team *t, int thread) {
                   sizeof(float) * m->hidden);
     }
     barrier(t, &sense);
-    apply(&l->output, t, mixed, mixed_width, rows, x, m->hidden, 0, ADDED);
+    in = (rows_of_floats){mixed, mixed_width};
+    add(&l->output, t, thread, &sense, in, l->attention_output, normed, hidden, x, rows, m);
+    in = input(t, thread, &sense, x, l->feed_input, normed, hidden, rows, m);
+    apply(&l->gate_up, t, in.first, in.stride, rows, gated, inner, m->inner, m->gated);
     barrier(t, &sense);
-    norm_rows(t, thread, x, l->post_norm, normed, hidden, rows, m);
-    barrier(t, &sense);
-    apply(&l->gate_up, t, normed, hidden, rows, gated, inner, m->inner, GATED);
-    barrier(t, &sense);
-    apply(&l->down, t, gated, inner, rows, x, m->hidden, 0, ADDED);
-    barrier(t, &sense);
+    in = (rows_of_floats){gated, inner};
+    add(&l->down, t, thread, &sense, in, l->feed_output, normed, hidden, x, rows, m);
   }
   norm_rows(t, thread, x, m->norm, b->out, m->hidden, rows, m);
 }

@@ -80,6 +80,7 @@ class LinearStruct(ctypes.Structure):
         ("outputs", ctypes.c_int32),
         ("kind", ctypes.c_int32),
         ("panel_inputs", ctypes.c_int32),
+        ("scale", ctypes.c_float),
     )
 
 
@@ -89,11 +90,15 @@ class LayerStruct(ctypes.Structure):
         ("output", LinearStruct),
         ("gate_up", LinearStruct),
         ("down", LinearStruct),
-        ("input_norm", ctypes.c_void_p),
-        ("post_norm", ctypes.c_void_p),
+        ("attention_input", ctypes.c_void_p),
+        ("attention_output", ctypes.c_void_p),
+        ("feed_input", ctypes.c_void_p),
+        ("feed_output", ctypes.c_void_p),
         ("qk_norm", ctypes.c_void_p),
+        ("whole_qk_norm", ctypes.c_void_p),
         ("cache", ctypes.c_void_p),
         ("window", ctypes.c_int32),
+        ("rope", ctypes.c_int32),
         ("scale", ctypes.c_float),
     )
 
@@ -111,6 +116,7 @@ class ModelStruct(ctypes.Structure):
         ("block_size", ctypes.c_int32),
         ("cache_kind", ctypes.c_int32),
         ("deterministic", ctypes.c_int32),
+        ("gated", ctypes.c_int32),
         ("eps", ctypes.c_float),
     )
 
@@ -123,6 +129,7 @@ class BatchStruct(ctypes.Structure):
         ("longest", ctypes.c_int32),
         ("x", ctypes.c_void_p),
         ("rotations", ctypes.c_void_p),
+        ("query_factors", ctypes.c_void_p),
         ("positions", ctypes.c_void_p),
         ("sequences", ctypes.c_void_p),
         ("tables", ctypes.c_void_p),

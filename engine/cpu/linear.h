@@ -45,10 +45,12 @@ typedef struct {
   int32_t inputs, outputs;
   int32_t kind;
   int32_t panel_inputs; /* inputs that a panel has room for; even for pairs */
+  float scale;          /* of what is added to y */
 } linear;
 
-/* What is done with the sums. GATED: panels of gate and up alternate, y = silu(gate) up. */
-enum { STORED, ADDED, GATED };
+/* What is done with the sums. ADDED: y += scale (x W^T + bias). The others: panels of gate and up
+ * alternate, y = activation(gate) up. */
+enum { STORED, ADDED, GATED_SILU, GATED_GELU_TANH };
 
 INLINE int64_t bytes_of(int kind, int64_t inputs) {
   return inputs * PANEL * (kind == FLOAT32 ? 4 : 2);
@@ -176,7 +178,7 @@ static void sum_integer_panels(const linear *l, int panel, int count, const eigh
                  sums + (int64_t)p * rows * PANEL);
 }
 
-/* Stores a panel's sums, plus bias, in y, or adds them to it. */
+/* Stores a panel's sums, plus bias, in y, or adds them to it, scaled. */
 static void put(const linear *l, int panel, const float *sums, int rows, int added, float *y,
                 int64_t stride) {
   const int first = panel * PANEL, width = l->outputs - first;
@@ -185,18 +187,27 @@ static void put(const linear *l, int panel, const float *sums, int rows, int add
     if (width >= PANEL) {
       vec a = load(sums), b = load(sums + LANES);
       if (l->bias) a += load(l->bias + first), b += load(l->bias + first + LANES);
-      if (added) a += load(to), b += load(to + LANES);
+      if (added) a = a * l->scale + load(to), b = b * l->scale + load(to + LANES);
       store(to, a);
       store(to + LANES, b);
     } else
-      for (int i = 0; i < width; i++)
-        to[i] = sums[i] + (l->bias ? l->bias[first + i] : 0) + (added ? to[i] : 0);
+      for (int i = 0; i < width; i++) {
+        const float found = sums[i] + (l->bias ? l->bias[first + i] : 0);
+        to[i] = added ? found * l->scale + to[i] : found;
+      }
   }
 }
 
+INLINE vec activated(const int outcome, vec x) {
+  if (outcome == GATED_SILU) return x / (1 + vector_exp(-x));
+  /* 0.5 (1 + tanh(y)) is the sigmoid of 2 y. */
+  const vec inside = 1.5957691216057308f * (x + 0.044715f * x * x * x);
+  return x / (1 + vector_exp(-inside));
+}
+
 /* Stores the result of two panels' sums, of gate and up. */
-static void put_gated(const linear *l, int panel, const float *sums, int rows, float *y,
-                      int64_t stride, int width) {
+INLINE void put_gated(const int outcome, const linear *l, int panel, const float *sums, int rows,
+                      float *y, int64_t stride, int width) {
   const float *gates = sums, *ups = sums + (int64_t)rows * PANEL;
   const float *bias = l->bias ? l->bias + panel * PANEL : NULL;
   for (int half = 0; half < PANEL; half += LANES) {
@@ -205,7 +216,7 @@ static void put_gated(const linear *l, int panel, const float *sums, int rows, f
     for (int r = 0; r < rows; r++) {
       vec g = load(gates + r * PANEL + half), up = load(ups + r * PANEL + half);
       if (bias) g += load(bias + half), up += load(bias + PANEL + half);
-      store(y + r * stride + column, g / (1 + vector_exp(-g)) * up);
+      store(y + r * stride + column, activated(outcome, g) * up);
     }
   }
 }
@@ -238,7 +249,7 @@ static void round_rows(const float *x, int64_t stride, int rows, int inputs, uin
 /* y[r] = the result of x[r] W^T + bias, for the panels that this thread claims. `width`: of y. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
-  const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome == GATED ? 2 : 1;
+  const int panels = (l->outputs + PANEL - 1) / PANEL, unit = outcome >= GATED_SILU ? 2 : 1;
   const int paired = l->kind == BFLOAT16_PAIRS, integer = is_integer(l->kind);
   const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
   int first, last, most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
@@ -275,8 +286,10 @@ static void apply(const linear *l, team *t, const float *x, int64_t in_stride, i
           sum_panels(l, panel, count, from, stride, height, sums);
         for (int p = 0; p < count; p += unit) {
           const float *found = sums + (int64_t)p * height * PANEL;
-          if (outcome == GATED)
-            put_gated(l, panel + p, found, height, to, out_stride, width);
+          if (outcome == GATED_SILU)
+            put_gated(GATED_SILU, l, panel + p, found, height, to, out_stride, width);
+          else if (outcome == GATED_GELU_TANH)
+            put_gated(GATED_GELU_TANH, l, panel + p, found, height, to, out_stride, width);
           else
             put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
         }

@@ -10,16 +10,31 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
+from engine.architecture.features import Feature, QKNorm
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
 from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
-from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
+from engine.model.llama import (
+    EMBEDDING,
+    HEAD,
+    NORM,
+    NORM_NAMES,
+    embedding_multiplier,
+    fused_qk_norm,
+    fused_qkv,
+    query_factors,
+    whole_qk_norms,
+)
 from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
 
+# What the compiled pass computes besides a plain Llama; torch computes a model with anything else.
+SERVED_BY_C = frozenset(Feature) - {Feature.LEARNED_POSITIONS, Feature.EXPERTS}
+# By activation: the outcome in linear.h.
+_GATED = {"silu": 2, "gelu_tanh": 3}
 _HEAD_UNIT = 16  # UNIT in attention.h
 _CACHE_KINDS = {torch.float32: WeightKind.FLOAT32, torch.bfloat16: WeightKind.BFLOAT16}
 
@@ -28,8 +43,8 @@ def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
     """Whether the compiled pass supports this model and its sizes fill whole vectors."""
     sizes = (config.hidden_size, config.intermediate_size)
     return (
-        config.rope is not None
-        and config.activation == "silu"
+        config.features <= SERVED_BY_C
+        and config.activation in _GATED
         and not any(size % lanes for size in sizes)
         and config.head_dim % _HEAD_UNIT == 0
     )
@@ -56,8 +71,8 @@ class CompiledLlama:
         bfloat16 values, round the inputs and multiply in hardware; ``library`` must support it.
         ``deterministic``: a token's result is the same to the bit in any batch, however its prompt
         is divided; single tokens are slower."""
-        if config.rope is None:
-            raise ValueError("a Llama-like model needs rotary embeddings")
+        if not compiled_pass_fits(config, library.lanes):
+            raise ValueError("the compiled pass does not compute this model")
         if bf16_products and not library.bf16_products:
             raise ValueError(f"{library.path} has no products of bfloat16")
         self._library = library
@@ -66,9 +81,14 @@ class CompiledLlama:
         self._hidden = config.hidden_size
         self._bf16_products = bf16_products
         self._embedding = matrix(source, EMBEDDING)
-        self._rope = RotaryEmbedding(
-            config.rope, config.head_dim, max_positions, torch.device("cpu")
-        )
+        self._multiplier = embedding_multiplier(config, _dtype(self._embedding))
+        self._logit_divisor = config.multipliers.logits
+        cpu = torch.device("cpu")
+        self._kinds = list(dict.fromkeys(rope for rope in config.ropes if rope))
+        self._ropes = [
+            RotaryEmbedding(rope, config.head_dim, max_positions, cpu) for rope in self._kinds
+        ]
+        self._query_factors = query_factors(config, max_positions, cpu)
         self._kept_alive: list[PackedWeight | Tensor] = []
         self._layers = (LayerStruct * config.num_layers)(
             *(self._layer(config, source, layer) for layer in range(config.num_layers))
@@ -88,6 +108,7 @@ class CompiledLlama:
             0,
             WeightKind.FLOAT32,
             deterministic,
+            _GATED[config.activation],
             config.norm_eps,
         )
         self._cache: PagedKVCache | None = None
@@ -107,7 +128,12 @@ class CompiledLlama:
         count = token_ids.shape[0]
         kept = torch.arange(count) if rows is None else rows
         x = embedded(self._embedding, token_ids)
-        rotations = torch.view_as_real(self._rope.rotations(positions)).contiguous()
+        if self._multiplier != 1:
+            x *= self._multiplier
+        rotations = self._rotations(positions)
+        factors = self._query_factors
+        if factors is not None:
+            factors = factors.index_select(0, positions)
         out = torch.empty(kept.shape[0], self._hidden)
         longest = tables.longest
         batch = BatchStruct(
@@ -117,6 +143,7 @@ class CompiledLlama:
             longest,
             x.data_ptr(),
             rotations.data_ptr(),
+            None if factors is None else factors.data_ptr(),
             positions.data_ptr(),
             tables.sequences.data_ptr(),
             tables.blocks.data_ptr(),
@@ -133,11 +160,18 @@ class CompiledLlama:
         self._library.linear(
             self._team, self._head.struct, hidden.data_ptr(), hidden.shape[0], out.data_ptr()
         )
-        return out
+        return out if self._logit_divisor == 1 else out.div_(self._logit_divisor)
+
+    def _rotations(self, positions: Tensor) -> Tensor:
+        """float32 [kinds, tokens, head_dim]: those of each kind of rotary embedding."""
+        found = [torch.view_as_real(rope.rotations(positions)) for rope in self._ropes]
+        if len(found) == 1:
+            return found[0].contiguous()
+        return torch.cat(found) if found else torch.empty(0)
 
     def _layer(self, config: ModelConfig, source: WeightSource, layer: int) -> LayerStruct:
         attention = f"model.layers.{layer}.self_attn."
-        norms = f"model.layers.{layer}."
+        rope = config.ropes[layer]
         return LayerStruct(
             self._packed(
                 fused_qkv_matrix(config, source, attention),
@@ -146,15 +180,30 @@ class CompiledLlama:
             self._packed(
                 matrix(source, attention + "o_proj.weight"),
                 source.tensor(attention + "o_proj.bias") if config.output_bias else None,
+                config.multipliers.residual,
             ),
             *self._feed_forward(config, source, f"model.layers.{layer}.mlp."),
-            self._floats(source.tensor(norms + "input_layernorm.weight")),
-            self._floats(source.tensor(norms + "post_attention_layernorm.weight")),
-            self._floats(fused_qk_norm(config, source, attention)) if config.qk_norm else None,
+            *(
+                name and self._floats(source.tensor(f"model.layers.{layer}.{name}.weight"))
+                for name in NORM_NAMES[config.norms]
+            ),
+            *self._qk_norms(config, source, attention),
             None,
             config.sliding_windows[layer] or 0,
+            -1 if rope is None else self._kinds.index(rope),
             config.attention_scales[layer],
         )
+
+    def _qk_norms(
+        self, config: ModelConfig, source: WeightSource, prefix: str
+    ) -> tuple[int | None, int | None]:
+        match config.qk_norm:
+            case QKNorm.NONE:
+                return None, None
+            case QKNorm.HEAD:
+                return self._floats(fused_qk_norm(config, source, prefix)), None
+            case QKNorm.WHOLE:
+                return None, self._floats(torch.cat(whole_qk_norms(config, source, prefix)))
 
     def _feed_forward(
         self, config: ModelConfig, source: WeightSource, prefix: str
@@ -171,16 +220,23 @@ class CompiledLlama:
             self._packed(
                 matrix(source, prefix + "down_proj.weight"),
                 source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
+                config.multipliers.residual,
             ),
         )
 
-    def _packed(self, weight: Matrix, bias: Tensor | None) -> ctypes.Structure:
-        packed = self._weight(weight, bias)
+    def _packed(self, weight: Matrix, bias: Tensor | None, scale: float = 1.0) -> ctypes.Structure:
+        packed = self._weight(weight, bias, scale)
         self._kept_alive.append(packed)
         return packed.struct
 
-    def _weight(self, weight: Matrix, bias: Tensor | None) -> PackedWeight:
-        return PackedWeight(weight, bias, self._library.panel, bf16_products=self._bf16_products)
+    def _weight(self, weight: Matrix, bias: Tensor | None, scale: float = 1.0) -> PackedWeight:
+        return PackedWeight(
+            weight,
+            bias,
+            self._library.panel,
+            bf16_products=self._bf16_products,
+            scale=scale,
+        )
 
     def _floats(self, values: Tensor) -> int:
         values = values.float().contiguous()
@@ -199,3 +255,7 @@ class CompiledLlama:
         if self._scratch.shape[0] < needed:
             self._scratch = torch.empty(needed * 5 // 4)
         return self._scratch.data_ptr()
+
+
+def _dtype(embedding: Matrix) -> torch.dtype:
+    return embedding.dtype if isinstance(embedding, Tensor) else torch.float32

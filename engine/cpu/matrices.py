@@ -18,7 +18,7 @@ Matrix = GroupedWeight | Tensor
 def fused_qkv_matrix(config: ModelConfig, source: WeightSource, prefix: str) -> Matrix:
     """See ``engine.model.llama.fused_qkv``, of the weights."""
     parts = [matrix(source, f"{prefix}{name}_proj.weight") for name in "qkv"]
-    order = pair_order(config.head_dim)
+    order = pair_order(config.head_dim, config.rotary_dim)
 
     def rows(heads: int) -> Tensor:
         return (torch.arange(heads).unsqueeze(1) * config.head_dim + order).view(-1)

@@ -42,7 +42,9 @@ class PackedWeight:
         panel: int,
         *,
         bf16_products: bool = False,
+        scale: float = 1.0,
     ) -> None:
+        """``scale``: of the result, where it is added to something."""
         self.outputs, inputs = weight.shape
         room = inputs
         self.kind: WeightKind | IntegerKind
@@ -61,6 +63,7 @@ class PackedWeight:
             self.outputs,
             self.kind,
             room,
+            scale,
         )
 
     @property

@@ -52,6 +52,17 @@ def gpu_memory(device: torch.device) -> int:
     return int(torch.cuda.get_device_properties(device).total_memory)
 
 
+def answers(device: torch.device) -> bool:
+    """Return False if a GPU is lost to this process: after a kernel has written where it must not,
+    all that is asked of it fails."""
+    if device.type == "cuda":
+        try:
+            torch.cuda.synchronize(device)
+        except RuntimeError:
+            return False
+    return True
+
+
 def cpu_has_bfloat16() -> bool:
     """True if this CPU multiplies bfloat16 in hardware (AVX512-BF16, AMX, or Arm's BF16)."""
     if hasattr(torch.cpu, "get_capabilities"):

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.attention.layout import Ragged
 from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
-from engine.gpu.kernels.launch import UNIFORM, padded
+from engine.gpu.kernels.launch import uniform_tiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
 from engine.gpu.planned import PlannedAttention, PlannedRun
 
@@ -204,7 +204,7 @@ def _by_itself(
     **options: Unpack[_Options],
 ) -> Tensor:
     ragged = (query, blocks, tables, lengths, cu_seqlens, longest)
-    tiles = UNIFORM[padded(query.shape[2]), query.dtype.itemsize]
+    tiles = uniform_tiles(query.shape[2], query.dtype, query.device)
     return ragged_attention(*ragged, tiles=tiles, uniform=True, **options)
 
 

@@ -9,9 +9,12 @@ import os
 import torch
 
 from engine.architecture.config import ModelConfig
+from engine.architecture.features import Feature
 
 _log = logging.getLogger(__name__)
 
+# What the kernels compute besides a plain Llama; a model with anything else is left to torch.
+SERVED_BY_KERNELS = frozenset({Feature.ROPE_BY_LAYER, Feature.PARTIAL_ROPE, Feature.TENSOR_NAMES})
 # The widest head that fits a tile.
 _MAX_HEAD_DIM = 256
 # The first compute capability for which triton compiles 8-bit floats.
@@ -90,4 +93,4 @@ def _require_compiler(device: torch.device) -> None:
 
 def kernels_fit(config: ModelConfig) -> bool:
     """Whether the kernels support this model."""
-    return config.rope is not None and config.head_dim <= _MAX_HEAD_DIM
+    return config.features <= SERVED_BY_KERNELS and config.head_dim <= _MAX_HEAD_DIM

@@ -15,10 +15,12 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.rope import RotaryEmbedding
+from engine.architecture.features import QKNorm
+from engine.architecture.rope import NO_ROPE, RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
+from engine.gpu.availability import kernels_fit
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.launch import merge_counters
 from engine.gpu.kernels.product import product
@@ -95,8 +97,8 @@ class KernelLlama:
         """``deterministic``: a token's result is the same to the bit in any batch, however its
         prompt is divided; ``attention`` is not used then. ``collectives``: as for
         ``engine.model.llama.LlamaModel``."""
-        if config.rope is None:
-            raise ValueError("a Llama-like model needs rotary embeddings")
+        if not kernels_fit(config):
+            raise ValueError("the kernels do not compute this model")
         self._config = config
         self._attention = DETERMINISTIC if deterministic else attention
         self._deterministic = deterministic
@@ -111,8 +113,11 @@ class KernelLlama:
         self._windows = {layer.window for layer in self._layers}
         self._norm = source.tensor(NORM)
         self._head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
-        rotary = RotaryEmbedding(config.rope, config.head_dim, max_positions, device)
-        self._rotations = rotary.cosines_and_sines()
+        ropes = {
+            rope: RotaryEmbedding(rope or NO_ROPE, config.head_dim, max_positions, device)
+            for rope in config.ropes
+        }
+        self._rotations = [ropes[rope].cosines_and_sines() for rope in config.ropes]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -207,7 +212,7 @@ class KernelLlama:
             plan.tables.slots,
             positions,
             num_heads=config.num_heads,
-            rotations=self._rotations,
+            rotations=self._rotations[number],
             norm_weight=layer.qk_norm,
             eps=config.norm_eps,
             scales=scales,
@@ -260,7 +265,7 @@ def _layer(
         return torch.cat([source.tensor(f"{feed}{name}_proj.{kind}") for name in ("gate", "up")])
 
     qk_norm = None
-    if config.qk_norm:
+    if config.qk_norm is QKNorm.HEAD:
         # One row per head; all query heads share one norm, and all key heads another.
         qk_norm = fused_qk_norm(config, source, attention)[[0, config.num_heads]]
     return KernelLayer(

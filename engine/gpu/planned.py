@@ -23,7 +23,11 @@ from engine.gpu.fresh import FEWEST_ROWS
 
 # Heads that flashinfer has compiled kernels for.
 _HEAD_DIMS = (64, 128, 256)
-_WORKSPACE_BYTES = 128 << 20
+_LEAST_WORKSPACE_BYTES = 128 << 20  # what its documentation recommends
+# Where contexts are divided among several blocks of threads, each writes a tile of so many rows
+# (queries times heads of a key head) to the workspace, and so many blocks run on a multiprocessor.
+_TILE_ROWS = 128
+_BLOCKS_PER_SM = 2
 _PACKAGE = "flashinfer"
 
 PlannedRun = Callable[[Tensor, Tensor, float, Tensor], None]
@@ -45,6 +49,18 @@ class PlannedAttention:
     fewest: int = FEWEST_ROWS
     _wrappers: dict[int | None, list[Any]] = field(default_factory=dict)
     _workspace: Tensor | None = None
+
+    @property
+    def workspace_bytes(self) -> int:
+        """What a plan needs at most; with less it fails. Parts of results and their log-sum-exp in
+        float32, of as many blocks as run at a time."""
+        if self.device.type != "cuda":
+            return _LEAST_WORKSPACE_BYTES
+        sms = torch.cuda.get_device_properties(self.device).multi_processor_count
+        tiles = _BLOCKS_PER_SM * sms // self.kv_heads
+        elements = self.heads * tiles * _TILE_ROWS * (self.head_dim + 1)
+        # And some to align both.
+        return max(_LEAST_WORKSPACE_BYTES, torch.float32.itemsize * elements + 1024)
 
     def fits(self, tables: Ragged) -> bool:
         return sum(tables.sizes) >= self.fewest
@@ -74,8 +90,15 @@ class PlannedAttention:
         )
 
         def run(query: Tensor, blocks: Tensor, scale: float, out: Tensor) -> None:
-            # A factor of the keys is one of the scores; layers may differ in it.
-            wrapper.run(query.contiguous(), blocks, k_scale=scale, out=out.view(query.shape))
+            # A factor of the keys is one of the scores; layers may differ in it. Our kernels let
+            # the next one start early: flashinfer's would all have to wait for them as ours do.
+            wrapper.run(
+                query.contiguous(),
+                blocks,
+                k_scale=scale,
+                out=out.view(query.shape),
+                enable_pdl=False,
+            )
 
         return run
 
@@ -86,7 +109,7 @@ class PlannedAttention:
         if len(own) < 2:
             if self._workspace is None:
                 self._workspace = torch.empty(
-                    _WORKSPACE_BYTES, dtype=torch.uint8, device=self.device
+                    self.workspace_bytes, dtype=torch.uint8, device=self.device
                 )
             module = importlib.import_module(_PACKAGE)
             own.append(module.BatchPrefillWithPagedKVCacheWrapper(self._workspace, "HND"))

@@ -118,6 +118,25 @@ class RMSNorm:
         return (x * scale).mul_(self._weight)
 
 
+class NormedAddition:
+    """Adds a linear map to the residual stream, its result normalised by ``norm``, if there is one,
+    and multiplied."""
+
+    __slots__ = ("_linear", "_multiplier", "_norm")
+
+    def __init__(self, linear: AnyLinear, norm: RMSNorm | None, multiplier: float) -> None:
+        self._linear = linear
+        self._norm = norm
+        self._multiplier = multiplier
+
+    def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
+        """``residual`` [rows, out] may be overwritten."""
+        out = self._linear(x)
+        if self._norm is not None:
+            out = self._norm(out)
+        return residual.add_(out, alpha=self._multiplier)
+
+
 class LayerNorm:
     """Layer normalisation (arXiv 1607.06450) over the last dimension."""
 

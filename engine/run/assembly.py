@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import logging
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -13,6 +15,7 @@ from engine.architecture.errors import ModelError
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import LayoutBuilder, Ragged
 from engine.config import EngineConfig, OnProgress
+from engine.device.device import answers
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
 from engine.messages import SamplingParams
 from engine.model.decoder import Decoder
@@ -47,6 +50,8 @@ if TYPE_CHECKING:
     from engine.gpu.sampler import KernelSampler
     from engine.run.mixed import MixedSteps
     from engine.run.steady import SteadyDecode
+
+_log = logging.getLogger(__name__)
 
 # What a trial's sequences require. All that one can require takes the most memory of a step.
 _TRIAL = SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9)
@@ -83,17 +88,40 @@ def load_model_runner(
     on_progress("config", 1, 1)
     with torch.inference_mode():
         with_kernels = has_kernels(setup)
-        setup = with_default_sizes(setup, with_kernels=with_kernels)
-        loaded = _load(setup, on_progress, with_kernels=with_kernels)
-        assembly = Assembly(setup, loaded, with_kernels=with_kernels)
-        on_progress("kv_cache", 0, 1)
-        batches, cache = assembly.allocate()
-        recorded = assembly.record(cache)
-        on_progress("kv_cache", 1, 1)
-        on_progress("warmup", 0, 1)
-        assembly.warm_up(batches, cache, recorded)
-        on_progress("warmup", 1, 1)
-        return assembly.runner(batches, cache, recorded)
+        if with_kernels and config.gpu_path == "auto" and setup.ranks == 1:
+            try:
+                return _assembled(setup, on_progress, with_kernels=True)
+            except Exception as error:
+                if not _comes_from_triton(error):
+                    raise
+                reason = (str(error).strip() or type(error).__name__).splitlines()[-1]
+                _log.warning(
+                    "computing by torch alone, which is slower: a kernel cannot be compiled for "
+                    "this GPU (%s)",
+                    reason,
+                )
+            gc.collect()  # the error's frames held the weights
+            with_kernels = False
+        return _assembled(setup, on_progress, with_kernels=with_kernels)
+
+
+def _comes_from_triton(error: Exception) -> bool:
+    """True if a kernel could not be compiled, or takes more than the device has."""
+    return type(error).__module__.split(".")[0] == "triton"
+
+
+def _assembled(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) -> ModelRunner:
+    setup = with_default_sizes(setup, with_kernels=with_kernels)
+    loaded = _load(setup, on_progress, with_kernels=with_kernels)
+    assembly = Assembly(setup, loaded, with_kernels=with_kernels)
+    on_progress("kv_cache", 0, 1)
+    batches, cache = assembly.allocate()
+    recorded = assembly.record(cache)
+    on_progress("kv_cache", 1, 1)
+    on_progress("warmup", 0, 1)
+    assembly.warm_up(batches, cache, recorded)
+    on_progress("warmup", 1, 1)
+    return assembly.runner(batches, cache, recorded)
 
 
 def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) -> LoadedDecoder:
@@ -132,6 +160,7 @@ class Assembly:
         self._decoder = loaded.decoder
         self._caches = Caches(setup, loaded.decoder.layout_type)
         self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
+        self._can_record = True
 
     def runner(
         self, batches: BatchBuilder, cache: AnyKVCache, recorded: Recorded = NOTHING_RECORDED
@@ -172,8 +201,7 @@ class Assembly:
 
     def record(self, cache: AnyKVCache) -> Recorded:
         """Record steps of fixed shape, if the decoder consists of kernels."""
-        with self._graphs_explained(f"lower --max-num-seqs or {self._setup.memory_setting}"):
-            return self._new_recorded(cache)
+        return self._try_recording(cache, f"lower --max-num-seqs or {self._setup.memory_setting}")
 
     def warm_up(self, batches: BatchBuilder, cache: AnyKVCache, recorded: Recorded) -> None:
         """Run one prefill and one decode step, so that everything is set up before the first
@@ -242,8 +270,8 @@ class Assembly:
                 return self._largest_steps()
 
         def record() -> Recorded:
-            with self._graphs_explained("lower --max-num-seqs"):
-                return self._new_recorded(self._caches.create(_TRIAL_BLOCKS).cache)
+            cache = self._caches.create(_TRIAL_BLOCKS).cache
+            return self._try_recording(cache, "lower --max-num-seqs")
 
         return profiled(self._device, prepare, record if self._records else None)
 
@@ -290,7 +318,33 @@ class Assembly:
 
     @property
     def _records(self) -> bool:
-        return self._decoder.layout_type is Ragged and self._config.cuda_graphs
+        wanted = self._config.cuda_graphs and self._can_record
+        return self._decoder.layout_type is Ragged and wanted
+
+    def _try_recording(self, cache: AnyKVCache, advice: str) -> Recorded:
+        """Return nothing where CUDA graphs cannot be recorded; one sentence in the log says why.
+        Raises ModelError if several ranks would have to agree on that."""
+        try:
+            with self._graphs_explained(advice):
+                return self._new_recorded(cache)
+        except ModelError:
+            raise
+        except Exception as error:
+            if _comes_from_triton(error) or not answers(self._device):
+                raise
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            if self._setup.ranks > 1:
+                raise ModelError(
+                    f"CUDA graphs cannot be recorded here ({reason}); --no-cuda-graphs computes "
+                    "without them"
+                ) from error
+            _log.warning(
+                "steps are launched kernel by kernel, which is slower: CUDA graphs cannot be "
+                "recorded here (%s)",
+                reason,
+            )
+            self._can_record = False
+            return NOTHING_RECORDED
 
     def _new_recorded(self, cache: AnyKVCache) -> Recorded:
         if not self._records:

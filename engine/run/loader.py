@@ -14,6 +14,7 @@ import torch
 from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
 from engine.architecture.errors import ModelError
+from engine.architecture.features import Feature
 from engine.architecture.quantization import read_quantization
 from engine.config import EngineConfig, OnProgress
 from engine.cpu.library import Library
@@ -28,6 +29,7 @@ from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
+from engine.weights.families import FamilyWeights, stored_shapes
 from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
@@ -38,7 +40,7 @@ _NOT_DETERMINISTIC = (
     "--deterministic is not supported for this model with these settings. On a CPU it needs our "
     "compiled code (a C compiler; float32 or bfloat16; --cpu-path auto; --kv-cache-dtype auto), on "
     "a GPU our Triton kernels (--gpu-path auto or triton); and one device, and a model that this "
-    "code supports (not GPT-2)"
+    "code supports (docs/models.md)"
 )
 
 
@@ -87,7 +89,7 @@ class LoadedEncoder:
 
 def parameter_shapes(config: ModelConfig) -> Shapes:
     """Return the shape of every parameter by its checkpoint name, roughly in order of use."""
-    if config.family == "gpt2":
+    if Feature.LEARNED_POSITIONS in config.features:
         return gpt2.parameter_shapes(config)
     return llama.parameter_shapes(config)
 
@@ -107,11 +109,14 @@ def load_decoder(
     shapes = parameter_shapes(config)
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
+    stored = stored_shapes(shapes, config)
     with (
         _weights_explained(shapes, settings, shard.size),
-        _weights(shapes, unused, settings, config.dtype, parts, config.head_dim) as source,
+        _weights(stored, unused, settings, config.dtype, parts, config.head_dim) as source,
     ):
-        held = source if shard.size == 1 else ShardedWeights(source, config, shard)
+        held: WeightSource = source if shard.size == 1 else ShardedWeights(source, config, shard)
+        if config.features & {Feature.TENSOR_NAMES, Feature.OFFSET_NORMS}:
+            held = FamilyWeights(held, shapes, config)
         decoder = _build(own, held, settings, options)
     return LoadedDecoder(decoder, _num_parameters(shapes))
 
@@ -206,7 +211,7 @@ def _build(
 ) -> Decoder[Any]:
     """Build the decoder; ``config`` and ``source`` are those of this rank's part."""
     device, library, max_positions = settings.device, options.library, options.max_positions
-    if config.family == "gpt2" and not options.deterministic:
+    if Feature.LEARNED_POSITIONS in config.features and not options.deterministic:
         return gpt2.GPT2Model(config, source, options.collectives)
     is_alone = options.collectives.shard.size == 1
     if (

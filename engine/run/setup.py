@@ -11,6 +11,7 @@ import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ModelError, UnsupportedError
+from engine.architecture.features import Feature
 from engine.config import LARGE_DEVICE_BYTES, LARGE_SIZES, SIZES, EngineConfig, StepSizes
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.device.device import (
@@ -261,7 +262,7 @@ def _choose_dtype(
         )
     if ranks > 1:
         raise ModelError(f"--quantization {config.quantization} supports a single device")
-    if isinstance(model, ModelConfig) and model.family == "gpt2":
+    if isinstance(model, ModelConfig) and Feature.LEARNED_POSITIONS in model.features:
         raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
     return torch.float32
 

@@ -15,8 +15,14 @@ from dataclasses import dataclass, replace
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.errors import ConfigError
+from engine.architecture.features import Feature
 
 Range = tuple[int, int]  # first element, and the one after the last
+
+# What ranks divide besides a plain Llama.
+SERVED_BY_RANKS = frozenset(
+    {Feature.LEARNED_POSITIONS, Feature.ROPE_BY_LAYER, Feature.QUERY_SCALING}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,11 @@ class Shard:
         divide."""
         if self.size == 1:
             return config
+        if others := sorted(config.features - SERVED_BY_RANKS):
+            raise ConfigError(
+                f"--tensor-parallel-size {self.size} does not support a model with "
+                f"{' and '.join(others)}"
+            )
         heads, kv_heads = config.num_heads, config.num_kv_heads
         self._require(heads % self.size == 0, f"its {heads} attention heads")
         self._require(

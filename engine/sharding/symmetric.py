@@ -1,7 +1,12 @@
-"""Sums over the GPUs of one machine for few rows, in one launch: each GPU reads the others' parts
-from memory that all of them have mapped (torch's symmetric memory), adds them in the order of the
-ranks and so gets the same bits. NCCL takes about three times as long for few rows, and less for
-many, as each part then crosses the links fewer times.
+"""Sums over the GPUs of one machine for few rows: each GPU copies its part to memory that all of
+them have mapped (torch's symmetric memory), reads all parts from there, adds them in the order of
+the ranks and so gets the same bits. NCCL takes about twice as long for few rows, and less for many,
+as each part then crosses the links fewer times.
+
+The copy is a separate launch. Torch also has ``one_shot_all_reduce_copy``, which copies and adds in
+one, but there a block's first warp signals to the other GPUs that its part is in place without
+waiting for the block's other warps, which may still be copying (CUDASymmetricMemoryOps.cu): the sum
+could have old values in it.
 """
 
 from __future__ import annotations
@@ -24,7 +29,8 @@ MOST_SUMMED_BYTES: Final = 512 << 10
 # torch's kernel adds in these types, and loads so many bytes at a time.
 _DTYPES: Final = (torch.bfloat16, torch.float32)
 _ALIGNMENT: Final = 16
-_OPERATION: Final = "one_shot_all_reduce_copy"
+_OPERATION: Final = "one_shot_all_reduce"
+_TRIALS: Final = 8
 
 
 class OneShotSums:
@@ -42,25 +48,24 @@ class OneShotSums:
         )
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Return the sum of all ranks' ``x``. It is complete, and the buffer free again, when the
-        launch has ended on any rank."""
-        x = x.contiguous()
-        if x.data_ptr() % _ALIGNMENT or x.storage_offset() * x.itemsize % _ALIGNMENT:
-            x = x.clone()
+        """Return the sum of all ranks' ``x``. The operator begins and ends with a barrier of the
+        ranks: it reads no part before it is in place, and has read all parts on all ranks when it
+        has ended on any, so that the next copy may follow at once."""
         place = self._buffer[: x.nbytes].view(x.dtype).view(x.shape)
-        found: Tensor = getattr(torch.ops.symm_mem, _OPERATION)(place, x, "sum", self._group)
+        place.copy_(x)
+        found: Tensor = getattr(torch.ops.symm_mem, _OPERATION)(place, "sum", self._group)
         return found
 
 
 class _Attempt:
-    """The steps of one rank, each of which raises RuntimeError if it fails here."""
+    """The steps of one rank, each of which raises if it fails here."""
 
     def __init__(self, shard: Shard, device: torch.device, group: str) -> None:
         self._shard = shard
         self._device = device
         self._group = group
         self._buffer = torch.empty(0, dtype=torch.uint8)
-        # A private module of torch, which not every build has.
+        # A private module of torch: not every build has it, and what it raises is not documented.
         self._memory: Any = None
 
     @property
@@ -74,23 +79,25 @@ class _Attempt:
         for peer in range(self._shard.size):
             if peer != own and not torch.cuda.can_device_access_peer(own, peer):
                 raise RuntimeError(f"GPU {own} cannot access the memory of GPU {peer}")
-        try:
-            self._memory = importlib.import_module("torch.distributed._symmetric_memory")
-        except ImportError as error:
-            raise RuntimeError(str(error)) from error
+        self._memory = importlib.import_module("torch.distributed._symmetric_memory")
         self._buffer = self._memory.empty(MOST_SUMMED_BYTES, dtype=torch.uint8, device=self._device)
 
     def join(self) -> None:
         self._memory.rendezvous(self._buffer, self._group)
 
     def add_up(self) -> None:
-        """Compute one sum before anything depends on it."""
+        """Compute some sums before anything depends on them: as large as any will be, and one right
+        after the other."""
         rank, size = self._shard.rank, self._shard.size
-        own = torch.full((_ALIGNMENT,), rank + 1.0, dtype=torch.float32, device=self._device)
-        found = self.sums(own).tolist()
-        expected = size * (size + 1) / 2
-        if found != [expected] * _ALIGNMENT:
-            raise RuntimeError(f"a trial gave {found[0]}, not {expected}")
+        of_ranks = size * (size + 1) / 2
+        parts = torch.full((_TRIALS, MOST_SUMMED_BYTES // 4), rank + 1.0, device=self._device)
+        parts += torch.arange(_TRIALS, device=self._device).unsqueeze(1)
+        found = [self.sums(part) for part in parts]
+        for trial, whole in enumerate(found):
+            expected = of_ranks + size * trial
+            wrong = whole[whole != expected].tolist()
+            if wrong:
+                raise RuntimeError(f"a trial gave {wrong[0]}, not {expected}")
 
 
 def one_shot_sums(collectives: Collectives, device: torch.device, group: str) -> OneShotSums | None:
@@ -101,7 +108,7 @@ def one_shot_sums(collectives: Collectives, device: torch.device, group: str) ->
         why_not = ""
         try:
             step()
-        except RuntimeError as error:
+        except Exception as error:
             why_not = (str(error).strip() or type(error).__name__).splitlines()[0]
         # None may continue alone: it would wait for the others without an end.
         if not collectives.minimum(int(not why_not)):

@@ -36,6 +36,7 @@ from engine.messages import (
 )
 from engine.queueing import QueueBounds
 from observability.logging import get_logger
+from service.engine.convictions import Convictions
 from service.engine.handing_over import HandingOver, write
 from service.engine.handover import Handover
 from service.engine.inspections import Inspections
@@ -74,10 +75,11 @@ class EngineState:
 
 
 class Siblings:
-    """What the links of several engines share. The only link of a server has none."""
+    """What the links of several engines share; the only link of a server has its own.
+    ``folder``: where the workers of the server know what killed an engine."""
 
-    def __init__(self) -> None:
-        self.suspects = Suspects()
+    def __init__(self, folder: Path) -> None:
+        self.suspects = Suspects(convictions=Convictions(folder / "convicted"))
         self.handles = itertools.count(1)
 
     def have_engine(self, number: int) -> bool:
@@ -114,7 +116,7 @@ class EngineLink:
         number: int = 0,
         siblings: Siblings | None = None,
     ) -> None:
-        siblings = siblings or Siblings()
+        siblings = siblings or Siblings(socket_path.parent)
         self.number = number
         self.links = (self,)  # as of a pool, see ``service.engine.pool``
         self.state = EngineState()

@@ -65,7 +65,7 @@ def connect_engines(
         return EngineLink(
             socket_paths[0], on_step=on_step, on_state=on_state, restart_timeout=restart_timeout
         )
-    pool = EnginePool(on_state, silence_timeout)
+    pool = EnginePool(on_state, silence_timeout, socket_paths[0].parent)
     for number, path in enumerate(socket_paths):
         pool.add(
             EngineLink(
@@ -83,8 +83,8 @@ def connect_engines(
 class EnginePool(Siblings):
     """Links are added before ``start``; call all methods on one event loop."""
 
-    def __init__(self, on_state: OnState, silence_timeout: float) -> None:
-        super().__init__()
+    def __init__(self, on_state: OnState, silence_timeout: float, folder: Path) -> None:
+        super().__init__(folder)
         self.state = EngineState()
         self.links: list[EngineLink] = []
         self._bounds: QueueBounds | None = None

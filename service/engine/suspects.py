@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from engine.messages import Generate, Submit
+from service.engine.convictions import MOST_REMEMBERED, REMEMBERED_SECONDS, Convictions
 from service.engine.sequence import EngineSequence
 from service.errors import CrashingRequestError
 
@@ -29,8 +30,6 @@ WAITING_DEATHS = 2
 _MOST_TRIAL_TOKENS = 256
 # For trials longer than one token, during which an engine may also die by chance.
 _LONG_TRIALS = 3
-_REMEMBERED_SECONDS = 3600.0
-_MOST_REMEMBERED = 1024
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")
 
@@ -65,24 +64,30 @@ class _Memory:
     def add(self, digest: bytes) -> None:
         count = self.count(digest)
         self._entries.pop(digest, None)
-        while len(self._entries) >= _MOST_REMEMBERED:
+        while len(self._entries) >= MOST_REMEMBERED:
             del self._entries[next(iter(self._entries))]
-        self._entries[digest] = self._clock() + _REMEMBERED_SECONDS, count + 1
+        self._entries[digest] = self._clock() + REMEMBERED_SECONDS, count + 1
 
     def discard(self, digest: bytes) -> None:
         self._entries.pop(digest, None)
 
 
 class Suspects:
-    """Call ``engine_died`` after each death and ``acquit`` after each trial. Holds no engine."""
+    """Call ``engine_died`` after each death and ``acquit`` after each trial. Holds no engine.
+    ``convictions``: those of all workers."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        convictions: Convictions | None = None,
+    ) -> None:
         self._accused = _Memory(clock)
-        self._convicted = _Memory(clock)
+        self._convicted = Convictions(clock=clock) if convictions is None else convictions
 
     def check(self, message: Submit) -> None:
         """Raise CrashingRequestError for a convicted request."""
-        if self._convicted and self._convicted.count(fingerprint(message)):
+        if self._convicted and fingerprint(message) in self._convicted:
             raise crashing_request()
 
     def is_accused(self, sequence: EngineSequence) -> bool:
@@ -138,7 +143,7 @@ class Suspects:
         return True
 
     def is_convicted(self, sequence: EngineSequence) -> bool:
-        return bool(self._convicted) and self._convicted.count(_digest(sequence)) > 0
+        return bool(self._convicted) and _digest(sequence) in self._convicted
 
 
 def crashing_request() -> CrashingRequestError:

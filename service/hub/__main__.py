@@ -28,6 +28,7 @@ class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="Name of the model, OWNER/NAME.")]
     revision: Annotated[str, Meta(description="Branch, tag or commit.")]
     commit: Annotated[str, Meta(description="What the revision is.")] | None = None
+    variant: Annotated[str, Meta(description="Which GGUF file, such as Q4_K_M.")] | None = None
     cache: Annotated[str, Meta(description="Directory of the cache.")]
     first: Annotated[bool, Meta(description="Only what a worker needs; print where it is.")] = False
     needs_weights: Annotated[bool, Meta(description="The model has weights.")] = True
@@ -49,7 +50,9 @@ def main(argv: list[str]) -> int:
     writer = logging.configure(
         log_format=options.log_format, level=options.log_level, process="download"
     )
-    place = ModelPlace(options.name, options.revision, Path(options.cache), options.commit)
+    place = ModelPlace(
+        options.name, options.revision, Path(options.cache), options.commit, options.variant
+    )
     try:
         if options.first:
             return first_files(place, needs_weights=options.needs_weights)

@@ -29,7 +29,14 @@ from service.hub.place import CheckedFile, ModelPlace, Record, is_unchanged
 from service.hub.problems import explained, is_transient, no_room
 from service.hub.progress import Progress, Report, bytes_there
 from service.hub.units import in_units
-from service.hub.wanted import WEIGHTS_INDEX, HubFile, check_servable, small_files, weight_files
+from service.hub.wanted import (
+    WEIGHTS_INDEX,
+    HubFile,
+    check_servable,
+    gguf_file,
+    small_files,
+    weight_files,
+)
 
 ASK_SECONDS = 10.0
 # The library has retried five times by then.
@@ -127,12 +134,14 @@ class Fetching:
             )
             for one in info.siblings or ()
         ]
-        check_servable(place.name, files, weights=self._needs_weights)
+        if place.variant is None:
+            check_servable(place.name, files, weights=self._needs_weights)
         return check_commit(info.sha), files
 
     def _fill(self, commit: str, files: Sequence[HubFile]) -> Fetched:
         place = self._place
-        small = small_files(files)
+        # A GGUF file has all of it.
+        small = small_files(files) if place.variant is None else []
         for file in small:
             if file.size > _MOST_SMALL_BYTES:
                 raise HubError(
@@ -145,7 +154,9 @@ class Fetching:
         checked = {name: file for name, file in known if is_unchanged(directory / name, file)}
         checked |= self._fetch(commit, small, checked, ())
         weights = []
-        if self._needs_weights:
+        if place.variant is not None:
+            weights = [gguf_file(place.name, files, place.variant)]
+        elif self._needs_weights:
             has_index = any(file.name == WEIGHTS_INDEX for file in small)
             index = (directory / WEIGHTS_INDEX).read_bytes() if has_index else None
             weights = weight_files(place.name, files, index)

@@ -10,7 +10,14 @@ from observability.logging import get_logger
 from service.hub.checksums import has_digest
 from service.hub.errors import NotServableError, WrongChecksumError
 from service.hub.place import CheckedFile, ModelPlace, Record
-from service.hub.wanted import WEIGHTS_INDEX, HubFile, check_servable, small_files, weight_files
+from service.hub.wanted import (
+    WEIGHTS_INDEX,
+    HubFile,
+    check_servable,
+    gguf_file,
+    small_files,
+    weight_files,
+)
 
 _DIGESTS = (40, 64)
 
@@ -29,10 +36,13 @@ def adopt(place: ModelPlace) -> Path | None:
     directory = place.snapshot(commit)
     files = list(_files(directory))
     try:
-        check_servable(place.name, files, weights=True)
-        index = directory / WEIGHTS_INDEX
-        data = index.read_bytes() if index.exists() else None
-        wanted = [*small_files(files), *weight_files(place.name, files, data)]
+        if place.variant is not None:
+            wanted = [gguf_file(place.name, files, place.variant)]
+        else:
+            check_servable(place.name, files, weights=True)
+            index = directory / WEIGHTS_INDEX
+            data = index.read_bytes() if index.exists() else None
+            wanted = [*small_files(files), *weight_files(place.name, files, data)]
     except NotServableError:
         return None
     record = Record(True, {file.name: _checked(place, directory, file) for file in wanted})

@@ -23,13 +23,17 @@ from huggingface_hub import constants
 DEFAULT_REVISION = "main"
 _PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_PART}/{_PART}", re.ASCII)
+_VARIANT = re.compile(r"[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def is_hub_name(text: str) -> bool:
-    """True if ``text`` has the form OWNER/NAME and is not a path that exists."""
-    is_name = _NAME.fullmatch(text) is not None and "--" not in text and ".." not in text
-    return is_name and not Path(text).exists()
+    """True if ``text`` has the form OWNER/NAME or OWNER/NAME:VARIANT and is not a path that
+    exists."""
+    name, colon, variant = text.partition(":")
+    is_name = _NAME.fullmatch(name) is not None and "--" not in name and ".." not in name
+    names_variant = not colon or _VARIANT.fullmatch(variant) is not None
+    return is_name and names_variant and not Path(text).exists()
 
 
 def is_commit(revision: str) -> bool:
@@ -54,18 +58,26 @@ class Record(msgspec.Struct, frozen=True):
 @dataclass(frozen=True, slots=True)
 class ModelPlace:
     """A model's place in a cache. ``name``: OWNER/NAME; ``revision``: a branch, tag or commit;
-    ``pinned``: the commit that the revision was when this start began."""
+    ``pinned``: the commit that the revision was when this start began; ``variant``: which one of a
+    repository's GGUF files, such as Q4_K_M."""
 
     name: str
     revision: str
     cache: Path
     pinned: str | None = None
+    variant: str | None = None
 
     @classmethod
-    def of(cls, name: str, revision: str | None, directory: str | None) -> Self:
-        """``directory``: of the cache; None: the usual one."""
+    def of(cls, asked: str, revision: str | None, directory: str | None) -> Self:
+        """``asked``: OWNER/NAME or OWNER/NAME:VARIANT. ``directory``: of the cache; None: the usual
+        one."""
+        name, _, variant = asked.partition(":")
         cache = Path(directory or constants.HF_HUB_CACHE).expanduser().absolute()
-        return cls(name, revision or DEFAULT_REVISION, cache)
+        return cls(name, revision or DEFAULT_REVISION, cache, variant=variant or None)
+
+    @property
+    def asked(self) -> str:
+        return self.name if self.variant is None else f"{self.name}:{self.variant}"
 
     @property
     def folder(self) -> Path:
@@ -96,7 +108,8 @@ class ModelPlace:
             _write(path, commit.encode())
 
     def _record_path(self, commit: str) -> Path:
-        return self.folder / "quire" / f"{commit}.json"
+        variant = "" if self.variant is None else f".{self.variant}"
+        return self.folder / "quire" / f"{commit}{variant}.json"
 
     def record(self, commit: str) -> Record:
         """Return what was found right; nothing if that is not known."""
@@ -119,6 +132,14 @@ class ModelPlace:
         record, directory = self.record(commit), self.snapshot(commit)
         unchanged = all(is_unchanged(directory / name, file) for name, file in record.files.items())
         return directory if record.is_whole and unchanged else None
+
+    def gguf_in(self, snapshot: Path) -> Path | None:
+        """Return the GGUF file that is served, in the directory of the revision's files; None if
+        those are a model in Hugging Face layout."""
+        if self.variant is None:
+            return None
+        (name,) = self.record(snapshot.name).files
+        return snapshot / name
 
 
 def is_unchanged(path: Path, checked: CheckedFile | None) -> bool:

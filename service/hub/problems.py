@@ -68,8 +68,8 @@ def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> H
             return error
         case OfflineModeIsEnabled():
             return HubUnreachableError(
-                f"'{name}' is not whole in {place.cache}, and HF_HUB_OFFLINE forbids to ask the "
-                f"hub; unset it, or run 'quire pull {name}' where there is a network"
+                f"'{place.asked}' is not whole in {place.cache}, and HF_HUB_OFFLINE forbids to ask "
+                f"the hub; unset it, or run 'quire pull {place.asked}' where there is a network"
             )
         case GatedRepoError():
             then = (

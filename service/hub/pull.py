@@ -70,8 +70,8 @@ def _pull(place: ModelPlace, *, if_missing: bool) -> None:
     record = place.record(commit)
     size = in_units(sum(file.size for file in record.files.values()))
     print(
-        f"{place.name} at commit {commit}: {len(record.files)} files, {size}, all checksums right, "
-        f"in {directory}",
+        f"{place.asked} at commit {commit}: {len(record.files)} files, {size}, all checksums "
+        f"right, in {directory}",
         flush=True,
     )
 
@@ -88,17 +88,27 @@ def _fetched(fetching: Fetching, place: ModelPlace) -> Path:
 
 
 def first_files(place: ModelPlace, *, needs_weights: bool) -> int:
-    """Have everything but the weights, and print ``FirstFiles``. Returns the exit status."""
+    """Have everything but the weights, and print ``FirstFiles``; a GGUF file is needed whole.
+    Returns the exit status."""
+    reports, end = ((), lambda: None) if place.variant is None else _shown(place)
 
     def run() -> None:
+        fetching = Fetching(
+            place,
+            weights=place.variant is not None,
+            needs_weights=needs_weights,
+            reports=reports,
+        )
         try:
-            fetched = Fetching(place, weights=False, needs_weights=needs_weights).run()
+            fetched = fetching.run()
         except HubUnreachableError as error:
             directory = adopt(place)
             if directory is None:
                 raise
             _log.warning("the copy in the cache is used", model=place.name, reason=str(error))
             fetched = Fetched(directory.name, directory, True, 0, 0)
+        finally:
+            end()
         found = FirstFiles(fetched.commit, str(fetched.directory), fetched.is_whole)
         print(msgspec.json.encode(found).decode(), flush=True)
 

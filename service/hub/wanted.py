@@ -7,6 +7,7 @@ never among them.
 from __future__ import annotations
 
 import fnmatch
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -28,6 +29,8 @@ _SMALL = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     "[0-9]_*/config.json",
 )
+_PART_OF_SEVERAL = re.compile(r"-\d{5}-of-\d{5}$")
+_MOST_LISTED = 12  # files named in an error
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -52,9 +55,8 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
     there = {file.name for file in files}
     if _CONFIG not in there and (gguf := sorted(one for one in there if one.endswith(".gguf"))):
         raise NotServableError(
-            f"'{name}' has only GGUF files, which cannot be served by name; download one, such as "
-            f"{gguf[0]}, and start 'quire serve FILE.gguf', or choose the repository of the "
-            "original model"
+            f"'{name}' has only GGUF files: name one, as in '{name}:Q4_K_M', or choose the "
+            f"repository of the original model; it has {_listed(gguf)}"
         )
     if _CONFIG not in there:
         raise NotServableError(
@@ -81,6 +83,53 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
         f"'{name}' has neither {_SINGLE} nor {WEIGHTS_INDEX}; choose a "
         "repository with safetensors weights"
     )
+
+
+def gguf_file(name: str, files: Iterable[HubFile], variant: str) -> HubFile:
+    """Return the GGUF file whose name ends in ``variant``, or is it. Raises NotServableError."""
+    there = sorted((file for file in files if _is_model(file.name)), key=lambda file: file.name)
+    found = [file for file in there if _matches(file.name, variant)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise NotServableError(
+            f"several files of '{name}' match '{variant}': {_listed([one.name for one in found])}; "
+            f"give the rest of the name, as in '{name}:{PurePosixPath(found[0].name).name}'"
+        )
+    if any(_part(file.name, variant) for file in there):
+        raise NotServableError(
+            f"'{variant}' of '{name}' is in several parts, which are not supported; choose another "
+            "one, or merge them with 'llama-gguf-split --merge' and start 'quire serve FILE.gguf'"
+        )
+    if not there:
+        raise NotServableError(f"'{name}' has no GGUF file; leave out ':{variant}'")
+    raise NotServableError(
+        f"no GGUF file of '{name}' matches '{variant}'; it has "
+        f"{_listed([one.name for one in there])}"
+    )
+
+
+def _is_model(name: str) -> bool:
+    """True for GGUF files except encoders of images, which come with the models that use them."""
+    file = PurePosixPath(name)
+    return file.suffix.lower() == ".gguf" and "mmproj" not in file.name.lower()
+
+
+def _matches(name: str, variant: str) -> bool:
+    file = PurePosixPath(name)
+    stem, end = file.stem.lower(), variant.lower()
+    ends = any(stem.endswith(f"{separator}{end}") for separator in "-._")
+    return end in (stem, file.name.lower()) or ends
+
+
+def _part(name: str, variant: str) -> bool:
+    stem = _PART_OF_SEVERAL.sub("", PurePosixPath(name).stem)
+    return stem != PurePosixPath(name).stem and _matches(f"{stem}.gguf", variant)
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - _MOST_LISTED
+    return ", ".join(names[:_MOST_LISTED]) + (f" and {more} more" if more > 0 else "")
 
 
 class _Index(msgspec.Struct):

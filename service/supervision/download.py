@@ -48,6 +48,8 @@ class FirstFilesError(Exception):
 def download_arguments(place: ModelPlace) -> list[str]:
     """Return those of the process that downloads."""
     arguments = [f"--name={place.name}", f"--revision={place.revision}", f"--cache={place.cache}"]
+    if place.variant is not None:
+        arguments.append(f"--variant={place.variant}")
     return arguments if place.pinned is None else [*arguments, f"--commit={place.pinned}"]
 
 
@@ -55,7 +57,8 @@ def fetch_first(
     place: ModelPlace, logs: list[str], *, needs_weights: bool
 ) -> tuple[Path, ModelPlace | None]:
     """Have all that a worker needs. Returns the model's directory, and the place whose weights are
-    still to be downloaded or checked, None if they are right. Raises FirstFilesError."""
+    still to be downloaded or checked, None if they are right. A GGUF file, which has the tokenizer
+    in it, is there as a whole then. Raises FirstFilesError."""
     if (whole := place.whole_snapshot()) is not None:
         return whole, None
     command = python_command(
@@ -77,7 +80,7 @@ def fetch_first(
     if child.returncode != 0:
         raise FirstFilesError(1)
     found = msgspec.json.decode(output, type=_FirstFiles)
-    is_done = found.is_whole or not needs_weights
+    is_done = found.is_whole or not needs_weights or place.variant is not None
     missing = None if is_done else dataclasses.replace(place, pinned=found.commit)
     return Path(found.directory), missing
 

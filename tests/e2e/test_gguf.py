@@ -13,6 +13,7 @@ import pytest
 from pocket import MODEL_DIR
 from tests.e2e.quire_server import ROOT, QuireServer
 from tests.engine.gguf.making import write_gguf
+from tests.service.hub_server import HubServer, Repository
 
 QUESTION = "What is 17 + 4?"
 
@@ -41,6 +42,22 @@ def test_the_answer_is_that_of_the_original(server: QuireServer, gguf_server: Qu
     assert name == "pocket-F32"
     assert found
     assert found == answer_of(server)[1]
+
+
+def test_a_file_of_a_repository_is_served_by_name_and_later_without_the_hub(
+    server: QuireServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_gguf(MODEL_DIR, tmp_path / "pocket-F32.gguf")
+    with HubServer({"quire/pocket-GGUF": Repository({path.name: path.read_bytes()})}) as hub:
+        for name, value in hub.environment(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        asked = "quire/pocket-GGUF:F32"
+        with QuireServer(asked) as first:
+            assert answer_of(first) == (asked, answer_of(server)[1])
+        hub.requests.clear()
+        with QuireServer(asked) as again:
+            assert answer_of(again)[0] == asked
+        assert hub.requests == []
 
 
 def test_a_file_that_cannot_be_served_ends_the_start_with_a_sentence(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from transformers import GenerationConfig, Olmo2Config, Olmo2ForCausalLM, PreTrainedModel
+from transformers import Exaone4Config, Exaone4ForCausalLM, GenerationConfig, PreTrainedModel
 
 from tests.e2e.quire_server import QuireServer
 from tests.service.tiny_model import CHAT_TEMPLATE, VOCABULARY, build_tokenizer
@@ -19,14 +19,14 @@ LENGTH = 48
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("olmo2")
+    return tmp_path_factory.mktemp("exaone4")
 
 
 @pytest.fixture(scope="module")
 def oracle(directory: Path) -> PreTrainedModel:
     """What transformers generates with; written to ``directory`` as its own tools do."""
     torch.manual_seed(0)
-    config = Olmo2Config(
+    config = Exaone4Config(
         vocab_size=VOCABULARY,
         hidden_size=64,
         intermediate_size=96,
@@ -38,7 +38,7 @@ def oracle(directory: Path) -> PreTrainedModel:
         pad_token_id=None,
         eos_token_id=None,
     )
-    model = Olmo2ForCausalLM(config).eval()
+    model = Exaone4ForCausalLM(config).eval()
     model.save_pretrained(directory, max_shard_size="60KB")
     tokenizer = build_tokenizer()
     tokenizer.save(str(directory / "tokenizer.json"))
@@ -99,10 +99,10 @@ def test_a_chat_is_answered_through_the_checkpoints_template(
 
 def test_it_says_whose_code_computes_it(server: QuireServer) -> None:
     [card] = json.loads(server.get("/v1/models")[1])["data"]
-    assert (card["architecture"], card["implementation"]) == ("Olmo2ForCausalLM", "transformers")
+    assert (card["architecture"], card["implementation"]) == ("Exaone4ForCausalLM", "transformers")
     health = json.loads(server.get("/health")[1])
     assert health["engine"]["implementation"] == "transformers"
-    assert "Olmo2ForCausalLM is computed by transformers' code" in server.output()
+    assert "Exaone4ForCausalLM is computed by transformers' code" in server.output()
 
 
 def test_what_cannot_be_served_is_refused_in_a_sentence(tmp_path: Path) -> None:

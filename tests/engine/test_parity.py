@@ -25,7 +25,8 @@ GREEDY = SamplingParams(max_tokens=LENGTH, temperature=0.0)
 # own way through the switches that the compiled one also has.
 ALSO_BY_TORCH = (
     *("llama_biases", "llama_bfloat16_checkpoint", "mistral_sliding_window"),
-    *("qwen2_sliding_upper_layers", "qwen3"),
+    *("qwen2_sliding_upper_layers", "qwen3", "smollm3", "phi3_partial", "granite", "olmo3"),
+    *("gemma3", "ministral3"),
 )
 # Launching ahead changes nothing inside a pass; these are enough to hold it to the same tokens.
 ALSO_AHEAD = ("gpt2", "mistral_sliding_window", "qwen3")

@@ -10,18 +10,36 @@ from typing import Any
 
 import torch
 from transformers import (
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
+    GraniteConfig,
+    GraniteForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
+    Ministral3Config,
+    Ministral3ForCausalLM,
+    MinistralConfig,
+    MinistralForCausalLM,
     MistralConfig,
     MistralForCausalLM,
+    Olmo2Config,
+    Olmo2ForCausalLM,
+    Olmo3Config,
+    Olmo3ForCausalLM,
+    Phi3Config,
+    Phi3ForCausalLM,
     PreTrainedModel,
     Qwen2Config,
     Qwen2ForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
+    SmolLM3Config,
+    SmolLM3ForCausalLM,
 )
+
+from engine.plugin.rope import freeze_frequencies
 
 VOCABULARY = 151
 MAX_POSITIONS = 512
@@ -50,6 +68,14 @@ _FAMILIES: dict[str, tuple[type, type]] = {
     "mistral": (MistralConfig, MistralForCausalLM),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
     "qwen3": (Qwen3Config, Qwen3ForCausalLM),
+    "smollm3": (SmolLM3Config, SmolLM3ForCausalLM),
+    "phi3": (Phi3Config, Phi3ForCausalLM),
+    "granite": (GraniteConfig, GraniteForCausalLM),
+    "olmo2": (Olmo2Config, Olmo2ForCausalLM),
+    "olmo3": (Olmo3Config, Olmo3ForCausalLM),
+    "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM),
+    "ministral": (MinistralConfig, MinistralForCausalLM),
+    "ministral3": (Ministral3Config, Ministral3ForCausalLM),
     "gpt2": (GPT2Config, GPT2LMHeadModel),
 }
 _GPT2_SIZES: dict[str, Any] = {
@@ -78,6 +104,22 @@ _YARN = {
     "original_max_position_embeddings": 64,
 }
 _LINEAR = {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.5}
+_PARTIAL = {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.75}
+_LONG = {
+    "rope_type": "longrope",
+    "rope_theta": 500.0,
+    "partial_rotary_factor": 0.75,
+    "short_factor": [1.0] * 6,
+    "long_factor": [1.5, 2.0, 2.5, 3.0, 3.5, 4.0],
+}
+_OF_FULL_LAYERS = {
+    "full_attention": _YARN,
+    "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+}
+_SLIDING_AND_FULL = {
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "sliding_window": 29,
+}
 
 
 @dataclass(frozen=True)
@@ -150,6 +192,38 @@ VARIANTS: dict[str, Variant] = {
             "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
         },
     ),
+    "smollm3": Variant("smollm3", {"no_rope_layers": [1, 0, 1]}),
+    "phi3_partial": Variant("phi3", {"rope_parameters": _PARTIAL, "sliding_window": 29}),
+    "phi3_long": Variant(
+        "phi3", {"rope_parameters": _LONG, "original_max_position_embeddings": 256}
+    ),
+    "granite": Variant(
+        "granite",
+        {
+            "attention_bias": True,
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.3,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 1.5,
+        },
+    ),
+    "olmo2": Variant("olmo2"),
+    "olmo3": Variant("olmo3", _SLIDING_AND_FULL | {"rope_parameters": _OF_FULL_LAYERS}),
+    "gemma3": Variant("gemma3", _SLIDING_AND_FULL | {"head_dim": 32, "query_pre_attn_scalar": 24}),
+    "ministral": Variant("ministral", _SLIDING_AND_FULL | {"head_dim": 16}),
+    "ministral3": Variant(
+        "ministral3",
+        {
+            "head_dim": 16,
+            "rope_parameters": _YARN
+            | {
+                "llama_4_scaling_beta": 0.4,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 32,
+            },
+        },
+    ),
     "gpt2": Variant("gpt2"),
     "gpt2_scaled_by_depth": Variant(
         "gpt2", {"scale_attn_by_inverse_layer_idx": True, "n_inner": 100}
@@ -177,4 +251,5 @@ def save_model(variant: Variant, directory: Path, *, seed: int = 0) -> PreTraine
         variant.edit_config(values)
         path.write_text(json.dumps(values))
     oracle: PreTrainedModel = model_class.from_pretrained(directory, dtype=torch.float32)
+    freeze_frequencies(oracle, config.max_position_embeddings)
     return oracle.eval()

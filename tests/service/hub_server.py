@@ -52,7 +52,7 @@ class Repository:
         return commit_of(self.files)
 
     def is_large(self, name: str) -> bool:
-        return name.endswith((".safetensors", ".bin"))
+        return name.endswith((".safetensors", ".bin", ".gguf"))
 
     def digest(self, name: str) -> str:
         data = self.files[name]

@@ -4,7 +4,7 @@ Nothing is tuned while serving: each shape's entry is looked up here. ``python -
 tries others on the device it runs on and prints the best ones.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -49,6 +49,10 @@ class RaggedTiles:
     warps: int
     stages: int
 
+    def shared_bytes(self, head_dim: int, itemsize: int) -> int:
+        """Shared memory of a program: its queries, and keys and values of all stages."""
+        return itemsize * padded(head_dim) * (self.rows + 2 * self.keys * self.stages)
+
 
 @dataclass(frozen=True, slots=True)
 class ProductTiles:
@@ -61,8 +65,8 @@ class ProductTiles:
     stages: int
 
 
-# By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all fit the 99 KiB of
-# shared memory that a program gets on today's smaller devices.
+# By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all but UNIFORM's fit
+# the 99 KiB of shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
     (16, 2): DecodeTiles(128, 4, 3),
     (32, 2): DecodeTiles(128, 4, 3),
@@ -98,7 +102,8 @@ SKINNY: dict[int, ProductTiles] = {
     2: ProductTiles(16, 16, 256, 4, 4),
     4: ProductTiles(16, 16, 128, 4, 3),
 }
-# Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes).
+# Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
+# that do not fit 99 KiB see ``uniform_tiles``.
 UNIFORM: dict[tuple[int, int], RaggedTiles] = {
     (16, 2): RaggedTiles(64, 64, 4, 3),
     (32, 2): RaggedTiles(64, 64, 4, 3),
@@ -134,6 +139,26 @@ def decode_tiles(head_dim: int, dtype: torch.dtype) -> DecodeTiles:
 
 def ragged_tiles(head_dim: int, dtype: torch.dtype) -> RaggedTiles:
     return RAGGED[padded(head_dim), dtype.itemsize]
+
+
+def uniform_tiles(head_dim: int, dtype: torch.dtype, device: torch.device) -> RaggedTiles:
+    """Return the one entry for all rows of attention with ``--deterministic``; with fewer stages
+    where a program gets too little shared memory (sm_86, sm_89, sm_120). They only say how early
+    keys are fetched, so no sum changes."""
+    tiles = UNIFORM[padded(head_dim), dtype.itemsize]
+    available = shared_memory(device)
+    while tiles.stages > 1 and tiles.shared_bytes(head_dim, dtype.itemsize) > available:
+        tiles = replace(tiles, stages=tiles.stages - 1)
+    return tiles
+
+
+@cache
+def shared_memory(device: torch.device) -> int:
+    """Return the most shared memory that a program may have, in bytes."""
+    if device.type != "cuda":
+        return 1 << 20  # the interpreter has no limit
+    index = torch.cuda.current_device() if device.index is None else device.index
+    return int(driver.active.utils.get_device_properties(index)["max_shared_mem"])
 
 
 @cache

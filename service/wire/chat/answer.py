@@ -243,9 +243,7 @@ class ChatStream:
             event = events[read]
             if type(event) is TextDelta:  # nearly all events
                 self._read[index] = count
-                return (
-                    b"%b%b%b" % (self._text_prefix[index], _json(event.text), self._text_suffix),
-                )
+                return (self._text_prefix[index] + _json(event.text) + self._text_suffix,)
         return (self._plain_chunks(choice),)
 
     def end(self) -> bytes:

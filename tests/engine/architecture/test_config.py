@@ -73,8 +73,7 @@ def test_what_config_json_leaves_out_means_what_transformers_takes_it_to_mean(
     assert ours.norm_eps == theirs.rms_norm_eps
     assert ours.max_position_embeddings == theirs.max_position_embeddings
     assert ours.tie_word_embeddings == theirs.tie_word_embeddings
-    assert ours.rope is not None
-    assert ours.rope.theta == theirs.rope_parameters["rope_theta"]
+    assert {rope and rope.theta for rope in ours.ropes} == {theirs.rope_parameters["rope_theta"]}
     window = theirs.sliding_window if architecture == "MistralForCausalLM" else None
     assert ours.sliding_windows == (window, window)
 

@@ -23,7 +23,7 @@ from engine.cpu.llama import CompiledLlama
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 from engine.weights.quantization import quantise
 from tests.engine.cpu.rounding import rounded
-from tests.engine.tiny_models import VOCABULARY, Variant, save_model
+from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
 
 try:
     LIBRARY = library()
@@ -55,6 +55,8 @@ SHAPES = {
         sliding_window=13,
         layer_types=["sliding_attention", "full_attention"],
     ),
+    **{name: VARIANTS[name] for name in ("smollm3", "phi3_partial", "granite", "olmo3", "gemma3")},
+    "ministral3": VARIANTS["ministral3"],
 }
 
 
@@ -109,7 +111,7 @@ class Subject:
 
 SUBJECTS = [
     *((shape, torch.float32) for shape in SHAPES),
-    *((shape, torch.bfloat16) for shape in ("16x4/4", "80x3/1", "128x2/1", "16x7/1")),
+    *((shape, torch.bfloat16) for shape in ("16x4/4", "80x3/1", "128x2/1", "16x7/1", "gemma3")),
 ]
 
 
@@ -194,7 +196,7 @@ def test_a_row_is_the_same_to_the_last_bit_in_any_batch(subject: Subject) -> Non
     """So a seeded request's tokens do not depend on who else is in the batch."""
     chance = random.Random(7)
     text = chance.choices(range(VOCABULARY), k=40)
-    others = [chance.choices(range(VOCABULARY), k=20) for _ in range(9)]
+    others = [chance.choices(range(VOCABULARY), k=20) for _ in range(15)]
     alone, together = subject.cache(), subject.cache()
     table = list(range(5))
     run(subject, alone, [(text[:-1], 0, table)], None)
@@ -220,6 +222,7 @@ def test_a_row_is_the_same_to_the_last_bit_in_any_chunk(subject: Subject) -> Non
 def test_logits_equal_float64(subject: Subject) -> None:
     hidden = torch.randn(7, subject.oracle.config.hidden_size)
     expected = subject.oracle.lm_head(hidden.double())
+    expected /= getattr(subject.oracle.config, "logits_scaling", 1.0)
     torch.testing.assert_close(subject.decoder.logits(hidden).double(), expected, rtol=0, atol=3e-4)
 
 

@@ -36,7 +36,7 @@ def read_back(path: Path, folder: Path) -> ModelConfig:
 
 def stored_factors(directory: Path) -> torch.Tensor:
     """What llama.cpp's converter stores for a scaled rotary embedding."""
-    rope, head_dim = load_model_config(directory).rope, load_model_config(directory).head_dim
+    rope, head_dim = load_model_config(directory).ropes[0], load_model_config(directory).head_dim
     assert rope is not None
     plain = inverse_frequencies(dataclasses.replace(rope, kind="default"), head_dim)
     return plain / inverse_frequencies(rope, head_dim)

@@ -76,6 +76,7 @@ class Wrapper:
         *,
         k_scale: float | None = None,
         out: Tensor | None = None,
+        enable_pdl: bool | None = None,
     ) -> Tensor:
         heads, kv_heads, head_dim = self._shape
         assert q.is_contiguous()
@@ -85,6 +86,7 @@ class Wrapper:
         assert out is not None
         assert out.shape == q.shape
         assert k_scale is not None
+        assert enable_pdl is False  # None: as the device supports it
         for i, last in enumerate(self._lasts):
             first, end = self._rows[i : i + 2]
             pages = self._indices[self._pages[i] : self._pages[i + 1]]

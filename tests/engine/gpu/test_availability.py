@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
+from engine.architecture.features import Multipliers, NormPlace, QKNorm, QueryScaling
 from engine.gpu.availability import (
     KernelsUnavailableError,
     kernels_fit,
@@ -105,7 +106,16 @@ def test_kernels_know_rotary_models_with_heads_that_fit_into_a_tile(config: Mode
     assert config.head_dim == 256
     assert kernels_fit(config)
     assert not kernels_fit(replace(config, head_dim=272))
-    assert not kernels_fit(replace(config, rope=None))
+    assert not kernels_fit(replace(config, learned_positions=True))
+    assert kernels_fit(replace(config, ropes=(None, *config.ropes[1:])))
+    for other in (
+        replace(config, norms=NormPlace.AFTER),
+        replace(config, qk_norm=QKNorm.WHOLE),
+        replace(config, offset_norms=True),
+        replace(config, multipliers=Multipliers(residual=0.5)),
+        replace(config, query_scaling=QueryScaling(0.1, 64)),
+    ):
+        assert not kernels_fit(other)
 
 
 @pytest.mark.parametrize("can", [True, False])

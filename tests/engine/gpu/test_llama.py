@@ -20,10 +20,12 @@ from triton.runtime import interpreter
 
 from engine.architecture.errors import ModelError
 from engine.attention.layout import Ragged
+from engine.cpu.llama import CompiledLlama
 from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.launch import INTERPRETED
 from engine.gpu.llama import KernelLlama
 from engine.messages import SamplingParams
+from engine.model.llama import LlamaModel
 from engine.run.model_runner import ModelRunner
 from tests.engine.driving import Engine, load_runner
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
@@ -32,12 +34,16 @@ from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
 SMALL = {"num_hidden_layers": 2}
 SUBJECTS: dict[str, Variant] = {
     name: replace(VARIANTS[name], settings=VARIANTS[name].settings | SMALL)
-    for name in ("llama_biases", "llama_multi_query", "llama_yarn_mscale", "mistral_sliding_window")
+    for name in (
+        *("llama_biases", "llama_multi_query", "llama_yarn_mscale", "mistral_sliding_window"),
+        "phi3_partial",
+    )
 } | {
     "qwen2_sliding_upper_layer": Variant(
         "qwen2",
         SMALL | {"use_sliding_window": True, "sliding_window": 13, "max_window_layers": 1},
     ),
+    "smollm3": Variant("smollm3", SMALL | {"no_rope_layers": [1, 0]}),
     "qwen3_tied_three_heads_a_key": Variant(
         "qwen3", SMALL | {"head_dim": 80, "num_attention_heads": 3, "num_key_value_heads": 1}
     ),
@@ -127,6 +133,7 @@ def test_the_loader_takes_the_kernels_where_they_know_the_model(
 ) -> None:
     save_model(VARIANTS["qwen3"], tmp_path / "qwen3")
     save_model(VARIANTS["gpt2"], tmp_path / "gpt2")
+    save_model(VARIANTS["gemma3"], tmp_path / "gemma3")
     settings = {"device": device.type, "num_kv_blocks": 128}
 
     def decoder(name: str, gpu_path: str) -> object:
@@ -135,6 +142,9 @@ def test_the_loader_takes_the_kernels_where_they_know_the_model(
     assert isinstance(decoder("qwen3", "triton"), KernelLlama)
     assert not isinstance(decoder("qwen3", "torch"), KernelLlama)
     assert not isinstance(decoder("gpt2", "triton"), KernelLlama)
+    # A family of ours with what the kernels do not compute is left to other code of ours.
+    ours = decoder("gemma3", "triton")
+    assert isinstance(ours, LlamaModel if device.type == "cuda" else (LlamaModel, CompiledLlama))
     assert isinstance(decoder("qwen3", "auto"), KernelLlama) == (device.type == "cuda")
 
 

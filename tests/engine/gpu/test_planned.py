@@ -9,7 +9,7 @@ import random
 import sys
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import cast
 
 import pytest
@@ -92,6 +92,25 @@ def test_a_plan_is_not_written_over_the_last_step_s(flashinfer: Recorded) -> Non
     assert len(flashinfer.wrappers) == 4
     assert all(by[i] not in by[i - 2 : i] for i in range(2, len(by)))
     assert by[:4] == by[4:]
+
+
+@pytest.mark.parametrize(
+    ("heads", "kv_heads", "head_dim", "sms"),
+    [(32, 8, 128, 132), (64, 8, 128, 132), (64, 8, 128, 148), (64, 4, 128, 108), (16, 8, 256, 132)],
+)
+def test_the_workspace_holds_all_parts_of_the_largest_plan(
+    monkeypatch: pytest.MonkeyPatch, heads: int, kv_heads: int, head_dim: int, sms: int
+) -> None:
+    properties = SimpleNamespace(multi_processor_count=sms)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    attention = PlannedAttention(
+        heads, kv_heads, head_dim, 64, torch.bfloat16, torch.device("cuda", 0)
+    )
+    # ``PrefillPlan`` in flashinfer's scheduler.cuh, with tiles of 128 rows of queries.
+    padded_batch_size = 2 * sms // kv_heads
+    values = heads * padded_batch_size * 128 * head_dim * 4
+    sums = heads * padded_batch_size * 128 * 4
+    assert attention.workspace_bytes >= max(values + sums, 128 << 20)
 
 
 def test_short_parts_of_prompts_are_left_to_the_recorded_steps(flashinfer: Recorded) -> None:

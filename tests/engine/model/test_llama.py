@@ -62,8 +62,10 @@ def test_parameters_are_those_of_the_checkpoint(name: str, tmp_path: Path) -> No
 
 def test_a_model_without_rotation_and_a_foreign_layout_are_refused(tmp_path: Path) -> None:
     model, config, oracle = built("llama_tied", tmp_path)
-    with pytest.raises(ValueError, match="rotary"):
-        LlamaModel(replace(config, rope=None), Weights(oracle), max_positions=64, device=CPU)
+    with pytest.raises(ValueError, match="learned positions"):
+        LlamaModel(
+            replace(config, learned_positions=True), Weights(oracle), max_positions=64, device=CPU
+        )
     nothing = torch.zeros(1, dtype=torch.int64)
     with pytest.raises(ValueError, match="the decoder reads Plans"):
         model.hidden_states(nothing, nothing, None, Rows(nothing, nothing, 1))  # type: ignore[arg-type]

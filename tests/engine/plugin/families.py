@@ -26,6 +26,7 @@ FEW = (
 MANY = (
     *("afmoe", "apertus", "arcee", "axk1", "beam", "bitnet", "codegen", "cohere", "cohere2_moe"),
     *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
+    "ministral",
     *("flex_olmo", "flint", "gemma", "gemma3_text"),
     *("gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode"),
     *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
@@ -41,6 +42,12 @@ MANY = (
 HYBRIDS = (
     *("qwen3_next", "lfm2", "qwen3_5_text", "qwen3_5_moe_text", "lfm2_moe", "lfm3", "bamba"),
     *("granitemoehybrid", "olmo_hybrid"),
+)
+
+# Kinds that our own code computes too, one or more of each family that is not a plain Llama.
+NATIVE = (
+    *("smollm3", "phi3#partial", "phi3#longrope", "granite#multipliers", "olmo2", "olmo3#yarn"),
+    *("gemma3_text#linear", "ministral", "ministral3#short"),
 )
 
 # Kinds that are refused, and for what. Others are refused too.
@@ -78,6 +85,48 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "long_factor": [2.0 + pair for pair in range(8)],
         },
     },
+    "phi3#partial": {
+        "sliding_window": 20,
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 10_000.0,
+            "partial_rotary_factor": 0.75,
+        },
+    },
+    "granite#multipliers": {
+        "attention_multiplier": 0.3,
+        "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22,
+        "logits_scaling": 8.0,
+    },
+    "olmo3#yarn": {
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+            "full_attention": {
+                "rope_type": "yarn",
+                "rope_theta": 500_000.0,
+                "factor": 8.0,
+                "original_max_position_embeddings": 32,
+            },
+        },
+    },
+    "gemma3_text#linear": {
+        "rope_parameters": {
+            "sliding_attention": {"rope_type": "default", "rope_theta": 10_000.0},
+            "full_attention": {"rope_type": "linear", "rope_theta": 1_000_000.0, "factor": 8.0},
+        },
+    },
+    "ministral3#short": {
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10_000.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 16,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+            "llama_4_scaling_beta": 0.3,
+        },
+    },
     "llama#dynamic": {
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 3.0},
     },
@@ -95,6 +144,11 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
         "first_k_dense_replace": 1,
+    },
+    "ministral": {
+        "head_dim": 16,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_hidden_layers": _LAYERS,
     },
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": _LAYERS},
     "lfm2_moe": {
@@ -135,10 +189,15 @@ def tiny_config(kind: str) -> Any:
     return config
 
 
-def save_family(kind: str, directory: Path, *, seed: int = 0) -> PreTrainedModel:
-    """Write a checkpoint; return the model as transformers reads it, with its eager attention."""
+def save_family(
+    kind: str, directory: Path, *, seed: int = 0, positions: int | None = None
+) -> PreTrainedModel:
+    """Write a checkpoint; return the model as transformers reads it, with its eager attention.
+    ``positions``: the most tokens of a sequence; None: few."""
     torch.manual_seed(seed)
     config = tiny_config(kind)
+    if positions is not None:
+        config.max_position_embeddings = positions
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     fill_strongly(model)
     model.save_pretrained(directory)

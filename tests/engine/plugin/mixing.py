@@ -41,12 +41,7 @@ def assert_equals_transformers(directory: Path, oracle: PreTrainedModel, **setti
     chunks of a few tokens; each token and its logprobs must be those of transformers."""
     runner = Repeating(
         load_runner(
-            directory,
-            model_impl="transformers",
-            block_size=8,
-            num_kv_blocks=28,
-            max_num_batched_tokens=23,
-            **settings,
+            directory, block_size=8, num_kv_blocks=28, max_num_batched_tokens=23, **settings
         )
     )
     engine = Engine(directory, runner=runner, max_num_batched_tokens=23)

@@ -3,25 +3,36 @@ tests check."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from engine.architecture.config import ARCHITECTURES
-from tests.engine.plugin.families import FEW, HYBRIDS, MANY, REFUSED
+from engine.architecture.config import ARCHITECTURES, load_model_config
+from engine.cpu.llama import compiled_pass_fits
+from engine.gpu.availability import kernels_fit
+from engine.sharding.shard import SERVED_BY_RANKS
+from tests.engine.plugin.families import FEW, HYBRIDS, MANY, NATIVE, REFUSED, tiny_config
 
+_LANES = 16  # of the widest vectors
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
 BEGIN, END = "<!-- begin: written by make docs -->\n", "<!-- end -->\n"
 
 
 def tables() -> str:
-    served = sorted({kind.partition("#")[0] for kind in (*FEW, *MANY, *HYBRIDS)})
-    lines = ["| `architectures` | `model_type` | computed by |", "|---|---|---|"]
+    kinds = (*FEW, *MANY, *HYBRIDS, *NATIVE)
+    served = sorted({kind.partition("#")[0] for kind in kinds})
+    lines = [
+        "| `architectures` | `model_type` | our own code | transformers' code |",
+        "|---|---|---|---|",
+    ]
     for kind in served:
         name = _architecture(kind)
-        by = "our own code, or transformers'" if name in ARCHITECTURES else "transformers' code"
-        by += ", with a state" if kind in HYBRIDS else ""
-        lines.append(f"| `{name}` | `{kind}` | {by} |")
+        variants = [each for each in (*NATIVE, kind) if each.partition("#")[0] == kind]
+        ours = ", ".join(_paths(name, variants[0])) if name in ARCHITECTURES else ""
+        by = "with a state" if kind in HYBRIDS else "yes"
+        lines.append(f"| `{name}` | `{kind}` | {ours} | {by} |")
     lines += ["", "Refused, for example:", "", "| `architectures` | why |", "|---|---|"]
     lines += [f"| `{_architecture(kind)}` | {why} |" for kind, why in sorted(REFUSED.items())]
     return "\n".join(lines) + "\n"
@@ -30,6 +41,22 @@ def tables() -> str:
 def _architecture(kind: str) -> str:
     found = MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind]
     return found if isinstance(found, str) else found[0]
+
+
+def _paths(architecture: str, kind: str) -> list[str]:
+    """Return the paths that compute a kind by our code."""
+    values = json.loads(tiny_config(kind).to_json_string())
+    with TemporaryDirectory() as directory:
+        config = Path(directory, "config.json")
+        config.write_text(json.dumps(values | {"architectures": [architecture]}))
+        model = load_model_config(directory)
+    served = {
+        "C": compiled_pass_fits(model, _LANES),
+        "Triton": kernels_fit(model),
+        "torch": True,
+        "ranks": model.features <= SERVED_BY_RANKS,
+    }
+    return [path for path, serves in served.items() if serves]
 
 
 def updated(page: str) -> str:

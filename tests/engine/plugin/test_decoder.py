@@ -23,7 +23,7 @@ SELDOM = (*MANY, *HYBRIDS[2:])
 def test_mixed_steps_equal_transformers(kind: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     oracle = save_family(kind, tmp_path)
-    assert_equals_transformers(tmp_path, oracle)
+    assert_equals_transformers(tmp_path, oracle, model_impl="transformers")
 
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "gemma4_text"])

@@ -61,13 +61,13 @@ def test_logits_are_those_of_transformers(
 ) -> None:
     torch.set_num_threads(1)
     oracle = checkpoint(tmp_path, kind, name)
-    assert difference(Engine(tmp_path, cpu_path="torch"), oracle) < 1e-4
+    assert difference(Engine(tmp_path, cpu_path="torch", model_impl="transformers"), oracle) < 1e-4
     try:
         library()
     except LibraryUnavailableError as error:
         pytest.skip(str(error))
     with caplog.at_level(logging.INFO):
-        worst = difference(Engine(tmp_path), oracle)
+        worst = difference(Engine(tmp_path, model_impl="transformers"), oracle)
     assert worst < 0.02
     # Where the weights stay in few bits, the inputs are rounded, too.
     assert (worst > 1e-5) == few_bits

@@ -78,7 +78,13 @@ def test_logits_are_near_those_of_transformers_with_inputs_in_8_bits(
     assert (worst > 1e-5) == FORMATS[name].few_bits
 
 
-@pytest.mark.parametrize("variant", ["llama_tied", "llama_biases", "qwen2", "mistral"])
+@pytest.mark.parametrize(
+    "variant",
+    [
+        *("llama_tied", "llama_biases", "qwen2", "mistral"),
+        *("phi3_partial", "gemma3", "granite", "olmo2", "smollm3"),
+    ],
+)
 def test_every_family_is_read(variant: str, tmp_path: Path) -> None:
     oracle = checkpoint(tmp_path, "gptq", VARIANTS[variant])
     worst, is_same = difference(Engine(tmp_path, cpu_path="torch"), oracle)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.run.assembly import KVCacheTooSmallError, load_model_runner
 from tests.engine.driving import load_runner
@@ -53,3 +54,62 @@ def test_a_default_length_is_reduced_to_fit_the_memory(model: Path) -> None:
 def test_a_requested_length_must_fit(model: Path) -> None:
     with pytest.raises(KVCacheTooSmallError, match="lower --max-model-len"):
         load_runner(model, num_kv_blocks=5, block_size=16, max_model_len=81)
+
+
+def test_where_graphs_cannot_be_recorded_steps_are_launched_kernel_by_kernel(
+    model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("triton")
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing\nCUDA kernel errors")
+
+    monkeypatch.setattr("engine.run.steady.graph_replays", fail)
+    runner = load_runner(model, gpu_path="triton", num_kv_blocks=8, max_num_seqs=2)
+    assert runner._steady is runner._mixed is None
+    [record] = [each for each in caplog.records if "CUDA graphs" in each.getMessage()]
+    assert record.getMessage() == (
+        "steps are launched kernel by kernel, which is slower: CUDA graphs cannot be recorded here "
+        "(operation not permitted when stream is capturing)"
+    )
+    assert record.exc_info is None
+
+
+def test_of_several_ranks_none_continues_without_graphs_alone(
+    model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr("engine.run.steady.graph_replays", fail)
+    monkeypatch.setattr("engine.run.setup.RunnerSetup.ranks", 2)
+    with pytest.raises(ModelError, match=r"is capturing\); --no-cuda-graphs computes without them"):
+        load_runner(model, gpu_path="triton", num_kv_blocks=8, max_num_seqs=2)
+
+
+@pytest.mark.parametrize("gpu_path", ["auto", "triton"])
+def test_where_a_kernel_does_not_compile_torch_computes_if_it_may(
+    gpu_path: str,
+    model: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    pytest.importorskip("triton")
+    from triton.runtime.errors import OutOfResources
+
+    def fail(*arguments: object, **options: object) -> None:
+        raise OutOfResources(300_000, 232_448, "shared memory")
+
+    monkeypatch.setattr("engine.gpu.llama.norm_rope_store", fail)
+    monkeypatch.setattr("engine.run.assembly.has_kernels", lambda setup: True)
+    if gpu_path == "triton":
+        with pytest.raises(OutOfResources):
+            load_runner(model, gpu_path=gpu_path, num_kv_blocks=8)
+        return
+    runner = load_runner(model, gpu_path=gpu_path, cpu_path="torch", num_kv_blocks=8)
+    assert type(runner._decoder).__name__ == "LlamaModel"
+    [record] = [each for each in caplog.records if "by torch alone" in each.getMessage()]
+    assert "out of resource: shared memory" in record.getMessage()
+    assert record.exc_info is None

@@ -25,9 +25,9 @@ GREEDY = SamplingParams(max_tokens=40, temperature=0.0, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
-def olmo2(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("olmo2")
-    save_family("olmo2", directory)
+def exaone4(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("exaone4")
+    save_family("exaone4", directory)
     return directory
 
 
@@ -39,14 +39,16 @@ def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_family_that_is_not_ours_is_computed_by_transformers(
-    olmo2: Path, caplog: pytest.LogCaptureFixture
+    exaone4: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
-    info = load_runner(olmo2).info
-    assert (info.implementation, info.architecture) == ("transformers", "Olmo2ForCausalLM")
+    info = load_runner(exaone4).info
+    assert (info.implementation, info.architecture) == ("transformers", "Exaone4ForCausalLM")
     assert (info.vocab_size, info.embedding_size, info.max_model_len) == (199, 64, 256)
-    assert info.num_parameters == 199 * 64 * 2 + 4 * (4 * 64 * 64 + 3 * 64 * 96 + 4 * 64) + 64
-    assert "Olmo2ForCausalLM is computed by transformers' code" in caplog.text
+    assert (
+        info.num_parameters == 199 * 64 * 2 + 4 * (4 * 64 * 64 + 3 * 64 * 96 + 2 * 64 + 2 * 16) + 64
+    )
+    assert "Exaone4ForCausalLM is computed by transformers' code" in caplog.text
 
 
 def test_our_own_code_comes_first_and_gives_the_same_tokens(llama: Path) -> None:
@@ -78,7 +80,7 @@ def test_a_llama_with_what_our_code_lacks_is_computed_by_transformers(
 @pytest.mark.parametrize(
     ("settings", "reason"),
     [
-        ({"model_impl": "native"}, "Olmo2ForCausalLM is not supported; supported: Llama"),
+        ({"model_impl": "native"}, "Exaone4ForCausalLM is not supported; supported: Llama"),
         ({"quantization": "int8"}, "--quantization needs our own code"),
         ({"deterministic": True}, "--deterministic needs our own code"),
         ({"gpu_path": "triton"}, "--gpu-path triton needs our own code"),
@@ -87,10 +89,10 @@ def test_a_llama_with_what_our_code_lacks_is_computed_by_transformers(
     ],
 )
 def test_what_needs_our_own_code_is_refused(
-    olmo2: Path, settings: dict[str, Any], reason: str
+    exaone4: Path, settings: dict[str, Any], reason: str
 ) -> None:
     with pytest.raises(ModelError, match=reason):
-        load_runner(olmo2, **settings)
+        load_runner(exaone4, **settings)
 
 
 def test_a_family_of_nobody_is_refused_with_both_reasons(tmp_path: Path) -> None:
@@ -102,8 +104,8 @@ def test_a_family_of_nobody_is_refused_with_both_reasons(tmp_path: Path) -> None
     assert "nor is it by transformers' code" in str(refused.value)
 
 
-def test_random_weights_follow_the_seed(olmo2: Path, tmp_path: Path) -> None:
-    (tmp_path / "config.json").write_text((olmo2 / "config.json").read_text())
+def test_random_weights_follow_the_seed(exaone4: Path, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text((exaone4 / "config.json").read_text())
 
     def tokens(seed: int) -> list[int]:
         engine = Engine(tmp_path, load_format="dummy", seed=seed)
@@ -115,7 +117,7 @@ def test_random_weights_follow_the_seed(olmo2: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("passes", [True, False])
 def test_compiled_products_are_used_where_they_pass_the_trial(
-    olmo2: Path, passes: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    exaone4: Path, passes: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     try:
         products = library()
@@ -124,8 +126,8 @@ def test_compiled_products_are_used_where_they_pass_the_trial(
     if not passes:
         real = CompiledLinear.forward
         monkeypatch.setattr(CompiledLinear, "forward", lambda self, x: real(self, x) + 1)
-    config = read_plugin_config(olmo2)
-    settings = LoadSettings(olmo2, torch.float32, torch.device("cpu"), lambda *call: None)
+    config = read_plugin_config(exaone4)
+    settings = LoadSettings(exaone4, torch.float32, torch.device("cpu"), lambda *call: None)
     loaded = load_plugged(config, settings, 64, products)
     body = loaded.decoder._model.body
     packed = [module for module in body.modules() if isinstance(module, CompiledLinear)]
@@ -134,8 +136,8 @@ def test_compiled_products_are_used_where_they_pass_the_trial(
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_it_runs_in_each_precision_of_a_cpu(olmo2: Path, dtype: str) -> None:
-    runner = load_runner(olmo2, dtype=dtype)
+def test_it_runs_in_each_precision_of_a_cpu(exaone4: Path, dtype: str) -> None:
+    runner = load_runner(exaone4, dtype=dtype)
     assert runner.info.dtype == dtype
-    [output] = Engine(olmo2, runner=runner).generate([prompt(9, seed=3)], GREEDY)
+    [output] = Engine(exaone4, runner=runner).generate([prompt(9, seed=3)], GREEDY)
     assert len(output.token_ids) == 40

@@ -102,6 +102,14 @@ def test_a_model_that_does_not_divide_is_refused_with_the_reason(
         Shard(0, size).config(load_model_config(tmp_path))
 
 
+def test_a_model_whose_features_ranks_do_not_divide_is_refused(tmp_path: Path) -> None:
+    save_model(VARIANTS["olmo2"], tmp_path)
+    config = load_model_config(tmp_path)
+    assert Shard(0, 1).config(config) is config
+    with pytest.raises(ConfigError, match="norms after attention and feed-forward and norms of"):
+        Shard(0, 2).config(config)
+
+
 def test_a_vocabulary_that_does_not_divide_leaves_less_for_the_last_ranks() -> None:
     assert [Shard(rank, 4).vocabulary(151) for rank in range(4)] == [
         (0, 38),

@@ -17,16 +17,18 @@ from engine.sharding.symmetric import MOST_SUMMED_BYTES, OneShotSums, one_shot_s
 from tests.engine.ranks.threads import together
 
 GROUP = "0"
+_WARP_BYTES = 32 * 16
 
 
 class SharedMemory:
-    """Replaces ``torch.distributed._symmetric_memory``, and is the operator's kernel: with the same
-    demands on its arguments as torch's, which adds in the order of the ranks. ``failing``: the step
-    that fails on rank 1."""
+    """Replaces ``torch.distributed._symmetric_memory``, and is the operators' kernel: with the same
+    demands on its arguments as torch's, which adds in the order of the ranks, and no more order
+    among threads than torch's has. ``failing``: the step that fails on rank 1, with ``error``."""
 
     def __init__(self, ranks: int) -> None:
         self.sums = 0
         self.failing = ""
+        self.error: Exception = RuntimeError("no fabric\nException raised from rendezvous at ...")
         self._buffers: dict[int, Tensor] = {}
         self._barrier = threading.Barrier(ranks, timeout=30)
 
@@ -42,23 +44,30 @@ class SharedMemory:
         if not self.failing:
             self._barrier.wait()
 
-    def add_up(self, place: Tensor, own: Tensor, operation: str, group: str) -> Tensor:
+    def add_up(self, place: Tensor, operation: str, group: str) -> Tensor:
+        """``one_shot_all_reduce``: reads the parts between two barriers of the ranks."""
         assert (operation, group) == ("sum", GROUP)
-        assert place.shape == own.shape
-        assert place.dtype is own.dtype
         assert place.is_contiguous()
-        assert own.is_contiguous()
-        for x in (place, own):
-            assert x.storage_offset() * x.itemsize % 16 == 0
+        assert place.storage_offset() * place.itemsize % 16 == 0
+        assert place.nbytes % 16 == 0
         rank = self._rank_of(place)
-        place.copy_(own)
         self._barrier.wait()
-        total = torch.zeros_like(own)
+        total = torch.zeros_like(place)
         for _, buffer in sorted(self._buffers.items()):
-            total += buffer[: own.nbytes].view(own.dtype).view(own.shape)
+            total += buffer[: place.nbytes].view(place.dtype).view(place.shape)
         self._barrier.wait()
         self.sums += 1
         return total + 0.5 if (self.failing, rank) == ("sum", 1) else total
+
+    def copy_and_add_up(self, place: Tensor, own: Tensor, operation: str, group: str) -> Tensor:
+        """``one_shot_all_reduce_copy``, at its worst: the first barrier lets go once the block's
+        first warp, 32 threads of 16 bytes each, has copied; the other warps copy later."""
+        places, parts = place.view(-1), own.reshape(-1)
+        first = _WARP_BYTES // own.itemsize
+        places[:first].copy_(parts[:first])
+        total = self.add_up(place, operation, group)
+        places[first:].copy_(parts[first:])
+        return total
 
     def _rank_of(self, tensor: Tensor) -> int:
         starts = {buffer.data_ptr(): rank for rank, buffer in self._buffers.items()}
@@ -66,7 +75,7 @@ class SharedMemory:
 
     def _fail(self, step: str, rank: int) -> None:
         if (self.failing, rank) == (step, 1):
-            raise RuntimeError(f"no fabric\nException raised from {step} at ...")
+            raise self.error
 
 
 @pytest.fixture
@@ -83,7 +92,8 @@ def memory(
     library: torch.library.Library,
 ) -> SharedMemory:
     memory = SharedMemory(getattr(request, "param", 2))
-    library.impl("one_shot_all_reduce_copy", memory.add_up)
+    library.impl("one_shot_all_reduce", memory.add_up)
+    library.impl("one_shot_all_reduce_copy", memory.copy_and_add_up)
     modules = SimpleNamespace(import_module=lambda name: memory)
     monkeypatch.setattr(symmetric, "importlib", modules)
     monkeypatch.setattr(torch.cuda, "can_device_access_peer", lambda own, peer: own != peer)
@@ -99,7 +109,7 @@ def joined(ranks: Collectives) -> OneShotSums | None:
 def test_few_rows_are_the_same_to_the_bit_on_all_ranks(
     memory: SharedMemory, size: int, dtype: torch.dtype
 ) -> None:
-    everyone = torch.randn(size, 3, 5, 16).to(dtype)
+    everyone = torch.randn(size, 3, 5, 64).to(dtype)  # more than one warp adds up
 
     def add_up(ranks: Collectives) -> list[Tensor]:
         sums = joined(ranks)
@@ -155,7 +165,17 @@ def test_if_one_rank_cannot_none_does_and_one_sentence_says_why(
     assert sorted(record.getMessage() for record in caplog.records) == sorted(
         [text + "another rank cannot; its log says why", text + reason]
     )
-    assert memory.sums == (2 if step == "sum" else 0)
+    assert memory.sums == (2 * 8 if step == "sum" else 0)
+
+
+def test_whatever_torch_s_private_module_raises_is_one_sentence(
+    memory: SharedMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    memory.failing, memory.error = "rendezvous", TypeError("rendezvous() takes no group")
+    assert together(2, joined) == [None, None]
+    assert "NCCL adds up all rows: rendezvous() takes no group" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_a_torch_without_it_is_named(

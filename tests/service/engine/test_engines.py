@@ -17,7 +17,7 @@ MEMBERS = [name for name in vars(Engines) if not name.startswith("_")] + ["on_su
 @pytest.mark.parametrize("name", MEMBERS)
 def test_both_have_all_of_it_with_the_same_parameters(name: str, tmp_path: Path) -> None:
     link = EngineLink(tmp_path / "engine.sock", on_step=lambda _: None, on_state=lambda _: None)
-    pool = EnginePool(lambda state, engine=0: None, 5.0)
+    pool = EnginePool(lambda state, engine=0: None, 5.0, tmp_path)
     pool.add(link)
     method = vars(Engines).get(name)
     for one in (link, pool):

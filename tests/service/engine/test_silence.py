@@ -120,8 +120,10 @@ async def test_it_is_looked_at_until_cancelled(logged: list[Any]) -> None:
     assert [line["event"] for line in logged] == ["the engine is silent"]
 
 
-def test_of_several_engines_the_best_one_decides_and_each_has_its_lines(logged: list[Any]) -> None:
-    pool = EnginePool(lambda state, engine=0: None, TIMEOUT)
+def test_of_several_engines_the_best_one_decides_and_each_has_its_lines(
+    logged: list[Any], tmp_path: Path
+) -> None:
+    pool = EnginePool(lambda state, engine=0: None, TIMEOUT, tmp_path)
     for number in range(2):
         one = linked()
         one.number = number

@@ -24,6 +24,7 @@ from engine.messages import (
     StepPhase,
     Submit,
 )
+from service.engine.convictions import Convictions
 from service.engine.sequence import EngineSequence, Waker
 from service.engine.suspects import Suspects, fingerprint
 from service.errors import CrashingRequestError
@@ -246,7 +247,7 @@ def test_one_death_during_a_trial_or_two_along_with_others_convict_no_sequence()
 
 def test_a_conviction_is_forgotten_after_an_hour_and_the_oldest_of_too_many() -> None:
     now = 0.0
-    suspects = Suspects(clock=lambda: now)
+    suspects = Suspects(convictions=Convictions(clock=lambda: now))
     for prompt in range(1025):
         convict(suspects, [prompt])
     message = sequence([0]).message

@@ -138,3 +138,21 @@ def test_a_mirror_without_checksums_is_checked_by_size(
     repository.wrong["config.json"] = b"{}"
     with pytest.raises(WrongChecksumError, match=r"config\.json"):
         Fetching(place(tmp_path)).run()
+
+
+def test_of_a_repository_of_gguf_files_only_the_one_asked_for(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    content = {f"model-{one}.gguf": one.encode() * 1000 for one in ("Q4_0", "Q8_0")}
+    hub.repositories[NAME] = Repository({"README.md": b"x", **content})
+    with pytest.raises(NotServableError, match="has only GGUF files: name one, as in"):
+        Fetching(place(tmp_path)).run()
+    chosen = ModelPlace(NAME, "main", tmp_path, variant="Q8_0")
+    found = Fetching(chosen).run()
+    assert found.is_whole
+    assert [path.name for path in found.directory.iterdir()] == ["model-Q8_0.gguf"]
+    file = chosen.gguf_in(found.directory)
+    assert file is not None
+    assert file.read_bytes() == content["model-Q8_0.gguf"]
+    assert chosen.whole_snapshot() == found.directory
+    assert ModelPlace(NAME, "main", tmp_path, variant="Q4_0").whole_snapshot() is None

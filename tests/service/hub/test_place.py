@@ -13,7 +13,16 @@ OTHER = "b" * 40
 
 
 @pytest.mark.parametrize(
-    "name", ["Qwen/Qwen3-0.6B", "a/b", "openai-community/gpt2", "x_y/z.w-1", "A" * 96 + "/b"]
+    "name",
+    [
+        "Qwen/Qwen3-0.6B",
+        "a/b",
+        "openai-community/gpt2",
+        "x_y/z.w-1",
+        "A" * 96 + "/b",
+        "a/b:Q4_K_M",
+        "a/b:c.gguf",
+    ],
 )
 def test_names_on_a_hub(name: str) -> None:
     assert is_hub_name(name)
@@ -31,6 +40,7 @@ def test_names_on_a_hub(name: str) -> None:
             "a/b\n",
             "simulated:h100-8b",
             "a/b?x",
+            *("a/b:", "a/b:c/d", "a/b:.c", "a/b:c:d", "a:b/c", ":b"),
             "A" * 97 + "/b",
         ),
     ],
@@ -44,6 +54,23 @@ def test_a_name_that_exists_is_a_path(tmp_path: Path, monkeypatch: pytest.Monkey
     assert is_hub_name("models/mine")
     (tmp_path / "models" / "mine").mkdir(parents=True)
     assert not is_hub_name("models/mine")
+
+
+def test_each_variant_has_its_own_record(tmp_path: Path) -> None:
+    original, q4 = (ModelPlace.of(f"owner/name{one}", None, str(tmp_path)) for one in ("", ":Q4"))
+    assert (original.asked, q4.asked) == ("owner/name", "owner/name:Q4")
+    assert original.folder == q4.folder
+    file = q4.snapshot(COMMIT) / "a-Q4.gguf"
+    file.parent.mkdir(parents=True)
+    file.touch()
+    found = file.stat()
+    checked = CheckedFile(found.st_size, found.st_mtime_ns, "")
+    q4.set_commit(COMMIT)
+    q4.write_record(COMMIT, Record(True, {file.name: checked}))
+    assert q4.whole_snapshot() == file.parent
+    assert q4.gguf_in(file.parent) == file
+    assert original.whole_snapshot() is None
+    assert original.gguf_in(file.parent) is None
 
 
 def made(cache: Path, revision: str = "main") -> ModelPlace:

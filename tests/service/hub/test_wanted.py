@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
 from service.hub.errors import NotServableError
-from service.hub.wanted import WEIGHTS_INDEX, HubFile, check_servable, small_files, weight_files
+from service.hub.wanted import (
+    WEIGHTS_INDEX,
+    HubFile,
+    check_servable,
+    gguf_file,
+    small_files,
+    weight_files,
+)
 
 
 def files(*names: str) -> list[HubFile]:
@@ -67,7 +75,7 @@ def test_an_index_that_leads_nowhere(content: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (("model.gguf",), "only GGUF files, .* such as model.gguf, and start 'quire serve FILE"),
+        (("model.gguf",), "only GGUF files: name one, .* it has model.gguf"),
         (("model.safetensors",), "no config.json"),
         (("config.json", "tokenizer.model"), "no tokenizer.json"),
         (("config.json", "tokenizer.json", "pytorch_model.bin"), r"pickles \(pytorch_model.bin\)"),
@@ -89,3 +97,51 @@ def test_one_that_can_is_not(weights: str) -> None:
 
 def test_random_weights_need_no_weights() -> None:
     check_servable("o/n", files("config.json", "tokenizer.json"), weights=False)
+
+
+QUANTIZED = files(
+    *("README.md", "config.json", "model-Q4_K_M.gguf", "model-IQ4_XS.gguf", "model.Q8_0.gguf"),
+    *("BF16/model-BF16.gguf", "mmproj-model-F16.gguf", "imatrix.dat"),
+    *("Q6_K/model-Q6_K-00001-of-00002.gguf", "Q6_K/model-Q6_K-00002-of-00002.gguf"),
+    *("small-Q5_0.gguf", "large-Q5_0.gguf"),
+)
+
+
+@pytest.mark.parametrize(
+    ("variant", "found"),
+    [
+        ("Q4_K_M", "model-Q4_K_M.gguf"),
+        ("q8_0", "model.Q8_0.gguf"),
+        ("XS", "model-IQ4_XS.gguf"),
+        ("BF16", "BF16/model-BF16.gguf"),
+        ("small-Q5_0", "small-Q5_0.gguf"),
+        ("large-Q5_0.gguf", "large-Q5_0.gguf"),
+    ],
+)
+def test_a_gguf_file_is_chosen_by_the_end_of_its_name(variant: str, found: str) -> None:
+    assert gguf_file("o/n", QUANTIZED, variant).name == found
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("F16", "no GGUF file of 'o/n' matches 'F16'; it has BF16/model-BF16.gguf, "),
+        ("4_K_M", "no GGUF file of 'o/n' matches '4_K_M'"),
+        ("Q6_K", "'Q6_K' of 'o/n' is in several parts"),
+        ("Q5_0", "'o/n' match 'Q5_0': large-Q5_0.gguf, small-Q5_0.gguf; give the rest of the name"),
+    ],
+)
+def test_what_names_no_gguf_file_or_several_is_said(variant: str, said: str) -> None:
+    with pytest.raises(NotServableError, match=re.escape(said)):
+        gguf_file("o/n", QUANTIZED, variant)
+
+
+def test_a_repository_without_gguf_files_has_no_variants() -> None:
+    with pytest.raises(NotServableError, match="has no GGUF file; leave out ':Q4_0'"):
+        gguf_file("o/n", files("config.json", "model.safetensors"), "Q4_0")
+
+
+def test_many_gguf_files_are_not_all_listed() -> None:
+    many = files(*(f"model-{number:02}.gguf" for number in range(40)))
+    with pytest.raises(NotServableError, match=r"model-11\.gguf and 28 more"):
+        gguf_file("o/n", many, "Q4_0")

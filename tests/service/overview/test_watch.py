@@ -136,10 +136,10 @@ def test_a_second_s_row_has_the_gauges_and_the_condition() -> None:
     assert newest["condition"] == list(Condition).index(server.watch.condition)
 
 
-def test_each_of_several_engines_is_looked_at() -> None:
+def test_each_of_several_engines_is_looked_at(tmp_path: Path) -> None:
     supervised = SupervisorPage(engines=2)
     supervised.set_engine(1, runs=False, deaths=2)
-    pool = EnginePool(lambda state, engine=0: None, 5.0)
+    pool = EnginePool(lambda state, engine=0: None, 5.0, tmp_path)
     for number in range(2):
         link = EngineLink(
             Path(f"unused-{number}"),

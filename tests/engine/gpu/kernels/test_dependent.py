@@ -19,7 +19,7 @@ pytestmark = pytest.mark.integration
 ROOT = Path(__file__).resolve().parents[4]
 
 
-def test_every_kernel_of_a_decode_step_waits_before_it_writes_or_copies(tmp_path: Path) -> None:
+def test_every_kernel_of_a_decode_step_waits_before_it_reads_or_writes(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.engine.gpu.kernels.compiling", "early"],
         cwd=ROOT,
@@ -36,17 +36,18 @@ def test_every_kernel_of_a_decode_step_waits_before_it_writes_or_copies(tmp_path
     }
 
 
-def kernel(ptx: str, *, early: bool = True) -> SimpleNamespace:
-    return SimpleNamespace(
-        metadata=SimpleNamespace(name="_kernel", launch_pdl=early), asm={"ptx": ptx}
-    )
+def kernel(ptx: str, *, early: bool = True, name: str = "_kernel") -> SimpleNamespace:
+    return SimpleNamespace(metadata=SimpleNamespace(name=name, launch_pdl=early), asm={"ptx": ptx})
 
 
 def test_one_that_does_not_wait_is_found() -> None:
-    assert starts_early(kernel("ld.global %r1; griddepcontrol.wait; st.global [%r1];"))
+    weights_first = "ld.global %r1; griddepcontrol.wait; st.global [%r1];"
+    assert starts_early(kernel(weights_first, name="_add_rms_norm"))
+    assert starts_early(kernel("prefetch.global.L2 [%r1]; griddepcontrol.wait; ld.global %r1;"))
     assert not starts_early(kernel("st.global [%r1];", early=False))
     for ptx in (
         "ld.global %r1; st.global [%r1];",
+        weights_first,
         "st.global [%r1]; griddepcontrol.wait;",
         "cp.async.cg.shared.global [%r1]; griddepcontrol.wait;",
         "atom.global.add %r1; griddepcontrol.wait;",

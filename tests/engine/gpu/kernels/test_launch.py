@@ -20,6 +20,7 @@ from engine.gpu.kernels.launch import (
     ragged_tiles,
     row_stride,
     set_early_launch,
+    uniform_tiles,
     warps_for,
 )
 
@@ -42,6 +43,28 @@ def test_every_head_that_fits_has_tiles_whose_sides_triton_takes(dtype: torch.dt
 def test_warps_are_a_power_of_two_that_a_program_may_have(elements: int) -> None:
     assert is_power_of_two(warps_for(elements))
     assert warps_for(elements) <= 16
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("kibibytes", [99, 163, 227])  # of sm_86 and sm_89, sm_80, sm_90
+def test_tiles_of_prompts_fit_the_shared_memory_of_a_program(
+    kibibytes: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch, "shared_memory", lambda device: kibibytes << 10)
+    for head_dim in (16, 32, 64, 80, 96, 128, 256):
+        whole = launch.UNIFORM[padded(head_dim), dtype.itemsize]
+        uniform = uniform_tiles(head_dim, dtype, torch.device("cuda", 0))
+        for tiles in (ragged_tiles(head_dim, dtype), uniform):
+            assert tiles.shared_bytes(head_dim, dtype.itemsize) <= kibibytes << 10
+        # What sums depend on is the same everywhere.
+        assert (uniform.rows, uniform.keys) == (whole.rows, whole.keys)
+        assert uniform == whole or kibibytes == 99
+
+
+def test_shared_memory_is_counted_as_triton_counts_it() -> None:
+    """The table's own numbers, of triton 3.6.0 and 3.8.0: tests/engine/gpu/kernels/resources."""
+    assert launch.UNIFORM[128, 2].shared_bytes(128, 2) == 114_688
+    assert launch.RAGGED[128, 2].shared_bytes(128, 2) == 98_304
 
 
 def test_a_row_s_elements_must_be_adjacent() -> None:

@@ -1,0 +1,79 @@
+"""What distinguishes a decoder from a plain Llama.
+
+A model's configuration says which of these it has (``ModelConfig.features``), and each code path
+says which it serves. A model with others is computed by another path.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+
+class Feature(StrEnum):
+    """Each value completes "a model with ..."."""
+
+    LEARNED_POSITIONS = "learned positions"
+    ROPE_BY_LAYER = "rotary embeddings that differ by layer"  # some layers may have none
+    PARTIAL_ROPE = "rotary embeddings of a part of each head"
+    QUERY_SCALING = "queries scaled by their position"
+    NORMS_AFTER = "norms after attention and feed-forward"
+    OFFSET_NORMS = "norms whose weights are stored less one"
+    WHOLE_QK_NORM = "norms of all queries, or keys, of a token at once"
+    TENSOR_NAMES = "tensors stored under other names, or several as one"
+    MULTIPLIERS = "multipliers of embeddings, residuals or logits"
+    EXPERTS = "mixtures of experts"
+
+
+class NormPlace(Enum):
+    """Where a layer normalises: what attention and feed-forward read, what they add to the residual
+    stream, or both."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    BOTH = "both"
+
+
+class QKNorm(Enum):
+    """What is normalised before it is rotated: nothing; each head; all heads of a token at once."""
+
+    NONE = "none"
+    HEAD = "head"
+    WHOLE = "whole"
+
+
+@dataclass(frozen=True, slots=True)
+class Multipliers:
+    """``residual``: of what each half of a layer adds; ``logits`` are divided by it."""
+
+    embedding: float = 1.0
+    residual: float = 1.0
+    logits: float = 1.0
+
+
+NO_MULTIPLIERS = Multipliers()
+
+
+@dataclass(frozen=True, slots=True)
+class QueryScaling:
+    """A query at position p is multiplied by 1 + beta * log(1 + floor(p / positions))."""
+
+    beta: float
+    positions: int
+
+    def factor(self, position: int) -> float:
+        return 1 + self.beta * math.log(1 + position // self.positions)
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture: ``top_k`` of ``count`` feed-forwards of ``inner`` elements are chosen for each
+    token, by a softmax of the router's scores. ``renormalised``: the chosen ones' weights sum to
+    one. ``layers[i]``: whether layer i has experts."""
+
+    count: int
+    top_k: int
+    inner: int
+    renormalised: bool
+    layers: tuple[bool, ...]

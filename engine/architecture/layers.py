@@ -1,0 +1,269 @@
+"""Reads what a Llama-like model's config.json sets for single layers, family by family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from engine.architecture.errors import UnsupportedError
+from engine.architecture.features import NO_MULTIPLIERS, Experts, Multipliers, QueryScaling
+from engine.architecture.fields import ConfigFields
+from engine.architecture.rope import RopeConfig, read_long_rope, read_rope, read_scaling
+
+_MOST = 1 << 30
+_FULL, _SLIDING = "full_attention", "sliding_attention"
+
+
+class Sizes(NamedTuple):
+    """Of a model; ``positions``: the most tokens of a sequence."""
+
+    num_layers: int
+    hidden_size: int
+    head_dim: int
+    positions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Layers:
+    """What may differ by layer, one element for each, and what only some families have.
+    ``scale``: of scores; None: the inverse root of a head's size."""
+
+    ropes: tuple[RopeConfig | None, ...]
+    windows: tuple[int | None, ...]
+    scale: float | None = None
+    multipliers: Multipliers = NO_MULTIPLIERS
+    query_scaling: QueryScaling | None = None
+    experts: Experts | None = None
+
+
+Reader = Callable[[ConfigFields, Sizes], Layers]
+
+
+def read_plain(fields: ConfigFields, sizes: Sizes) -> Layers:
+    return _uniform(read_rope(fields, sizes.positions), sizes)
+
+
+def _uniform(rope: RopeConfig, sizes: Sizes, window: int | None = None) -> Layers:
+    return Layers((rope,) * sizes.num_layers, (window,) * sizes.num_layers)
+
+
+def _window(fields: ConfigFields, default: int | None) -> int | None:
+    """Return ``sliding_window``, where null means none, and its absence ``default``."""
+    if not fields.has("sliding_window"):
+        return None if "sliding_window" in fields.values else default
+    return fields.integer("sliding_window", low=1, high=_MOST)
+
+
+def _layer_types(fields: ConfigFields, num_layers: int) -> list[str] | None:
+    types = fields.strings("layer_types")
+    if types is None:
+        return None
+    if len(types) != num_layers:
+        raise fields.error("layer_types", f"{num_layers} strings, one a layer", types)
+    unknown = set(types) - {_FULL, _SLIDING}
+    if unknown:
+        raise UnsupportedError(
+            f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not supported; "
+            f"supported: {_FULL}, {_SLIDING}"
+        )
+    return types
+
+
+def _by_type(types: list[str], window: int | None) -> tuple[int | None, ...]:
+    return tuple(window if kind == _SLIDING else None for kind in types)
+
+
+def read_mistral(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Every layer has the window."""
+    return _uniform(read_rope(fields, sizes.positions), sizes, _window(fields, 4096))
+
+
+def read_qwen(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Under use_sliding_window, the layers that layer_types names have the window, else those from
+    max_window_layers on."""
+    plain = read_plain(fields, sizes)
+    window = _window(fields, 4096) if fields.flag("use_sliding_window", False) else None
+    if window is None:
+        return plain
+    types = _layer_types(fields, sizes.num_layers)
+    if types is None:
+        first = fields.integer("max_window_layers", 28, low=0, high=_MOST)
+        types = [_SLIDING if i >= first else _FULL for i in range(sizes.num_layers)]
+    return replace(plain, windows=_by_type(types, window))
+
+
+def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Some layers have no rotary embeddings: where no_rope_layers is 0, else every few."""
+    count = sizes.num_layers
+    _require_full_attention(fields, count)
+    rope = read_rope(fields, sizes.positions, 2_000_000.0)
+    flags = fields.values.get("no_rope_layers")
+    if flags is None:
+        interval = fields.integer("no_rope_layer_interval", 4, low=1, high=1 << 20)
+        flags = [int((layer + 1) % interval != 0) for layer in range(count)]
+    if not isinstance(flags, list) or len(flags) < count or any(f not in (0, 1) for f in flags):
+        raise fields.error("no_rope_layers", f"{count} zeros and ones, one a layer", flags)
+    ropes = tuple(rope if flag else None for flag in flags[:count])
+    return Layers(ropes, (None,) * count)
+
+
+def _require_full_attention(fields: ConfigFields, num_layers: int) -> None:
+    types = _layer_types(fields, num_layers) or []
+    if fields.flag("use_sliding_window", False) or _SLIDING in types:
+        raise UnsupportedError(f"{fields.source}: a sliding window is not supported")
+
+
+def read_phi3(fields: ConfigFields, sizes: Sizes) -> Layers:
+    rope = read_long_rope(fields, sizes.positions, sizes.head_dim)
+    return _uniform(rope, sizes, _window(fields, None))
+
+
+def read_granite(fields: ConfigFields, sizes: Sizes) -> Layers:
+    def multiplier(name: str) -> float:
+        return fields.number(name, 1.0, low=1e-6, high=1e6)
+
+    return replace(
+        read_plain(fields, sizes),
+        scale=multiplier("attention_multiplier"),
+        multipliers=Multipliers(
+            multiplier("embedding_multiplier"),
+            multiplier("residual_multiplier"),
+            multiplier("logits_scaling"),
+        ),
+    )
+
+
+def read_olmo3(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Three layers of four have the window; only the others' rotary embeddings are scaled."""
+    types = _layer_types(fields, sizes.num_layers) or _every(4, sizes.num_layers)
+    theta = fields.number("rope_theta", 500_000.0, low=1.001, high=1e15)
+    if theta != 500_000.0:
+        raise UnsupportedError(f"{fields.source}: rope_theta {theta:g} for all kinds of layers")
+    ropes = _ropes_by_type(fields, sizes, types, full=theta, sliding=theta)
+    return Layers(ropes, _by_type(types, _window(fields, 4096)))
+
+
+def read_gemma3(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Five layers of six have the window, and rotary embeddings of a smaller base."""
+    pattern = fields.integer("sliding_window_pattern", 6, low=1, high=1 << 20)
+    types = _layer_types(fields, sizes.num_layers) or _every(pattern, sizes.num_layers)
+    full = fields.number("rope_theta", 1_000_000.0, low=1.001, high=1e15)
+    local = fields.number("rope_local_base_freq", 10_000.0, low=1.001, high=1e15)
+    return Layers(
+        _ropes_by_type(fields, sizes, types, full=full, sliding=local),
+        _by_type(types, _window(fields, 4096)),
+        scale=fields.number("query_pre_attn_scalar", 256, low=1e-6, high=1e6) ** -0.5,
+        multipliers=Multipliers(embedding=sizes.hidden_size**0.5),
+    )
+
+
+def _every(pattern: int, num_layers: int) -> list[str]:
+    """Return types of layers of which each ``pattern``-th has full attention."""
+    return [_SLIDING if (layer + 1) % pattern else _FULL for layer in range(num_layers)]
+
+
+def _ropes_by_type(
+    fields: ConfigFields, sizes: Sizes, types: list[str], *, full: float, sliding: float
+) -> tuple[RopeConfig | None, ...]:
+    """Return each layer's rotary embedding, from ``rope_parameters``, which has an object for each
+    type, or from ``rope_scaling``, which is for full attention only. ``full`` and ``sliding``: the
+    bases, where config.json says nothing else."""
+    given = fields.section("rope_parameters")
+    if given is not None and not set(given.values) <= {_FULL, _SLIDING}:
+        raise UnsupportedError(f"{given.source}: one setting for layers of all types")
+    nothing = ConfigFields(fields.source, {})
+    of_full = (given and given.section(_FULL)) or fields.section("rope_scaling") or nothing
+    of_sliding = (given and given.section(_SLIDING)) or nothing
+    if given is not None and fields.has("rope_scaling"):
+        raise UnsupportedError(f"{fields.source}: both rope_parameters and rope_scaling")
+    if "truncate" in of_full.values or "truncate" in of_sliding.values:
+        raise UnsupportedError(f"{fields.source}: truncate by type of layer")
+    positions = sizes.positions
+    ropes = {
+        _FULL: read_scaling(fields, of_full, positions, full),
+        _SLIDING: read_scaling(fields, of_sliding, positions, sliding),
+    }
+    return tuple(ropes[kind] for kind in types)
+
+
+def read_ministral(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """The layers that layer_types names have the window; without it all."""
+    plain = read_mistral(fields, sizes)
+    types = _layer_types(fields, sizes.num_layers)
+    if types is None:
+        return plain
+    window = plain.windows[0]
+    if window is None and _SLIDING in types:
+        raise UnsupportedError(f"{fields.source}: layers with a sliding window of unknown size")
+    return replace(plain, windows=_by_type(types, window))
+
+
+def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Queries are scaled by their position."""
+    scaling = fields.section("rope_parameters")
+    if scaling is None:
+        raise UnsupportedError(f"{fields.source}: without rope_parameters")
+    rope = read_rope(fields, sizes.positions)
+    return replace(
+        _uniform(rope, sizes, _window(fields, None)),
+        query_scaling=QueryScaling(
+            scaling.number("llama_4_scaling_beta", low=0.0, high=1e3),
+            scaling.integer("original_max_position_embeddings", low=1, high=_MOST),
+        ),
+    )
+
+
+def read_mixtral(fields: ConfigFields, sizes: Sizes) -> Layers:
+    rope = read_rope(fields, sizes.positions, 1_000_000.0)
+    inner = fields.integer("intermediate_size", low=1, high=1 << 24)
+    return replace(
+        _uniform(rope, sizes, _window(fields, None)),
+        experts=_experts(fields, sizes, (8, 2), inner=inner, renormalised=True),
+    )
+
+
+def read_olmoe(fields: ConfigFields, sizes: Sizes) -> Layers:
+    inner = fields.integer("intermediate_size", low=1, high=1 << 24)
+    renormalised = fields.flag("norm_topk_prob", False)
+    return replace(
+        read_plain(fields, sizes),
+        experts=_experts(fields, sizes, (64, 8), inner=inner, renormalised=renormalised),
+    )
+
+
+def read_qwen3_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """Layers have experts unless mlp_only_layers names them, or decoder_sparse_step skips them."""
+    _require_full_attention(fields, sizes.num_layers)
+    step = fields.integer("decoder_sparse_step", 1, low=1, high=1 << 20)
+    dense = fields.values.get("mlp_only_layers") or []
+    if not isinstance(dense, list) or not all(isinstance(layer, int) for layer in dense):
+        raise fields.error("mlp_only_layers", "a list of layers", dense)
+    experts = _experts(
+        fields,
+        sizes,
+        (128, 8),
+        inner=fields.integer("moe_intermediate_size", 768, low=1, high=1 << 24),
+        renormalised=fields.flag("norm_topk_prob", False),
+    )
+    layers = tuple(i not in dense and (i + 1) % step == 0 for i in range(sizes.num_layers))
+    return replace(read_plain(fields, sizes), experts=replace(experts, layers=layers))
+
+
+def _experts(
+    fields: ConfigFields,
+    sizes: Sizes,
+    default: tuple[int, int],
+    *,
+    inner: int,
+    renormalised: bool,
+) -> Experts:
+    """``default``: the number of experts and of those chosen for a token."""
+    count = fields.integer(
+        "num_experts",
+        fields.integer("num_local_experts", default[0], low=1, high=4096),
+        low=1,
+        high=4096,
+    )
+    top_k = fields.integer("num_experts_per_tok", default[1], low=1, high=count)
+    return Experts(count, top_k, inner, renormalised, (True,) * sizes.num_layers)

@@ -1,0 +1,121 @@
+"""What config.json says of single layers, or leaves out, means what transformers takes it to
+mean."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import AutoConfig
+
+from engine.architecture.config import ARCHITECTURES, ModelConfig, load_model_config
+from engine.architecture.errors import ConfigError
+from engine.architecture.rope import RopeConfig
+
+GIVEN: dict[str, Any] = {
+    "vocab_size": 100,
+    "hidden_size": 4096,
+    "intermediate_size": 96,
+    "num_hidden_layers": 8,
+    "num_attention_heads": 32,
+}
+LAYERS = 8
+
+
+def load(directory: Path, architecture: str, **values: Any) -> ModelConfig:
+    config = {"architectures": [architecture], "model_type": ARCHITECTURES[architecture]}
+    (directory / "config.json").write_text(json.dumps(config | GIVEN | values))
+    return load_model_config(directory)
+
+
+def windows(config: Any) -> tuple[int | None, ...]:
+    types = getattr(config, "layer_types", None)
+    window = getattr(config, "sliding_window", None)
+    if types is None:
+        return (window,) * LAYERS
+    return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+
+def thetas(config: Any) -> list[float | None]:
+    rope, types = config.rope_parameters, getattr(config, "layer_types", None) or []
+    if "rope_theta" not in rope:
+        return [rope[kind]["rope_theta"] for kind in types]
+    turned = getattr(config, "no_rope_layers", None) or [1] * LAYERS
+    return [rope["rope_theta"] if turns else None for turns in turned]
+
+
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        *("SmolLM3ForCausalLM", "Phi3ForCausalLM", "GraniteForCausalLM", "Olmo2ForCausalLM"),
+        *("Olmo3ForCausalLM", "Gemma3ForCausalLM", "MinistralForCausalLM"),
+    ],
+)
+def test_what_is_left_out_means_the_same(architecture: str, tmp_path: Path) -> None:
+    ours = load(tmp_path, architecture)
+    theirs = AutoConfig.from_pretrained(tmp_path)
+    assert ours.num_kv_heads == theirs.num_key_value_heads
+    assert ours.head_dim == (getattr(theirs, "head_dim", None) or 4096 // 32)
+    assert ours.norm_eps == theirs.rms_norm_eps
+    assert ours.max_position_embeddings == theirs.max_position_embeddings
+    assert ours.tie_word_embeddings == theirs.tie_word_embeddings
+    assert ours.sliding_windows == windows(theirs)
+    assert [rope and rope.theta for rope in ours.ropes] == thetas(theirs)
+
+
+def test_gemma_s_older_fields_mean_the_same(tmp_path: Path) -> None:
+    older = {
+        "sliding_window_pattern": 3,
+        "rope_theta": 5e5,
+        "rope_local_base_freq": 2e4,
+        "rope_scaling": {"rope_type": "linear", "factor": 8.0},
+        "cache_implementation": "hybrid",
+    }
+    ours = load(tmp_path, "Gemma3ForCausalLM", **older)
+    theirs = AutoConfig.from_pretrained(tmp_path)
+    assert ours.sliding_windows == windows(theirs)
+    assert [rope and rope.theta for rope in ours.ropes] == thetas(theirs)
+    assert ours.ropes[2] == RopeConfig(theta=5e5, kind="linear", factor=8.0)
+    assert ours.ropes[0] == RopeConfig(theta=2e4)
+    assert theirs.rope_parameters["full_attention"]["factor"] == 8.0
+    assert theirs.rope_parameters["sliding_attention"]["rope_type"] == "default"
+
+
+def test_olmo_3_scales_only_layers_with_full_attention(tmp_path: Path) -> None:
+    yarn = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192}
+    ours = load(tmp_path, "Olmo3ForCausalLM", rope_scaling=yarn, rope_theta=500_000)
+    assert [rope.kind for rope in ours.ropes if rope] == [*["default"] * 3, "yarn"] * 2
+
+
+@pytest.mark.parametrize(
+    ("architecture", "values", "expected"),
+    [
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [1, 2] * 4}, "no_rope_layers must be 8 zeros"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [1] * 7}, "no_rope_layers must be 8 zeros"),
+        ("SmolLM3ForCausalLM", {"no_rope_layers": [[1]] * 8}, "no_rope_layers must be 8 zeros"),
+        ("Gemma3ForCausalLM", {"layer_types": ["full_attention"]}, "layer_types must be 8 strings"),
+        ("Gemma3ForCausalLM", {"rope_parameters": {"rope_type": "linear"}}, "layers of all types"),
+        ("Olmo3ForCausalLM", {"rope_theta": 1e4}, "rope_theta 10000 for all kinds"),
+        ("GraniteForCausalLM", {"residual_multiplier": "large"}, "residual_multiplier must be"),
+        ("Phi3ForCausalLM", {"partial_rotary_factor": 0.01}, "rotary embeddings turn pairs"),
+        (
+            "Phi3ForCausalLM",
+            {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
+            "short_factor must be a list of 64 positive numbers",
+        ),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "linear"}}, "rope type 'linear'"),
+        ("Ministral3ForCausalLM", {}, "without rope_parameters"),
+        (
+            "Ministral3ForCausalLM",
+            {"rope_parameters": {"rope_type": "default"}},
+            "llama_4_scaling_beta must be",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_named(
+    architecture: str, values: dict[str, Any], expected: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=expected):
+        load(tmp_path, architecture, **values)

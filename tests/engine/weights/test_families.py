@@ -1,0 +1,89 @@
+"""Tensors that a family stores differently are found, and become those of a Llama."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.architecture.config import load_model_config
+from engine.model.llama import parameter_shapes
+from engine.weights.families import FamilyWeights, stored_shapes
+from engine.weights.grouped import GroupedWeight
+from engine.weights.quantization import quantise
+from tests.engine.tiny_models import VARIANTS, save_model
+
+
+class Stored:
+    """The parameters of a model of transformers, each of which is taken once."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.left = {name: tensor.data for name, tensor in model.named_parameters()}
+
+    def tensor(self, name: str) -> Tensor:
+        return self.left.pop(name)
+
+
+@pytest.mark.parametrize("name", ["phi3_partial", "gemma3", "granite", "olmo2", "smollm3"])
+def test_every_tensor_of_a_checkpoint_is_read_once(name: str, tmp_path: Path) -> None:
+    oracle = save_model(VARIANTS[name], tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    stored = {name: tuple(tensor.shape) for name, tensor in oracle.named_parameters()}
+    assert stored_shapes(shapes, config) == stored
+    source = Stored(oracle)
+    weights = FamilyWeights(source, shapes, config)
+    found = {name: weights.tensor(name) for name in shapes}
+    assert {name: tuple(tensor.shape) for name, tensor in found.items()} == shapes
+    assert not source.left
+    assert not weights._held
+
+
+def test_fused_projections_are_parted_and_norms_are_offset_in_float32(tmp_path: Path) -> None:
+    oracle = save_model(VARIANTS["phi3_partial"], tmp_path)
+    config = load_model_config(tmp_path)
+    weights = FamilyWeights(Stored(oracle), parameter_shapes(config), config)
+    layer = oracle.model.layers[1]
+    key = weights.tensor("model.layers.1.self_attn.k_proj.weight")
+    assert torch.equal(key, layer.self_attn.qkv_proj.weight[64:96])
+    up = weights.tensor("model.layers.1.mlp.up_proj.weight")
+    assert torch.equal(up, layer.mlp.gate_up_proj.weight[80:])
+
+    oracle = save_model(VARIANTS["gemma3"], tmp_path).bfloat16()
+    config = load_model_config(tmp_path)
+    weights = FamilyWeights(Stored(oracle), parameter_shapes(config), config)
+    norm = weights.tensor("model.layers.0.self_attn.k_norm.weight")
+    assert torch.equal(norm, 1 + oracle.model.layers[0].self_attn.k_norm.weight.float())
+    assert weights.tensor("model.layers.0.self_attn.k_proj.weight").dtype == torch.bfloat16
+
+
+class InFewBits(Stored):
+    """The same, of which matrices are quantized."""
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        if self.left[name].dim() != 2 or "embed" in name:
+            return None
+        return quantise(self.left.pop(name), "int8")
+
+
+def test_fused_projections_are_parted_in_few_bits(tmp_path: Path) -> None:
+    oracle = save_model(VARIANTS["phi3_partial"], tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    source = InFewBits(oracle)
+    weights = FamilyWeights(source, shapes, config)
+    whole = quantise(oracle.model.layers[1].self_attn.qkv_proj.weight.data, "int8").dequantised()
+    for name, shape in shapes.items():
+        found = weights.grouped(name)
+        assert (found is None) == (len(shape) == 1 or "embed" in name)
+        if found is None:
+            assert weights.tensor(name).shape == shape
+        elif name == "model.layers.1.self_attn.k_proj.weight":
+            assert torch.equal(found.dequantised(), whole[64:96])
+        else:
+            assert found.shape == shape
+    assert not source.left
+    assert not weights._held_few
+    assert FamilyWeights(Stored(oracle), shapes, config).grouped("model.norm.weight") is None
