@@ -3,10 +3,6 @@
 A message brings a token to each of hundreds of streams. To wake a task for each of them would cost
 more than to encode the token, so streams that follow quickly enough are called instead, all of them
 in one callback of the event loop.
-
-What the calls have to write is written after the last of them. The HTTP server's thread takes less
-time for a write than a call takes to encode one, so between writes that come one by one it falls
-asleep, and each has to wake it again, with a system call.
 """
 
 from __future__ import annotations
@@ -17,13 +13,11 @@ from collections.abc import Callable
 # Called before the loop looks at its sockets and timers again: about half a millisecond.
 _MOST_AT_ONCE = 64
 
-Write = Callable[[], None]
-WakeUp = Callable[[], Write | None]
+WakeUp = Callable[[], None]
 
 
 class Round:
-    """Of one event loop. A call may return another, which is made after the others of the round.
-    None of them may raise."""
+    """Of one event loop. The calls must not raise."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -41,9 +35,8 @@ class Round:
             self._due = due[_MOST_AT_ONCE:]
             del due[_MOST_AT_ONCE:]
             self._loop.call_soon(self._run)
-        writes = [write for call in due if (write := call()) is not None]
-        for write in writes:
-            write()
+        for call in due:
+            call()
 
 
 _rounds: dict[asyncio.AbstractEventLoop, Round] = {}

@@ -93,8 +93,6 @@ class _Push(Generic[Piece]):
         self._full = False
         self._rest: Iterable[Piece] = ()
         self._error: Exception | None = None
-        self._piece: Piece | None = None  # to be sent by ``_send``
-        self._later = self._send
 
     async def run(self) -> Iterable[Piece]:
         """Return when the generation is done, or what comes next needs the task: the pieces that
@@ -114,40 +112,23 @@ class _Push(Generic[Piece]):
             await self._sender.drained()
         return self._rest
 
-    def _take(self) -> Callable[[], None] | None:
-        """Encode what has arrived, and return the call that sends it; or let the task continue."""
+    def _take(self) -> None:
+        """Send what has arrived, or let the task continue."""
         over, generation, only = self._over, self._generation, self._only
         if over is None or over.done():
-            return None
+            return
         try:
             if only is not None and only.advance_by_one():
                 self._clear()
                 pieces = self._advance(self._choices)
             else:
                 pieces = self._advance(generation.collect())
-            if type(pieces) is tuple and len(pieces) <= 1:
-                if any(pieces):
-                    self._piece = pieces[0]
-                    return self._later
-                if not (generation.done or generation.behind):
-                    return None
-            else:
+            if type(pieces) is not tuple or len(pieces) > 1:
                 self._rest = pieces
-        except Exception as error:
-            self._error = error
-        over.set_result(None)
-        return None
-
-    def _send(self) -> None:
-        """Send the piece that was encoded, and let the task continue if it has to."""
-        piece, over, generation = self._piece, self._over, self._generation
-        self._piece = None
-        if over is None or over.done() or piece is None:
-            return
-        try:
-            self._full = not self._write(piece)
-            if not (self._full or generation.done or generation.behind):
-                return
+            else:
+                self._full = any(pieces) and not self._write(pieces[0])
+                if not (self._full or generation.done or generation.behind):
+                    return
         except Exception as error:
             self._error = error
         over.set_result(None)
