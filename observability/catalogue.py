@@ -434,10 +434,10 @@ ENGINE_INFO = Metric(
     "quire_engine_info",
     MetricKind.INFO,
     Scope.ENGINE,
-    "What the engine runs: shape of the KV cache, limits, device.",
+    "What the engine runs: shape of the KV cache, limits, device, and how weights are quantized.",
     (
         *(MODEL, Label("dtype"), Label("device"), Label("block_size"), Label("num_kv_blocks")),
-        *(Label("max_model_len"), Label("max_num_seqs")),
+        *(Label("max_model_len"), Label("max_num_seqs"), Label("quantization")),
     ),
 )
 

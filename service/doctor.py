@@ -18,6 +18,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.architecture.errors import ConfigError
+from engine.architecture.quantization import read_quantization
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.python_command import python_command
 from service.version import VERSION
@@ -256,7 +258,12 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
             "serve it with --load-format dummy, or add its weights",
         )
     size = sum(file.stat().st_size for file in weights)
-    return Finding(Level.OK, "model", f"{model}, {size / _GIB:.2f} GiB of weights")
+    try:
+        quantized = read_quantization(model)
+    except ConfigError as error:
+        return Finding(Level.FAIL, "model", str(error), "serve a checkpoint in another format")
+    kind = "" if quantized is None else f" ({quantized.description})"
+    return Finding(Level.OK, "model", f"{model}, {size / _GIB:.2f} GiB of weights{kind}")
 
 
 def _optional_findings() -> Iterator[Finding]:

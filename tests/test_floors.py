@@ -34,6 +34,7 @@ PUBLIC = {
         "engine.faults.table",
         "engine.options",
         "engine.architecture.errors",
+        "engine.architecture.quantization",
         "engine.gguf.config",
         "engine.gguf.container",
         "engine.gguf.keys",

@@ -27,6 +27,7 @@ ORDER = {
             "sharding",
             "weights",
             "gguf",
+            "quantized",
             "step",
             "attention",
         ),

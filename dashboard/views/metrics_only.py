@@ -146,6 +146,7 @@ def _banner(view: View) -> None:
         f"**{engine.get('model') or view.health.model or 'no model yet'}**",
         engine.get("device", ""),
         engine.get("dtype", ""),
+        engine.get("quantization", ""),
     ]
     if context := engine.get("max_model_len"):
         facts.append(f"context of {int(context):,} tokens")

@@ -20,6 +20,7 @@ from engine.architecture.features import (
 )
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.layers import Layers, Sizes
+from engine.architecture.quantization import read_quantization
 from engine.architecture.rope import RopeConfig
 
 ARCHITECTURES = {
@@ -172,10 +173,7 @@ def load_model_config(directory: str | Path) -> ModelConfig:
         raise ConfigError(f"{directory} is not a directory; --model needs a model directory")
     fields = read_object(directory / "config.json")
     architecture = _architecture(fields)
-    quantization = fields.section("quantization_config")
-    if quantization is not None:
-        method = quantization.text("quant_method", "unknown")
-        raise ConfigError(f"{fields.source}: quantized weights ({method}) are not supported")
+    read_quantization(directory)  # refuses what the weights' readers do not know
     read = _read_gpt2 if _FAMILIES[architecture] == "gpt2" else _read_llama_like
     return read(fields, architecture, read_eos_token_ids(directory, fields))
 

@@ -35,7 +35,7 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
     low, high = (int(bound) for bound in torch.aminmax(weight.codes))
     is_half = _is_half(scales.coarse)
     if scales.fine is None:
-        if weight.group == GROUP_INPUTS and minimums is None and is_half:
+        if weight.group % GROUP_INPUTS == 0 and minimums is None and is_half:
             is_small = low >= -_OFFSET and high < _OFFSET
             return IntegerKind.NIBBLES if is_small else IntegerKind.BYTES
         return IntegerKind.BYTES_FLOAT
@@ -56,6 +56,8 @@ def packed_integers(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Ten
     group, are zeros."""
     if kind is IntegerKind.BYTES_FLOAT:
         weight = weight.in_one_form(_HALF)
+    elif weight.scales.fine is None:
+        weight = weight.in_groups_of(GROUP_INPUTS)
     inputs = weight.shape[1]
     missing = -inputs % GROUP_INPUTS
     more = (inputs + missing) // weight.group - -(-inputs // weight.group)  # groups

@@ -207,36 +207,34 @@ class EngineProcess:
         self._is_loading = False
         load_seconds = time.monotonic() - begin
         info = runner.info
-        self._server.announce(
-            encode_frame(
-                Ready(
-                    model=info.model,
-                    architecture=info.architecture,
-                    dtype=info.dtype,
-                    device=info.device,
-                    num_parameters=info.num_parameters,
-                    vocab_size=info.vocab_size,
-                    max_model_len=core.scheduler.max_sequence_len,
-                    max_num_seqs=core.scheduler.max_num_seqs,
-                    max_num_batched_tokens=sizes.max_num_batched_tokens,
-                    block_size=info.block_size,
-                    num_kv_blocks=info.num_kv_blocks,
-                    kv_cache_bytes=info.kv_cache_bytes,
-                    load_seconds=load_seconds,
-                    eos_token_ids=tuple(sorted(info.eos_token_ids)),
-                    prefix_caching=self._config.enable_prefix_caching
-                    and info.shares_prefixes
-                    and info.num_kv_blocks > 0,
-                    generates=info.generates,
-                    embedding_size=info.embedding_size,
-                    num_scores=info.num_scores,
-                    matryoshka_dimensions=info.matryoshka_dimensions,
-                    tensor_parallel_size=info.tensor_parallel_size,
-                    implementation=info.implementation,
-                    identity=secrets.randbelow(2**53 - 1) + 1,
-                )
-            )
+        ready = Ready(
+            model=info.model,
+            architecture=info.architecture,
+            dtype=info.dtype,
+            device=info.device,
+            num_parameters=info.num_parameters,
+            vocab_size=info.vocab_size,
+            max_model_len=core.scheduler.max_sequence_len,
+            max_num_seqs=core.scheduler.max_num_seqs,
+            max_num_batched_tokens=sizes.max_num_batched_tokens,
+            block_size=info.block_size,
+            num_kv_blocks=info.num_kv_blocks,
+            kv_cache_bytes=info.kv_cache_bytes,
+            load_seconds=load_seconds,
+            eos_token_ids=tuple(sorted(info.eos_token_ids)),
+            prefix_caching=self._config.enable_prefix_caching
+            and info.shares_prefixes
+            and info.num_kv_blocks > 0,
+            generates=info.generates,
+            embedding_size=info.embedding_size,
+            num_scores=info.num_scores,
+            matryoshka_dimensions=info.matryoshka_dimensions,
+            tensor_parallel_size=info.tensor_parallel_size,
+            implementation=info.implementation,
+            quantization=info.quantization,
+            identity=secrets.randbelow(2**53 - 1) + 1,
         )
+        self._server.announce(encode_frame(ready))
         self._beats.ready(measures_steps=not info.device.startswith("cuda"))
         devices = info.tensor_parallel_size
         where = info.device if devices == 1 else f"{devices} ranks of one model"

@@ -14,6 +14,7 @@ from transformers.utils import logging as transformers_logging
 
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.fields import read_object
+from engine.architecture.quantization import read_quantization
 from engine.plugin.interface import NAME
 
 # Parts of a configuration that describe encoders of other inputs.
@@ -26,8 +27,7 @@ transformers_logging.disable_progress_bar()
 def read_source(directory: Path) -> Any:
     """Return the configuration as transformers reads it. Raises ConfigError."""
     fields = read_object(directory / "config.json")
-    if fields.has("quantization_config"):
-        raise UnsupportedError(f"{fields.source}: quantized weights are not supported")
+    read_quantization(directory)  # refuses what the weights' readers do not know
     try:
         config = AutoConfig.from_pretrained(
             directory, trust_remote_code=False, local_files_only=True
@@ -39,6 +39,8 @@ def read_source(directory: Path) -> Any:
         raise UnsupportedError(
             f"{fields.source}: transformers cannot read it ({first_line(error)}){hint}"
         ) from error
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config  # the weights are dequantized, or in our products
     if config.get_text_config() is not config or _MEDIA.search(" ".join(config.sub_configs)):
         raise UnsupportedError(
             f"{fields.source}: {config.model_type} is more than a decoder of text, which alone is "

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
 from dataclasses import dataclass, field
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +23,10 @@ from engine.plugin.building import first_line, new_model
 from engine.plugin.config import PluginConfig
 from engine.plugin.conversion import TensorGroup, may_be_missing, tensor_groups, tied
 from engine.plugin.interface import NAME
-from engine.plugin.products import Products, replace_part, takes_stored
-from engine.weights.file import TensorFile
-from engine.weights.stored import (
-    StoredTensor,
-    read_tensor,
-    stored_bytes,
-    stored_tensors,
-)
-from engine.weights.weights import RandomWeights, checkpoint_files, mismatches
+from engine.plugin.products import Products, replace_part, takes_few_bits, takes_stored
+from engine.plugin.tensors import CheckpointTensors
+from engine.weights.grouped import GroupedWeight
+from engine.weights.weights import RandomWeights, mismatches
 
 OnLoaded = Callable[[int], None]
 
@@ -49,25 +45,29 @@ def loaded_model(
     model = empty_model(config.source, dtype)
     filling = _Filling(model, device, dtype, products, on_loaded)
     with ExitStack() as ends:
-        stored: dict[str, StoredTensor] = {}
-        for path in checkpoint_files(directory):
-            file = TensorFile(path)
-            ends.callback(file.close)
-            stored.update((each.name, each) for each in stored_tensors(file))
-        groups, filling.unexpected = tensor_groups(model, stored)
-        packed = [group for group in groups if filling.packs_at_once(group)]
-        sizes = [stored_bytes(stored[name]) for group in packed for name, _ in group.sources]
+        tensors = CheckpointTensors(directory, ends, getattr(torch, config.dtype))
+        groups, filling.unexpected = tensor_groups(model, tensors.names)
+        borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
+        sizes = [
+            tensors.num_bytes(name)
+            for group in groups
+            for name, _ in group.sources
+            if id(group) in borrowing
+        ]
         # One piece of memory for all that is packed: pieces that come and go leave gaps, which
         # would add up to half of the model.
         memory = torch.empty(max(sizes, default=0), dtype=torch.uint8)
         for group in groups:
-            borrowed = filling.packs_at_once(group)
+            if filling.keeps_few_bits(group) and filling.fill_few_bits(group, tensors):
+                continue
+            borrowed = id(group) in borrowing
             into = memory if borrowed else None
-            tensors = {name: read_tensor(stored[name], into) for name, _ in group.sources}
-            found = group.parameters(tensors, model)
-            del tensors
+            read = {name: tensors.read(name, into) for name, _ in group.sources}
+            found = group.parameters(read, model)
+            del read
             while found:
                 filling.fill(*found.popitem(), group.gaps, borrowed=borrowed)
+        tensors.log()
     complaints = filling.finish()
     if complaints:
         raise WeightsError(f"the weights in {directory} do not fit its config.json; {complaints}")
@@ -137,6 +137,7 @@ class _Filling:
     _copies: dict[str, str] = field(default_factory=dict)  # of tied parameters: to the original
     _filled: set[str] = field(default_factory=set)
     _missing: dict[str, set[str]] = field(default_factory=dict)  # by the name of a part
+    _few_bits: dict[str, dict[str, GroupedWeight]] = field(default_factory=dict)  # likewise
 
     def __post_init__(self) -> None:
         self._copies = dict(tied(self.model))
@@ -179,17 +180,46 @@ class _Filling:
         if not self._missing.get(part) and not self._is_tied(part):
             self._finish(part)
 
-    def packs_at_once(self, group: TensorGroup) -> bool:
+    def packs_at_once(self, group: TensorGroup, tensors: CheckpointTensors) -> bool:
         """Whether ``fill`` packs the parameter that a tensor becomes, and keeps it in no other
         form."""
         part, own = _divided(group.target)
         return (
             self.products is not None
             and group.renames_only
+            and not tensors.is_quantized(group.sources[0][0])
             and not self._is_tied(part)
             and type(self.model.get_submodule(part)) in (nn.Linear, Conv1D)
             and own == "weight"
         )
+
+    def keeps_few_bits(self, group: TensorGroup) -> bool:
+        """Whether our products compute with the parameter in few bits, if it is so."""
+        part, own = _divided(group.target)
+        return (
+            self.products is not None
+            and group.renames_only
+            and not self._is_tied(part)
+            and takes_few_bits(self.model.get_submodule(part), own)
+        )
+
+    def fill_few_bits(self, group: TensorGroup, tensors: CheckpointTensors) -> bool:
+        """Keep a parameter in few bits; False if it is not stored so. Raises WeightsError."""
+        [(source, _)] = group.sources
+        part, own = _divided(group.target)
+        current = getattr(self.model.get_submodule(part), own)
+        found = tensors.grouped(source)
+        if found is None or found[1] != tuple(current.shape):
+            return False
+        weight, shape = found
+        self._few_bits.setdefault(part, {})[own] = weight
+        self._filled.add(group.target)
+        self._missing.get(part, set()).discard(own)
+        self._done += prod(shape)
+        self.on_loaded(self._done)
+        if not self._missing.get(part):
+            self._finish(part)
+        return True
 
     def finish(self) -> str:
         """Tie what is one parameter, and return complaints."""
@@ -239,7 +269,8 @@ class _Filling:
 
     def _finish(self, part: str) -> None:
         if self.products is not None and part:
-            replace_part(self.model, part, self.products, self.dtype)
+            few_bits = self._few_bits.pop(part, {})
+            replace_part(self.model, part, self.products, self.dtype, few_bits)
 
 
 def _divided(name: str) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,9 @@ from transformers.pytorch_utils import Conv1D
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight
 from engine.plugin.norms import compiled_norm
+from engine.weights.grouped import GroupedWeight
+
+NOTHING: Mapping[str, GroupedWeight] = {}
 
 # What transformers sets for a module of experts that it lets others compute.
 _OF_EXPERTS = ("has_gate", "has_bias", "is_transposed", "down_proj", "_apply_gate")
@@ -27,7 +31,7 @@ class Products:
     threads: int
     bf16_products: bool = False
 
-    def packed(self, weight: Tensor, bias: Tensor | None) -> PackedWeight:
+    def packed(self, weight: Tensor | GroupedWeight, bias: Tensor | None) -> PackedWeight:
         """``weight``: [out, in]."""
         return PackedWeight(weight, bias, self.library.panel, bf16_products=self.bf16_products)
 
@@ -35,7 +39,9 @@ class Products:
 class CompiledLinear(nn.Module):
     """``x @ weight.T + bias`` over packed weights. Computes in float32, whatever x is."""
 
-    def __init__(self, weight: Tensor, bias: Tensor | None, products: Products) -> None:
+    def __init__(
+        self, weight: Tensor | GroupedWeight, bias: Tensor | None, products: Products
+    ) -> None:
         """``weight``: [out, in]."""
         super().__init__()
         self.out_features, self.in_features = weight.shape
@@ -75,13 +81,17 @@ class CompiledExperts:
     """Computes a module of experts in its place: tokens sorted by expert, the products of one
     expert after the other."""
 
-    def __init__(self, module: Any, products: Products) -> None:
-        """Takes the weights out of ``module``."""
+    def __init__(
+        self, module: Any, products: Products, few_bits: Mapping[str, GroupedWeight]
+    ) -> None:
+        """Takes the weights out of ``module``, but for those in ``few_bits``, by the name of a
+        parameter: the rows of one expert after the other."""
         self._linear = products.library.linear
         self._team = products.library.team(products.threads)
         self._module = (module,)  # what remains of it: activation, gate, norm
-        self._ups = _taken(module, "gate_up_proj" if module.has_gate else "up_proj", products)
-        self._downs = _taken(module, "down_proj", products)
+        up = "gate_up_proj" if module.has_gate else "up_proj"
+        self._ups = _taken(module, up, products, few_bits.get(up))
+        self._downs = _taken(module, "down_proj", products, few_bits.get("down_proj"))
         self._post_norm = getattr(module, "has_post_expert_norm", False)
 
     @property
@@ -128,14 +138,20 @@ def _runs(experts: list[int]) -> list[tuple[int, int, int]]:
     return [(experts[start], start, end) for start, end in zip(starts, ends, strict=True)]
 
 
-def _taken(module: Any, name: str, products: Products) -> list[PackedWeight]:
+def _taken(
+    module: Any, name: str, products: Products, few_bits: GroupedWeight | None
+) -> list[PackedWeight]:
     """Pack the map of each expert, and remove the parameter."""
-    weights = getattr(module, name).data
-    biases = getattr(module, f"{name}_bias").data if module.has_bias else [None] * len(weights)
-    packed = [
-        products.packed(weight.t() if module.is_transposed else weight, bias)
-        for weight, bias in zip(weights, biases, strict=True)
-    ]
+    stacked = getattr(module, name).data
+    count = len(stacked)
+    weights: list[Tensor | GroupedWeight]
+    if few_bits is None:
+        weights = [weight.t() if module.is_transposed else weight for weight in stacked]
+    else:
+        rows = few_bits.shape[0] // count
+        weights = [few_bits.slice(expert * rows, rows) for expert in range(count)]
+    biases = getattr(module, f"{name}_bias").data if module.has_bias else [None] * count
+    packed = [products.packed(weight, bias) for weight, bias in zip(weights, biases, strict=True)]
     for parameter in (name, f"{name}_bias"):
         if parameter in module._parameters:
             setattr(module, parameter, None)
@@ -148,15 +164,31 @@ def takes_stored(module: nn.Module) -> bool:
     return type(module) in (nn.Linear, Conv1D) or _is_embedding(module) or _has_experts(module)
 
 
+def takes_few_bits(module: Any, parameter: str) -> bool:
+    """Whether ``replace_part`` takes a parameter of ``module`` in few bits."""
+    if type(module) is nn.Linear:
+        return parameter == "weight"
+    return (
+        _has_experts(module)
+        and module.is_transposed
+        and parameter in ("gate_up_proj", "up_proj", "down_proj")
+    )
+
+
 def replace_part(
-    model: nn.Module, name: str, products: Products, dtype: torch.dtype = torch.float32
+    model: nn.Module,
+    name: str,
+    products: Products,
+    dtype: torch.dtype = torch.float32,
+    few_bits: Mapping[str, GroupedWeight] = NOTHING,
 ) -> None:
     """Let ``products`` compute the named part of ``model``, if they can. ``dtype``: of vectors of
-    an embedding."""
+    an embedding; ``few_bits``: parameters to use instead of the module's."""
     module: Any = model.get_submodule(name)
     part: nn.Module
     if type(module) is nn.Linear:
-        part = CompiledLinear(module.weight.data, _data(module.bias), products)
+        weight = few_bits.get("weight", module.weight.data)
+        part = CompiledLinear(weight, _data(module.bias), products)
     elif type(module) is Conv1D:  # GPT-2's, stored [in, out]
         part = CompiledLinear(module.weight.data.t(), _data(module.bias), products)
     elif _is_embedding(module):
@@ -166,7 +198,7 @@ def replace_part(
     elif (norm := compiled_norm(module, products.library)) is not None:
         part = norm
     elif _has_experts(module):
-        module.forward = CompiledExperts(module, products)
+        module.forward = CompiledExperts(module, products, few_bits)
         for left in module.parameters(recurse=False):
             left.data = left.data.to(dtype)
         return

@@ -24,7 +24,13 @@ from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
 from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches
 from engine.run.launched import StepParts
-from engine.run.loader import DecoderOptions, LoadedDecoder, LoadSettings, load_decoder
+from engine.run.loader import (
+    DecoderOptions,
+    LoadedDecoder,
+    LoadSettings,
+    described_quantization,
+    load_decoder,
+)
 from engine.run.model_runner import ModelRunner
 from engine.run.setup import (
     RunnerSetup,
@@ -240,6 +246,7 @@ class Assembly:
             tensor_parallel_size=self._setup.ranks,
             shares_prefixes=self._loaded.states is None,
             implementation="transformers" if isinstance(model, PluginConfig) else "native",
+            quantization=described_quantization(config),
             default_sizes=self._setup.default_sizes,
         )
 

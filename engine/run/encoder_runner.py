@@ -15,7 +15,7 @@ from engine.messages import Embed, Pooling, SamplingParams
 from engine.model.bert import EncoderBatch
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
-from engine.run.loader import LoadSettings, load_encoder
+from engine.run.loader import LoadSettings, described_quantization, load_encoder
 from engine.step.sequence import Sequence
 from engine.step.step import (
     DeviceLostError,
@@ -73,6 +73,7 @@ class EncoderRunner:
             kv_cache_bytes=0,
             eos_token_ids=frozenset(),
             tokenizer_dir=config.model,
+            quantization=described_quantization(config),
             generates=False,
             embedding_size=0 if scores else self._config.hidden_size,
             num_scores=scores,

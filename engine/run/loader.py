@@ -15,7 +15,8 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
 from engine.architecture.errors import ModelError
 from engine.architecture.features import Feature
-from engine.config import OnProgress
+from engine.architecture.quantization import read_quantization
+from engine.config import EngineConfig, OnProgress
 from engine.cpu.library import Library
 from engine.cpu.llama import CompiledLlama, compiled_pass_fits
 from engine.device.memory import explaining, gib
@@ -25,6 +26,7 @@ from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
 from engine.model.experts import router_names
+from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
@@ -32,6 +34,8 @@ from engine.weights.families import FamilyWeights, stored_shapes
 from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
+
+AnyWeights = CheckpointWeights | GgufWeights | QuantizedCheckpoint | RandomWeights
 
 _NOT_DETERMINISTIC = (
     "--deterministic is not supported for this model with these settings. On a CPU it needs our "
@@ -109,7 +113,7 @@ def load_decoder(
     stored = stored_shapes(shapes, config)
     with (
         _weights_explained(shapes, settings, shard.size),
-        _weights(stored, unused, settings, parts, config.head_dim) as source,
+        _weights(stored, unused, settings, config.dtype, parts, config.head_dim) as source,
     ):
         held: WeightSource = source if shard.size == 1 else ShardedWeights(source, config, shard)
         if config.features & {Feature.TENSOR_NAMES, Feature.OFFSET_NORMS}:
@@ -123,10 +127,21 @@ def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder
     shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
     with (
         _weights_explained(shapes, settings, ranks=1),
-        _weights(shapes, unused, settings) as source,
+        _weights(shapes, unused, settings, config.dtype) as source,
     ):
         encoder = bert.BertEncoder(config, source)
     return LoadedEncoder(encoder, _num_parameters(shapes))
+
+
+def described_quantization(config: EngineConfig) -> str:
+    """Return in words how weights are stored in few bits, or made so; empty if they are floats."""
+    directory = Path(config.model)
+    if config.load_format != "dummy":
+        if (directory / LINK).exists():
+            return "gguf"
+        if (stored := read_quantization(directory)) is not None:
+            return stored.description
+    return "" if config.quantization == "none" else config.quantization
 
 
 def _num_parameters(shapes: Shapes) -> int:
@@ -150,9 +165,12 @@ def _weights(
     shapes: Shapes,
     unused: list[str],
     settings: LoadSettings,
+    stored_dtype: str,
     parts: Mapping[str, Part] | None = None,
     head_dim: int = 0,
-) -> AbstractContextManager[CheckpointWeights | GgufWeights | RandomWeights]:
+) -> AbstractContextManager[AnyWeights]:
+    """``stored_dtype``: the one that config.json names."""
+
     def report(done: int, total: int) -> None:
         settings.on_progress("weights", done, total)
 
@@ -166,6 +184,17 @@ def _weights(
     if (path := settings.directory / LINK).exists():
         return GgufWeights(
             path, shapes, head_dim=head_dim, dtype=dtype, device=device, progress=report
+        )
+    if (quantized := read_quantization(settings.directory)) is not None:
+        return QuantizedCheckpoint(
+            settings.directory,
+            shapes,
+            quantized,
+            unused=unused,
+            dtype=dtype,
+            rounded=getattr(torch, stored_dtype),
+            device=device,
+            progress=report,
         )
     return CheckpointWeights(
         settings.directory,

@@ -124,6 +124,7 @@ class ModelInfo:
     tensor_parallel_size: int = 1  # devices that share the model
     shares_prefixes: bool = True  # False: cached blocks are of no use to other sequences
     implementation: str = "native"  # or transformers, simulated: whose code computes it
+    quantization: str = ""  # how weights are stored or made small, in words; empty: floats
     default_sizes: StepSizes = SIZES  # where the configuration says nothing
 
     @property

@@ -10,6 +10,8 @@ import re
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
+from engine.weights.grouped import GroupedWeight
+from engine.weights.quantization import GroupedSource
 from engine.weights.stored import Shape
 from engine.weights.weights import Shapes, WeightSource
 
@@ -38,6 +40,7 @@ class FamilyWeights:
             first = parts[-1][2] if parts else 0
             parts.append((name, first, first + shape[0]))
         self._held: dict[str, Tensor] = {}  # parameters read along with others
+        self._held_few: dict[str, GroupedWeight] = {}  # likewise, in few bits
 
     def tensor(self, name: str) -> Tensor:
         if name in self._held:
@@ -51,6 +54,20 @@ class FamilyWeights:
             return tensor
         self._held |= {part: tensor[first:end] for part, first, end in parts}
         return self._held.pop(name)
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        """Return a matrix in few bits; None if it is stored otherwise."""
+        if name in self._held_few:
+            return self._held_few.pop(name)
+        if name in self._held or not isinstance(self._source, GroupedSource):
+            return None
+        stored = stored_name(name, self._config)
+        found = self._source.grouped(stored)
+        parts = self._parts[stored]
+        if found is None or len(parts) == 1:
+            return found
+        self._held_few |= {part: found.slice(first, end - first) for part, first, end in parts}
+        return self._held_few.pop(name)
 
 
 def stored_name(name: str, config: ModelConfig) -> str:

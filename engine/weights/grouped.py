@@ -73,6 +73,10 @@ class GroupedWeight:
         """Return the outputs ``index``, in its order."""
         return self.map(lambda part: part.index_select(0, index))
 
+    def slice(self, first: int, count: int) -> GroupedWeight:
+        """Return the outputs from ``first`` on, without a copy."""
+        return self.map(lambda part: part[first : first + count])
+
     def put(self, first: int, rows: GroupedWeight) -> None:
         """Set the outputs from ``first`` on."""
         self.codes[first : first + rows.shape[0]] = rows.codes
@@ -92,14 +96,23 @@ class GroupedWeight:
     def in_one_form(self, group: int) -> GroupedWeight:
         """Return the same weights with one scale and one minimum for every ``group`` inputs, which
         divides the present number."""
-        times = self.group // group
+        minimums = self.minimums or Scales(torch.zeros_like(self.scales.values()))
+        return self._divided(group, self.scales, minimums)
 
-        def values(scales: Scales | None) -> Scales:
-            if scales is None:
-                return Scales(torch.zeros_like(self.scales.values()).repeat_interleave(times, 1))
-            return Scales(scales.values().repeat_interleave(times, 1))
+    def in_groups_of(self, group: int) -> GroupedWeight:
+        """Return the same weights with a scale for every ``group`` inputs, which divides the
+        present number; for a weight whose scales are in one part."""
+        return self._divided(group, self.scales, self.minimums)
 
-        return GroupedWeight(self.codes, values(self.scales), values(self.minimums), group)
+    def _divided(self, group: int, scales: Scales, minimums: Scales | None) -> GroupedWeight:
+        count = -(-self.shape[1] // group)
+
+        def values(each: Scales) -> Scales:
+            return Scales(each.values().repeat_interleave(self.group // group, 1)[:, :count])
+
+        return GroupedWeight(
+            self.codes, values(scales), None if minimums is None else values(minimums), group
+        )
 
     def dequantised(self) -> Tensor:
         """Return float32 [outputs, inputs], each product and difference rounded once."""

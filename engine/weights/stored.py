@@ -7,7 +7,7 @@ the file's size.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from typing import Annotated
@@ -40,6 +40,8 @@ _READ_DTYPES = {
     "U8": torch.uint8,
     "BOOL": torch.bool,
 }
+# Numbers to which only a quantized checkpoint's scales give a meaning.
+_CODE_DTYPES = {**_READ_DTYPES, "F8_E4M3": torch.float8_e4m3fn, "F8_E8M0": torch.uint8}
 
 _LENGTH_BYTES = 8
 _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
@@ -130,14 +132,25 @@ def stored_bytes(stored: StoredTensor) -> int:
 def read_tensor(stored: StoredTensor, memory: Tensor | None = None) -> Tensor:
     """Return a tensor as it is stored, in its own dtype, on the CPU; in ``memory`` (of bytes), if
     given. Raises WeightsError."""
-    size = stored_bytes(stored)
+    return _read(stored, _stored_dtype(stored), memory)
+
+
+def read_codes(stored: StoredTensor) -> Tensor:
+    """Do the same for a part of a quantized matrix. Raises WeightsError."""
+    return _read(stored, _stored_dtype(stored, _CODE_DTYPES), None)
+
+
+def _read(stored: StoredTensor, dtype: torch.dtype, memory: Tensor | None) -> Tensor:
+    size = prod(stored.shape) * dtype.itemsize
     memory = torch.empty(size, dtype=torch.uint8) if memory is None else memory[:size]
     stored.file.read_into(memory.numpy().data, stored.begin)
-    return memory.view(_stored_dtype(stored)).view(stored.shape)
+    return memory.view(dtype).view(stored.shape)
 
 
-def _stored_dtype(stored: StoredTensor) -> torch.dtype:
-    dtype = _READ_DTYPES.get(stored.dtype)
+def _stored_dtype(
+    stored: StoredTensor, dtypes: Mapping[str, torch.dtype] = _READ_DTYPES
+) -> torch.dtype:
+    dtype = dtypes.get(stored.dtype)
     if dtype is None:
         raise WeightsError(
             f"{stored.name} of {stored.file.path} is of type {stored.dtype}, which is not supported"
@@ -188,7 +201,7 @@ def _placed(file: TensorFile, entries: dict[str, _Entry], data: int) -> list[Sto
                 f"cannot read {file.path}: its header is malformed: {name} is at bytes {first} to "
                 f"{last}, where {end} is next"
             )
-        dtype = _READ_DTYPES.get(entry.dtype)
+        dtype = _CODE_DTYPES.get(entry.dtype)
         if dtype is not None and prod(entry.shape) * dtype.itemsize != last - first:
             raise WeightsError(
                 f"cannot read {file.path}: its header is malformed: {name} of type {entry.dtype} "

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -72,16 +72,12 @@ class CheckpointWeights:
     ) -> None:
         """Raises WeightsError."""
         self._shapes = shapes
-        self._unused = frozenset(unused)
         self._progress = progress
         self._total = sum(math.prod(shape) for shape in shapes.values())
         self._done = 0
         self._ends = ExitStack()
-        self._stored: dict[str, StoredTensor] = {}  # by checkpoint name
-        self._named: dict[str, StoredTensor] = {}  # by our name
         with ExitStack() as ends:
-            self._open(directory, ends)
-            self._match(directory)
+            self._named = matched(directory, shapes, opened(directory, ends), unused)
             self._reader = ReadAhead(
                 self._expected(parts or {}), Target(dtype, device), readers=readers
             )
@@ -118,38 +114,6 @@ class CheckpointWeights:
             stored = self._named[name]
             held = parts.get(name)
             yield whole(stored) if held is None else part(stored, held.dim, held.ranges)
-
-    def _open(self, directory: Path, ends: ExitStack) -> None:
-        for path in checkpoint_files(directory):
-            file = TensorFile(path)
-            ends.callback(file.close)
-            self._stored.update((stored.name, stored) for stored in stored_tensors(file))
-
-    def _match(self, directory: Path) -> None:
-        """Find each tensor of ``shapes`` and report all mismatches at once."""
-        missing, wrong = [], []
-        for name, shape in self._shapes.items():
-            stored = next((self._stored[n] for n in _spellings(name) if n in self._stored), None)
-            if stored is None:
-                missing.append(name)
-                continue
-            self._named[name] = stored
-            if stored.shape != tuple(shape):
-                wrong.append(f"{stored.name} {list(stored.shape)} instead of {list(shape)}")
-            elif stored.dtype not in SERVED_DTYPES:
-                wrong.append(f"{stored.name} of type {stored.dtype}, which is not supported")
-        known = {stored.name for stored in self._named.values()}
-        ignored = {spelling for name in self._unused for spelling in _spellings(name)}
-        unexpected = [
-            name
-            for name in self._stored
-            if name not in known and name not in ignored and not name.endswith(_IGNORED_SUFFIXES)
-        ]
-        complaints = mismatches(missing=missing, misshapen=wrong, unexpected=unexpected)
-        if complaints:
-            raise WeightsError(
-                f"the weights in {directory} do not fit its config.json; {complaints}"
-            )
 
 
 class RandomWeights:
@@ -216,6 +180,62 @@ def checkpoint_files(directory: Path) -> list[Path]:
     raise WeightsError(
         f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
     )
+
+
+def opened(directory: Path, ends: ExitStack) -> dict[str, StoredTensor]:
+    """Open the files of a checkpoint until ``ends``, and return their tensors by name. Raises
+    WeightsError."""
+    stored: dict[str, StoredTensor] = {}
+    for path in checkpoint_files(directory):
+        file = TensorFile(path)
+        ends.callback(file.close)
+        stored.update((each.name, each) for each in stored_tensors(file))
+    return stored
+
+
+class Described(Protocol):
+    """A tensor of a checkpoint: ``dtype`` as safetensors names it."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+
+AnyStored = TypeVar("AnyStored", bound=Described)
+
+
+def matched(
+    directory: Path, shapes: Shapes, stored: Mapping[str, AnyStored], unused: Iterable[str]
+) -> dict[str, AnyStored]:
+    """Return the tensor of each name of ``shapes``. Raises WeightsError with all mismatches."""
+    named: dict[str, AnyStored] = {}
+    missing, wrong = [], []
+    for name, shape in shapes.items():
+        found = next((stored[n] for n in _spellings(name) if n in stored), None)
+        if found is None:
+            missing.append(name)
+            continue
+        named[name] = found
+        if found.shape != tuple(shape):
+            wrong.append(f"{found.name} {list(found.shape)} instead of {list(shape)}")
+        elif found.dtype not in SERVED_DTYPES:
+            wrong.append(f"{found.name} of type {found.dtype}, which is not supported")
+    known = {found.name for found in named.values()}
+    ignored = {spelling for name in unused for spelling in _spellings(name)}
+    unexpected = [
+        name
+        for name in stored
+        if name not in known and name not in ignored and not name.endswith(_IGNORED_SUFFIXES)
+    ]
+    complaints = mismatches(missing=missing, misshapen=wrong, unexpected=unexpected)
+    if complaints:
+        raise WeightsError(f"the weights in {directory} do not fit its config.json; {complaints}")
+    return named
 
 
 def _spellings(name: str) -> list[str]:

@@ -17,6 +17,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     step has run that takes more than a second; null while none does.
     ``architecture``: the model's, as in its config.json; ``simulated`` if no model is loaded.
     ``implementation``: whose code computes it: native (our own) or transformers.
+    ``quantization``: how its weights are stored in few bits; empty for floats.
     ``tensor_parallel_size``: how many devices share the model. ``tasks``: the supported ones of
     generate, embed and score."""
 
@@ -29,6 +30,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     max_model_len: int | None
     architecture: str | None
     implementation: str | None
+    quantization: str | None
     tasks: tuple[str, ...] | None
     tensor_parallel_size: int | None
 
@@ -67,6 +69,7 @@ def _engine_health(services: Services, link: Engines) -> EngineHealth:
         None if state.ready is None else state.ready.max_model_len,
         None if state.ready is None else state.ready.architecture,
         None if state.ready is None else state.ready.implementation,
+        None if state.ready is None else state.ready.quantization,
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )

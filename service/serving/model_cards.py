@@ -22,5 +22,6 @@ def model_card(client: Client, name: str) -> ModelCard:
         max_model_len=None if ready is None else ready.max_model_len,
         architecture=None if ready is None else ready.architecture,
         implementation=None if ready is None else ready.implementation,
+        quantization=None if ready is None else ready.quantization,
         tasks=services.tasks,
     )

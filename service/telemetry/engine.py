@@ -114,6 +114,7 @@ class EngineTelemetry:
                 "num_kv_blocks": str(ready.num_kv_blocks),
                 "max_model_len": str(ready.max_model_len),
                 "max_num_seqs": str(ready.max_num_seqs),
+                "quantization": ready.quantization or "none",
             }
         )
 

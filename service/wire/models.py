@@ -15,8 +15,9 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """``created``: Unix seconds at which this server began to serve it. ``max_model_len``: prompt
     plus output, in tokens; ``architecture``: as in config.json, or ``simulated`` if no model is
     loaded; ``implementation``: whose code computes it, ``native``, ``transformers``
-    or ``simulated``; ``tasks``:
-    the supported ones of generate, embed and score. All are None while the model loads."""
+    or ``simulated``; ``quantization``: how its weights are stored in few bits, empty for floats;
+    ``tasks``: the supported ones of generate, embed and score. All are None while the model
+    loads."""
 
     id: str
     object: str = "model"
@@ -26,6 +27,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     max_model_len: int | None
     architecture: str | None
     implementation: str | None
+    quantization: str | None
     tasks: tuple[str, ...] | None
 
 

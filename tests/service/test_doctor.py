@@ -102,3 +102,21 @@ def test_a_finding_reads_as_one_line_and_its_remedy() -> None:
     finding = Finding(Level.FAIL, "torch", "not installed", "install it")
     assert str(finding).splitlines()[0].split() == ["FAIL", "torch", "not", "installed"]
     assert str(finding).splitlines()[1].strip() == "→ install it"
+
+
+def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    (model / "model.safetensors").write_bytes(bytes(1 << 20))
+    config = json.loads((model / "config.json").read_text())
+
+    def found(**quantization: object) -> Finding:
+        changed = config | {"quantization_config": quantization}
+        (model / "config.json").write_text(json.dumps(changed))
+        return doctor.model_finding(model)
+
+    finding = found(quant_method="gptq", bits=4, group_size=64)
+    assert finding.level is Level.OK
+    assert finding.detail.endswith("0.00 GiB of weights (gptq, 4 bits, groups of 64)")
+    finding = found(quant_method="hqq")
+    assert finding.level is Level.FAIL
+    assert "quantization_config: quant_method must be one of fp8, " in finding.detail

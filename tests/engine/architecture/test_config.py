@@ -149,7 +149,7 @@ def test_an_unsupported_architecture_is_refused_with_the_supported_ones(tmp_path
             },
             "chunked_attention",
         ),
-        ({"quantization_config": {"quant_method": "awq"}}, "awq"),
+        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "quant_method"),
     ],
 )
 def test_a_bad_field_is_named(tmp_path: Path, changes: dict[str, Any], named: str) -> None:

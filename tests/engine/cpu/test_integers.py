@@ -152,3 +152,17 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
 def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: float) -> None:
     weight = random_weight(kind, 64, 1024)
     assert packed_integers(weight, kind, LIBRARY.panel).nbytes * 8 == bits * 64 * 1024
+
+
+@pytest.mark.parametrize("inputs", [256, 160, 80])
+@pytest.mark.parametrize("group", [64, 128, 256])
+def test_wide_groups_are_stored_as_narrow_ones(opened: Library, group: int, inputs: int) -> None:
+    for kind in (IntegerKind.NIBBLES, IntegerKind.BYTES):
+        narrow = random_weight(kind, 24, inputs)
+        scales = narrow.scales.coarse[:, : -(-inputs // group)]
+        wide = GroupedWeight(narrow.codes, Scales(scales), None, group)
+        assert kind_of(wide) is kind
+        x = torch.randn(5, inputs, generator=torch.Generator().manual_seed(4))
+        found = mapped(opened, PackedWeight(wide, None, opened.panel), x)
+        expected = rounded(x) @ wide.dequantised().double().t()
+        torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)

@@ -32,7 +32,6 @@ def test_the_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"model_type": "llama", "quantization_config": {"bits": 4}}, "quantized weights"),
         ({"model_type": "nothing known"}, "transformers cannot read it"),
         ({}, "transformers cannot read it"),
         ({"model_type": "llama", "hidden_size": "wide"}, "transformers cannot read it"),

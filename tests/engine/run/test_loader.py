@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import torch
 
 from engine.architecture.config import load_model_config
 from engine.architecture.encoder_config import load_encoder_config
 from engine.architecture.errors import WeightsError
+from engine.config import EngineConfig
+from engine.gguf.names import LINK
 from engine.messages import SamplingParams
 from engine.model.gpt2 import GPT2Model
 from engine.model.llama import LlamaModel
-from engine.run.loader import DecoderOptions, LoadSettings, load_decoder, load_encoder
+from engine.run.loader import (
+    DecoderOptions,
+    LoadSettings,
+    described_quantization,
+    load_decoder,
+    load_encoder,
+)
 from tests.engine.driving import load_runner
+from tests.engine.quantized.making import quantize_directory
 from tests.engine.run.plans import sequence, whole
 from tests.engine.tiny_encoders import ENCODERS, save_encoder
 from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, VOCABULARY, save_model
@@ -83,3 +94,17 @@ def test_a_directory_without_weights_is_refused(model: Path, tmp_path: Path) -> 
     (tmp_path / "config.json").write_text((model / "config.json").read_text())
     with pytest.raises(WeightsError):
         load_runner(tmp_path)
+
+
+def test_weights_are_described_in_words(model: Path, tmp_path: Path) -> None:
+    assert described_quantization(EngineConfig(model=str(model))) == ""
+    made = EngineConfig(model=str(model), quantization="int8")
+    assert described_quantization(made) == "int8"
+    shutil.copytree(model, tmp_path, dirs_exist_ok=True)
+    quantize_directory(tmp_path, "awq", 32)
+    stored = EngineConfig(model=str(tmp_path))
+    assert described_quantization(stored) == "awq, 4 bits, groups of 32"
+    assert load_runner(tmp_path).info.quantization == "awq, 4 bits, groups of 32"
+    assert described_quantization(msgspec.structs.replace(stored, load_format="dummy")) == ""
+    (tmp_path / LINK).touch()
+    assert described_quantization(stored) == "gguf"

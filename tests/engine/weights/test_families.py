@@ -13,6 +13,8 @@ from torch import Tensor
 from engine.architecture.config import load_model_config
 from engine.model.llama import parameter_shapes
 from engine.weights.families import FamilyWeights, stored_shapes
+from engine.weights.grouped import GroupedWeight
+from engine.weights.quantization import quantise
 from tests.engine.tiny_models import VARIANTS, save_model
 
 ELSEWHERE = ("gpt2", "gpt2_scaled_by_depth", "llama_sharded")  # tests have their weights
@@ -60,3 +62,33 @@ def test_fused_projections_are_parted_and_norms_are_offset_in_float32(tmp_path: 
     norm = weights.tensor("model.layers.0.self_attn.k_norm.weight")
     assert torch.equal(norm, 1 + oracle.model.layers[0].self_attn.k_norm.weight.float())
     assert weights.tensor("model.layers.0.self_attn.k_proj.weight").dtype == torch.bfloat16
+
+
+class InFewBits(Stored):
+    """The same, of which matrices are quantized."""
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        if self.left[name].dim() != 2 or "embed" in name:
+            return None
+        return quantise(self.left.pop(name), "int8")
+
+
+def test_fused_projections_are_parted_in_few_bits(tmp_path: Path) -> None:
+    oracle = save_model(VARIANTS["phi3_partial"], tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    source = InFewBits(oracle)
+    weights = FamilyWeights(source, shapes, config)
+    whole = quantise(oracle.model.layers[1].self_attn.qkv_proj.weight.data, "int8").dequantised()
+    for name, shape in shapes.items():
+        found = weights.grouped(name)
+        assert (found is None) == (len(shape) == 1 or "embed" in name)
+        if found is None:
+            assert weights.tensor(name).shape == shape
+        elif name == "model.layers.1.self_attn.k_proj.weight":
+            assert torch.equal(found.dequantised(), whole[64:96])
+        else:
+            assert found.shape == shape
+    assert not source.left
+    assert not weights._held_few
+    assert FamilyWeights(Stored(oracle), shapes, config).grouped("model.norm.weight") is None

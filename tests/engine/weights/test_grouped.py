@@ -58,3 +58,27 @@ def test_joined_weights_are_the_same_in_any_forms(other: dict[str, bool]) -> Non
     both = joined([weight, second])
     assert torch.equal(both.dequantised(), torch.cat([weight.dequantised(), second.dequantised()]))
     assert weight.is_like(second) == (not other)
+
+
+@pytest.mark.parametrize("minimums", [True, False])
+@pytest.mark.parametrize("inputs", [64, 40, 33])
+def test_a_group_is_divided_into_groups_with_the_same_scale(inputs: int, minimums: bool) -> None:
+    weight = random_weight(3, minimums=minimums, group=16)
+    weight = GroupedWeight(
+        weight.codes[:, :inputs],
+        weight.scales.map(lambda part: part[:, : -(-inputs // 16)]),
+        weight.minimums and weight.minimums.map(lambda part: part[:, : -(-inputs // 16)]),
+        16,
+    )
+    divided = weight.in_groups_of(8)
+    assert divided.group == 8
+    assert (divided.minimums is None) == (not minimums)
+    assert torch.equal(divided.dequantised(), weight.dequantised())
+    assert torch.equal(weight.in_one_form(8).dequantised(), weight.dequantised())
+
+
+def test_a_slice_shares_the_memory() -> None:
+    weight = random_weight(4)
+    part = weight.slice(1, 2)
+    assert torch.equal(part.dequantised(), weight.dequantised()[1:3])
+    assert part.codes.data_ptr() == weight.codes[1:].data_ptr()

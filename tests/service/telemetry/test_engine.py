@@ -97,7 +97,7 @@ def test_readiness_and_shape_of_the_engine_are_shown_and_its_loss_too(
     telemetry.on_state(EngineState(LinkPhase.READY, "ready", READY))
     assert value(telemetry, catalogue.ENGINE_LOAD_SECONDS) == 1.5
     info = {"dtype": "float32", "device": "cpu", "block_size": "16", "num_kv_blocks": "100"}
-    limits = {"max_model_len": "512", "max_num_seqs": "64"}
+    limits = {"max_model_len": "512", "max_num_seqs": "64", "quantization": "none"}
     assert value(telemetry, catalogue.ENGINE_INFO, **info, **limits) == 1
     telemetry.on_step(step(1.0, [1], stats=stats(running=1, kv_blocks_active=4)))
     telemetry.on_state(EngineState(LinkPhase.LOST, "gone"))

@@ -19,6 +19,7 @@ def cards(*names: str) -> list[ModelCard]:
             max_model_len=4096,
             architecture="LlamaForCausalLM",
             implementation="native",
+            quantization="",
             tasks=("generate",),
         )
         for name in names

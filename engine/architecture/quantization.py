@@ -1,0 +1,178 @@
+"""How a checkpoint stores its weights in few bits, as ``quantization_config`` says.
+
+Only formats that are read are described; anything else raises ConfigError, before a weight is read.
+Which matrices are quantized, the checkpoint's files say: a tensor that is stored in floats is
+served as such, so lists of exceptions are not needed here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from engine.architecture.compressed_tensors import read_compressed
+from engine.architecture.fields import ConfigFields, read_object
+from engine.architecture.patterns import name_pattern
+from engine.architecture.schemes import (
+    BY_ROW,
+    MOST_INPUTS,
+    MOST_RULES,
+    WHOLE,
+    Awq,
+    Experts4,
+    Float4,
+    Float8,
+    Gptq,
+    Grid,
+    ModuleRule,
+    QuantizedFormat,
+    Scheme,
+    every,
+    in_groups,
+    two_sizes,
+)
+
+MODELOPT = "hf_quant_config.json"
+"""Where NVIDIA's tool says what other checkpoints say in config.json."""
+
+_ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
+
+
+def read_quantization(directory: Path) -> QuantizedFormat | None:
+    """Return the format of the checkpoint in ``directory``; None if its weights are floats. Raises
+    ConfigError."""
+    fields = read_object(directory / "config.json")
+    section = fields.section("quantization_config")
+    if section is None:
+        if not (directory / MODELOPT).is_file():
+            return None
+        section = read_object(directory / MODELOPT).section("quantization")
+        if section is None:
+            return None
+        section.values.setdefault("quant_method", "modelopt")
+    return quantized_format(section)
+
+
+def quantized_format(fields: ConfigFields) -> QuantizedFormat:
+    """Raises ConfigError for what is not read."""
+    method = fields.text("quant_method")
+    if method not in _METHODS:
+        raise fields.error("quant_method", "one of " + ", ".join(_METHODS), method)
+    return _METHODS[method](fields)
+
+
+def _everywhere(description: str, scheme: Scheme) -> QuantizedFormat:
+    return QuantizedFormat(description, ((every, scheme),))
+
+
+# --- fp8 -----------------------------------------------------------------------------------------
+
+
+def _read_fp8(fields: ConfigFields) -> QuantizedFormat:
+    kind = fields.text("fmt", "e4m3")
+    if kind not in ("e4m3", "float8_e4m3fn"):
+        raise fields.error("fmt", "e4m3", kind)
+    block = two_sizes(fields, "weight_block_size")
+    if block is None:
+        return _everywhere("fp8", Float8((WHOLE, BY_ROW)))
+    rows, columns = block
+    return _everywhere(f"fp8 in blocks of {rows}x{columns}", Float8((Grid(rows, columns),)))
+
+
+def _read_fbgemm(fields: ConfigFields) -> QuantizedFormat:
+    return _everywhere("fp8 (fbgemm), a scale for each output", Float8((BY_ROW, WHOLE)))
+
+
+# --- AWQ and GPTQ --------------------------------------------------------------------------------
+
+
+def _group(fields: ConfigFields) -> int | None:
+    """-1: all inputs."""
+    found = fields.integer("group_size", 128, low=-1, high=MOST_INPUTS)
+    if found == 0:
+        raise fields.error("group_size", "-1 (all inputs) or the number of inputs", found)
+    return None if found == -1 else found
+
+
+def _read_awq(fields: ConfigFields) -> QuantizedFormat:
+    name = "version" if fields.has("version") else "format"
+    version = fields.text(name, "gemm").lower()
+    if version != "gemm":
+        raise fields.error(name, "gemm (other layouts are not read)", version)
+    bits = fields.integer("bits", 4, low=1, high=32)
+    if bits != 4:
+        raise fields.error("bits", "4", bits)
+    if not fields.flag("zero_point", True):
+        raise fields.error("zero_point", "true", False)
+    group = _group(fields)
+    return _everywhere(f"awq, 4 bits, {in_groups(group)}", Awq(group))
+
+
+def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
+    name = "format" if fields.has("format") else "checkpoint_format"
+    kind = fields.text(name, "gptq")
+    if kind not in _ZERO_OFFSETS:
+        raise fields.error(name, "gptq or gptq_v2 (other layouts are not read)", kind)
+    if fields.flag("is_marlin_format", False):
+        raise fields.error("is_marlin_format", "false", True)
+    pack = fields.text("pack_dtype", "int32").removeprefix("torch.")
+    if pack != "int32":
+        raise fields.error("pack_dtype", "int32", pack)
+    usual = _gptq_scheme(fields, _ZERO_OFFSETS[kind])
+    rules: list[ModuleRule] = []
+    dynamic = fields.section("dynamic") or ConfigFields(fields.source, {})
+    if len(dynamic.values) > MOST_RULES:
+        raise fields.error("dynamic", f"at most {MOST_RULES} patterns", len(dynamic.values))
+    for text in dynamic.values:
+        if text.startswith("-:"):
+            rules.append((name_pattern(dynamic, text[2:]), None))
+            continue
+        own = dynamic.section(text)
+        merged = {**fields.values, **(own.values if own else {})}
+        source = f"{dynamic.source}: {text[:80]}"
+        scheme = _gptq_scheme(ConfigFields(source, merged), _ZERO_OFFSETS[kind])
+        rules.append((name_pattern(dynamic, text.removeprefix("+:")), scheme))
+    rules.append((every, usual))
+    title = "gptq" if kind == "gptq" else "gptq v2"
+    mixed = ", mixed" if len({scheme for _, scheme in rules if scheme}) > 1 else ""
+    return QuantizedFormat(
+        f"{title}, {usual.bits} bits, {in_groups(usual.group)}{mixed}", tuple(rules)
+    )
+
+
+def _gptq_scheme(fields: ConfigFields, zero_offset: int) -> Gptq:
+    bits = fields.integer("bits", low=1, high=32)
+    if bits not in (2, 4, 8):
+        raise fields.error("bits", "2, 4 or 8", bits)
+    return Gptq(bits, _group(fields), zero_offset)
+
+
+# --- 4-bit floats --------------------------------------------------------------------------------
+
+
+def _read_mxfp4(fields: ConfigFields) -> QuantizedFormat:
+    return _everywhere("mxfp4 experts", Experts4())
+
+
+def _read_modelopt(fields: ConfigFields) -> QuantizedFormat:
+    algorithm = fields.text("quant_algo")
+    if algorithm == "FP8":
+        return _everywhere("fp8 (modelopt)", Float8((WHOLE, BY_ROW)))
+    if algorithm != "NVFP4":
+        raise fields.error("quant_algo", "FP8 or NVFP4", algorithm)
+    group = fields.integer("group_size", 16, low=1, high=MOST_INPUTS)
+    if group != 16:
+        raise fields.error("group_size", "16", group)
+    scheme = Float4(16, codes="weight", whole_scale="weight_scale_2")
+    return _everywhere("nvfp4 (modelopt)", scheme)
+
+
+_METHODS: dict[str, Callable[[ConfigFields], QuantizedFormat]] = {
+    "fp8": _read_fp8,
+    "fbgemm_fp8": _read_fbgemm,
+    "compressed-tensors": read_compressed,
+    "awq": _read_awq,
+    "gptq": _read_gptq,
+    "mxfp4": _read_mxfp4,
+    "modelopt": _read_modelopt,
+}

@@ -1,0 +1,113 @@
+"""How a matrix of few bits may be stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from engine.architecture.fields import ConfigFields
+
+MOST_INPUTS = 1 << 24
+MOST_RULES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """Which elements share a scale: those of ``rows`` outputs and ``columns`` inputs; None: all."""
+
+    rows: int | None
+    columns: int | None
+
+
+WHOLE, BY_ROW = Grid(None, None), Grid(1, None)
+
+
+@dataclass(frozen=True, slots=True)
+class Float8:
+    """E4M3 numbers with one of ``grids``: the one that the scales' shape fits."""
+
+    grids: tuple[Grid, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerCodes:
+    """compressed-tensors' integers, one a byte or ``packed`` into words."""
+
+    bits: int
+    packed: bool
+    grid: Grid
+    has_zeros: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Awq:
+    """Packed along the outputs. ``group``: inputs; None: all."""
+
+    group: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Gptq:
+    """Packed along the inputs. ``zero_offset``: what is added to stored zero points."""
+
+    bits: int
+    group: int | None
+    zero_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Float4:
+    """E2M1 numbers, two a byte. ``group``: inputs that share a scale, 32 with an exponent as scale,
+    16 with an E4M3 scale and one scale for the matrix. ``divides``: by the latter."""
+
+    group: int
+    codes: str = "weight_packed"
+    whole_scale: str | None = None
+    divides: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Experts4:
+    """E2M1 numbers of stacked experts, in blocks of 32 with an exponent (gpt-oss)."""
+
+
+Scheme = Float8 | IntegerCodes | Awq | Gptq | Float4 | Experts4
+Matches = Callable[[str], bool]
+ModuleRule = tuple[Matches, Scheme | None]
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedFormat:
+    """``rules``: the first that matches a module's name says how its weight is stored; None: in
+    floats. ``description``: for people."""
+
+    description: str
+    rules: tuple[ModuleRule, ...]
+
+    def scheme_of(self, module: str) -> Scheme | None:
+        return next((scheme for matches, scheme in self.rules if matches(module)), None)
+
+
+def every(module: str) -> bool:
+    return True
+
+
+def in_groups(group: int | None) -> str:
+    """Return in words what shares a scale."""
+    return "a scale for each output" if group is None else f"groups of {group}"
+
+
+def two_sizes(fields: ConfigFields, name: str) -> tuple[int, int] | None:
+    """Return two sizes, of rows and columns; None if there are none. Raises ConfigError."""
+    value: Any = fields.values.get(name)
+    if value is None:
+        return None
+    if (
+        not isinstance(value, list)
+        or len(value) != 2
+        or any(isinstance(one, bool) or not isinstance(one, int) for one in value)
+        or not all(1 <= one <= MOST_INPUTS for one in value)
+    ):
+        raise fields.error(name, "two sizes, of rows and columns", value)
+    return value[0], value[1]

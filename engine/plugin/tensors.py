@@ -1,0 +1,71 @@
+"""A checkpoint's tensors by the names that they have in an unquantized one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.architecture.quantization import read_quantization
+from engine.quantized.checkpoint import named_tensors
+from engine.quantized.layouts import QuantizedTensor
+from engine.quantized.weights import dequantised, log_kept
+from engine.weights.grouped import GroupedWeight
+from engine.weights.stored import StoredTensor, read_tensor, stored_bytes
+from engine.weights.weights import opened
+
+
+class CheckpointTensors:
+    """The files are open until ``ends``. Quantized tensors are read as they are, or dequantized and
+    rounded to ``rounded``."""
+
+    def __init__(self, directory: Path, ends: ExitStack, rounded: torch.dtype) -> None:
+        """Raises ModelError."""
+        self._rounded = rounded
+        self._quantized = read_quantization(directory)
+        self._kept = self._dequantized = 0
+        stored = opened(directory, ends)
+        self._tensors: dict[str, StoredTensor | QuantizedTensor] = (
+            {**stored} if self._quantized is None else named_tensors(stored, self._quantized)
+        )
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._tensors)
+
+    def is_quantized(self, name: str) -> bool:
+        return isinstance(self._tensors[name], QuantizedTensor)
+
+    def num_bytes(self, name: str) -> int:
+        """Return the bytes of a tensor that is not quantized. Raises WeightsError."""
+        stored = self._tensors[name]
+        assert not isinstance(stored, QuantizedTensor)
+        return stored_bytes(stored)
+
+    def read(self, name: str, memory: Tensor | None = None) -> Tensor:
+        """Return a tensor; in ``memory`` (of bytes), if given, unless it is quantized. Raises
+        WeightsError."""
+        stored = self._tensors[name]
+        if not isinstance(stored, QuantizedTensor):
+            return read_tensor(stored, memory)
+        self._dequantized += 1
+        return dequantised(stored, self._rounded)
+
+    def grouped(self, name: str) -> tuple[GroupedWeight, tuple[int, ...]] | None:
+        """Return a quantized tensor in its few bits, of stacked matrices all rows, and its shape;
+        None for one that can be read only dequantized. Raises WeightsError."""
+        stored = self._tensors[name]
+        if not isinstance(stored, QuantizedTensor):
+            return None
+        found = stored.load().grouped()
+        if found is None:
+            return None
+        self._kept += 1
+        return found, stored.shape
+
+    def log(self) -> None:
+        """Say how many matrices were read in which way."""
+        if self._quantized is not None:
+            log_kept(self._quantized, self._kept, self._dequantized)

@@ -1,0 +1,59 @@
+"""The tensors of a quantized checkpoint, by the names that they have in an unquantized one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.architecture.errors import WeightsError
+from engine.architecture.schemes import QuantizedFormat
+from engine.quantized.layouts import ModuleParts, QuantizedTensor, quantized_tensor
+from engine.weights.stored import StoredTensor
+
+# Names of codes that are of no other use; and types of codes that are named as usual.
+_CODES = ("weight_packed", "qweight")
+_BLOCKS = "_blocks"
+_CODE_DTYPES = ("F8_E4M3", "I8", "U8")
+# For inputs and for keys and values in few bits, which are not rounded here as these say.
+_UNUSED = frozenset(
+    (
+        *("input_scale", "input_global_scale", "input_zero_point", "activation_scale"),
+        *("q_scale", "k_scale", "v_scale", "k_zero_point", "v_zero_point", "output_scale"),
+    )
+)
+
+
+def named_tensors(
+    stored: Mapping[str, StoredTensor], quantized: QuantizedFormat
+) -> dict[str, StoredTensor | QuantizedTensor]:
+    """Return the tensors of a checkpoint, with its matrices in place of their parts. Raises
+    WeightsError for one whose parts do not fit."""
+    matrices: dict[str, QuantizedTensor] = {}
+    for each in stored.values():
+        module, _, own = each.name.rpartition(".")
+        if not _is_codes(own, each.dtype):
+            continue
+        scheme = quantized.scheme_of(module)
+        if scheme is None:
+            raise WeightsError(f"quantization_config does not say how {each.name} is stored")
+        found = quantized_tensor(ModuleParts(module, stored), own, scheme)
+        if found.name in matrices:
+            raise WeightsError(f"{found.name} is stored twice")
+        matrices[found.name] = found
+    taken = {name for matrix in matrices.values() for name in matrix.taken}
+    plain = {
+        name: each
+        for name, each in stored.items()
+        if name not in taken and name.rpartition(".")[2] not in _UNUSED
+    }
+    for name in matrices:
+        if name in plain:
+            raise WeightsError(f"{name} is stored twice")
+    return {**plain, **matrices}
+
+
+def _is_codes(own: str, dtype: str) -> bool:
+    return (
+        own in _CODES
+        or (own == "weight" and dtype in _CODE_DTYPES)
+        or (own.endswith(_BLOCKS) and dtype == "U8")
+    )

@@ -1,0 +1,122 @@
+"""A quantized checkpoint as the source of a model's tensors."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from engine.architecture.schemes import QuantizedFormat
+from engine.quantized.checkpoint import named_tensors
+from engine.quantized.layouts import QuantizedTensor
+from engine.weights.grouped import GroupedWeight
+from engine.weights.stored import read_tensor
+from engine.weights.weights import Shapes, matched, opened
+
+logger = logging.getLogger(__name__)
+
+
+class QuantizedCheckpoint:
+    """The tensors of the checkpoint in ``directory``, checked against ``shapes`` when opened. A
+    context manager. ``progress(done, total)`` is called as each is requested, in elements.
+
+    ``tensor`` returns matrices dequantized and rounded to ``rounded``, the dtype that config.json
+    names; ``grouped`` returns those that are small integers as such.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        shapes: Shapes,
+        quantized: QuantizedFormat,
+        *,
+        unused: Iterable[str],
+        dtype: torch.dtype,
+        rounded: torch.dtype,
+        device: torch.device,
+        progress: Callable[[int, int], None],
+    ) -> None:
+        """Raises WeightsError."""
+        self._shapes = shapes
+        self._quantized = quantized
+        self._dtype = dtype
+        self._rounded = rounded
+        self._device = device
+        self._progress = progress
+        self._total = sum(math.prod(shape) for shape in shapes.values())
+        self._done = 0
+        self._kept = self._dequantized = 0
+        self._ends = ExitStack()
+        with ExitStack() as ends:
+            tensors = named_tensors(opened(directory, ends), quantized)
+            self._named = matched(directory, shapes, tensors, unused)
+            self._ends = ends.pop_all()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._ends.close()
+        if error is None:
+            log_kept(self._quantized, self._kept, self._dequantized)
+
+    def tensor(self, name: str) -> Tensor:
+        """Raises WeightsError."""
+        stored = self._named[name]
+        self._count(name)
+        if not isinstance(stored, QuantizedTensor):
+            return read_tensor(stored).to(self._dtype).to(self._device)
+        self._dequantized += 1
+        return dequantised(stored, self._rounded).to(self._dtype).to(self._device)
+
+    def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+        """See ``CheckpointWeights.part``; the whole tensor is read."""
+        whole = self.tensor(name)
+        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+
+    def grouped(self, name: str) -> GroupedWeight | None:
+        """Return a matrix in its few bits; None if it is stored otherwise. Raises WeightsError."""
+        stored = self._named[name]
+        if not isinstance(stored, QuantizedTensor):
+            return None
+        found = stored.load().grouped()
+        if found is not None:
+            self._kept += 1
+            self._count(name)
+        return found
+
+    def _count(self, name: str) -> None:
+        self._done += math.prod(self._shapes[name])
+        self._progress(self._done, self._total)
+
+
+def log_kept(quantized: QuantizedFormat, kept: int, dequantized: int) -> None:
+    """Log how many matrices stay in few bits."""
+    logger.info(
+        "%s: %d matrices stay in few bits, %d are dequantized",
+        quantized.description,
+        kept,
+        dequantized,
+    )
+
+
+def dequantised(stored: QuantizedTensor, rounded: torch.dtype) -> Tensor:
+    """Return a quantized tensor in floats. Raises WeightsError."""
+    matrix = stored.load()
+    found = torch.empty(matrix.outputs, matrix.inputs, dtype=rounded)
+    matrix.dequantise(found)
+    if not stored.stack:
+        return found
+    return found.view(stored.stack, -1, matrix.inputs).transpose(1, 2)

@@ -1,0 +1,48 @@
+"""Patterns match as Python's do, or are refused if they could take long."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import ConfigFields
+from engine.architecture.patterns import name_pattern
+
+FIELDS = ConfigFields("config.json", {})
+NAME = "model.layers.11.mlp.experts.7.gate_proj"
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        (r".*lm_head", False),
+        (r".*mlp.*", True),
+        (r"model\.layers\.\d+\.mlp\.experts\.\d+\.(gate|up)_proj$", True),
+        (r"(?!.*mlp)", False),
+        (r"mlp", False),  # from the beginning
+    ],
+)
+def test_a_pattern_matches_the_beginning_of_a_name(text: str, matches: bool) -> None:
+    assert name_pattern(FIELDS, text)(NAME) is matches
+    assert (re.match(text, NAME) is not None) is matches
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("(a+)+$", "(a|aa)*b", r"(.)\1", "(?P<x>a)(?P=x)", "a" * 300, ".*" * 7 + "x"),
+        *("(a{1,9}){1,9}", "(", "[", "a{99999999999999999999}", "(" * 150),
+    ],
+)
+def test_others_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"^config\.json: .*pattern"):
+        name_pattern(FIELDS, text)
+
+
+def test_the_slowest_that_is_accepted_takes_seconds_at_most() -> None:
+    began = time.process_time()
+    assert not name_pattern(FIELDS, ".*" * 5 + "#")(NAME * 2)
+    assert time.process_time() - began < 20

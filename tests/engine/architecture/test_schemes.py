@@ -1,0 +1,39 @@
+"""Rules in their order, and numbers of a configuration."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import ConfigFields
+from engine.architecture.schemes import Awq, Experts4, QuantizedFormat, every, in_groups, two_sizes
+
+
+def test_the_first_rule_that_matches_counts() -> None:
+    found = QuantizedFormat(
+        "mixed",
+        (
+            (lambda module: module == "a", None),
+            (lambda module: module.startswith("a"), Awq(32)),
+            (every, Experts4()),
+        ),
+    )
+    assert found.scheme_of("a") is None
+    assert found.scheme_of("ab") == Awq(32)
+    assert found.scheme_of("b") == Experts4()
+    assert QuantizedFormat("none", ()).scheme_of("a") is None
+
+
+def test_what_shares_a_scale_is_said_in_words() -> None:
+    assert in_groups(128) == "groups of 128"
+    assert in_groups(None) == "a scale for each output"
+
+
+@pytest.mark.parametrize("wrong", [3, [1], [1, 2, 3], [0, 1], [1, True], ["1", 2], [1, 1 << 30]])
+def test_two_sizes_are_two_sizes(wrong: Any) -> None:
+    assert two_sizes(ConfigFields("here", {"block": [128, 64]}), "block") == (128, 64)
+    assert two_sizes(ConfigFields("here", {}), "block") is None
+    with pytest.raises(ConfigError, match="here: block must be two sizes"):
+        two_sizes(ConfigFields("here", {"block": wrong}), "block")

@@ -1,0 +1,68 @@
+"""A matrix is its scales times its codes, and integers exactly where that loses nothing."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.quantized.matrices import QuantizedMatrix
+
+
+def matrix(
+    bits: int | None = 8, zeros: Tensor | None = None, columns: int = 32, **more: Tensor | None
+) -> QuantizedMatrix:
+    chance = torch.Generator().manual_seed(0)
+    codes = torch.randint(-128, 128, (4, 96), generator=chance, dtype=torch.int8)
+    scales = torch.rand(4, -(-96 // columns), generator=chance).half().float()
+    return QuantizedMatrix(
+        4,
+        96,
+        lambda first, last: codes[first:last],
+        bits,
+        more.get("scales") if isinstance(more.get("scales"), Tensor) else scales,
+        zeros,
+        1,
+        columns,
+        more.get("order"),
+    )
+
+
+def values(of: QuantizedMatrix) -> Tensor:
+    found = torch.empty(4, 96)
+    of.dequantise(found)
+    return found
+
+
+ZEROS = torch.full((4, 3), 7, dtype=torch.int16)
+
+
+@pytest.mark.parametrize("columns", [16, 32, 48, 96, 1000])
+def test_integers_stay_integers_in_groups_that_kernels_read(columns: int) -> None:
+    grouped = matrix(columns=columns).grouped()
+    assert grouped is not None
+    assert grouped.group == (96 if columns >= 96 else columns)
+    assert torch.equal(grouped.dequantised(), values(matrix(columns=columns)))
+
+
+def test_zero_points_of_8_bits_are_minimums_if_the_scales_are_short() -> None:
+    grouped = matrix(zeros=ZEROS).grouped()
+    assert grouped is not None
+    assert grouped.minimums is not None
+    assert torch.equal(grouped.dequantised(), values(matrix(zeros=ZEROS)))
+    long = torch.full((4, 3), 1 / 3)
+    assert matrix(zeros=ZEROS, scales=long).grouped() is None
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        matrix(bits=None),
+        matrix(columns=24),
+        matrix(order=torch.arange(96) % 3),
+    ],
+    ids=["floats", "groups of 24", "in another order"],
+)
+def test_others_are_dequantized(other: QuantizedMatrix) -> None:
+    assert other.grouped() is None
+    assert values(other).isfinite().all()
