@@ -229,6 +229,20 @@ def test_a_row_is_the_same_to_the_last_bit_in_any_chunk(subject: Subject) -> Non
     assert torch.equal(torch.cat(parts), whole)
 
 
+@pytest.mark.parametrize("subject", ROUTED_SUBJECTS, ids=str, indirect=True)
+def test_more_rows_than_a_mixture_computes_at_a_time_are_the_same_to_the_last_bit(
+    subject: Subject,
+) -> None:
+    chance = random.Random(9)
+    texts = [chance.choices(range(VOCABULARY), k=120) for _ in range(3)]
+    tables = [list(range(first, first + 15)) for first in (0, 15, 30)]
+    pieces = [(text, 0, table) for text, table in zip(texts, tables, strict=True)]
+    together = run(subject, subject.cache(), pieces, None)
+    assert together.shape[0] > 256
+    alone = [run(subject, subject.cache(), [piece], None) for piece in pieces]
+    assert torch.equal(together, torch.cat(alone))
+
+
 def test_logits_equal_float64(subject: Subject) -> None:
     hidden = torch.randn(7, subject.oracle.config.hidden_size)
     expected = subject.oracle.lm_head(hidden.double())
