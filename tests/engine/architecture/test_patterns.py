@@ -33,7 +33,7 @@ def test_a_pattern_matches_the_beginning_of_a_name(text: str, matches: bool) -> 
 @pytest.mark.parametrize(
     "text",
     [
-        *("(a+)+$", "(a|aa)*b", r"(.)\1", "(?P<x>a)(?P=x)", "a" * 300, ".*" * 7 + "x"),
+        *("(a+)+$", "(a|aa)*b", r"(.)\1", "(?P<x>a)(?P=x)", "a" * 300, ".*" * 5 + "x"),
         *("(a{1,9}){1,9}", "(", "[", "a{99999999999999999999}", "(" * 150),
     ],
 )
@@ -42,7 +42,7 @@ def test_others_are_refused(text: str) -> None:
         name_pattern(FIELDS, text)
 
 
-def test_the_slowest_that_is_accepted_takes_seconds_at_most() -> None:
+def test_the_slowest_that_is_accepted_takes_no_seconds() -> None:
     began = time.process_time()
-    assert not name_pattern(FIELDS, ".*" * 5 + "#")(NAME * 2)
-    assert time.process_time() - began < 20
+    assert not name_pattern(FIELDS, ".*" * 4 + "#")(NAME * 2)
+    assert time.process_time() - began < 2
