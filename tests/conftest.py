@@ -60,6 +60,15 @@ def _state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    with pytest.MonkeyPatch.context() as patch:
+        if item.get_closest_marker("one_process"):
+            patch.delenv("QUIRE_TEST_WORKERS", raising=False)
+            patch.delenv("QUIRE_TEST_ENGINES", raising=False)
+        return (yield)
+
+
 def pytest_collection() -> None:
     gc.disable()
 

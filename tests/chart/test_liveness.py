@@ -19,6 +19,8 @@ from tests.chart.helms import Helm4, Manifest, objects
 from tests.e2e.quire_server import QuireServer, engine_of, stopped, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
+pytestmark = pytest.mark.one_process
+
 MOST_TOKENS = 60_000
 STOPPED_SECONDS = 45
 SILENCE_SECONDS = 5  # the default of --engine-silence-timeout

@@ -18,7 +18,7 @@ from tests.chart.helms import CHART, Helm, Values, objects
 from tests.dashboard.running import dashboard_of
 from tests.e2e.quire_server import QuireServer, free_port, until
 
-pytestmark = pytest.mark.chart
+pytestmark = [pytest.mark.chart, pytest.mark.one_process]
 
 SCRIPT = CHART / "files" / "smoke.py"
 SMOKE: dict[str, Any] = runpy.run_path(str(SCRIPT))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 STREAMS = 20
 
-pytestmark = IN_CHROMIUM
+pytestmark = [*IN_CHROMIUM, pytest.mark.one_process]
 
 
 @pytest.fixture

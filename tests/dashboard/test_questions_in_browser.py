@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
-pytestmark = IN_CHROMIUM
+pytestmark = [*IN_CHROMIUM, pytest.mark.one_process]
 
 BLOCK = 16
 BLOCKS = 64

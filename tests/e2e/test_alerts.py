@@ -23,6 +23,7 @@ from tests.e2e.loaded import loaded
 from tests.e2e.quire_server import QuireServer, engine_of, free_port, stopped, until
 
 pytestmark = [
+    pytest.mark.one_process,
     pytest.mark.debian,
     pytest.mark.integration,
     pytest.mark.skipif(

@@ -27,6 +27,8 @@ from service.store.schema import database_url
 from tests.e2e.quire_server import QuireServer, command_of, descendants, free_port, until
 from tests.service.running_postgres import Postgres, programs
 
+pytestmark = pytest.mark.one_process
+
 KEYS = {"alice": "sk-alice-1", "bob": "sk-bob-2", "carol": "sk-carol-3"}
 CLIENTS = 12
 REQUESTS = int(os.environ.get("QUIRE_ARCHIVE_REQUESTS", "600"))

@@ -24,6 +24,8 @@ from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.e2e.quire_server import QuireServer, free_port, until
 
+pytestmark = pytest.mark.one_process
+
 STEP = 0.03
 LATEST = 6 * STEP
 # Tokens of an answer: far more than there are steps until everyone has left.

@@ -21,6 +21,8 @@ from tests.e2e.test_worker_death import process_of
 from tests.observability.otlp_receiver import Receiver, http_receiver
 from tests.service.test_failures_mid_stream import EACH_API, Api, check_failed
 
+pytestmark = pytest.mark.one_process
+
 OPERATE = "operate-key-of-test"
 # Requests with this max_tokens are those that aimed faults hit.
 AIMED = 77

@@ -16,6 +16,8 @@ import pytest
 
 from tests.e2e.quire_server import QuireServer, engine_of, until
 
+pytestmark = pytest.mark.one_process
+
 CHAT = "/v1/chat/completions"
 STORY: dict[str, Any] = {
     "model": "pocket",

@@ -32,6 +32,8 @@ from tests.e2e.quire_server import (
     until,
 )
 
+pytestmark = pytest.mark.one_process
+
 # What a change may take to be known everywhere.
 WITHIN_SECONDS = 10
 ADMIN_KEY = "admin-key-of-test"

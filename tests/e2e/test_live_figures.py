@@ -21,7 +21,7 @@ from tests.e2e.quire_server import QuireServer, free_port, until
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-pytestmark = [*IN_CHROMIUM, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.one_process, *IN_CHROMIUM, pytest.mark.timeout(300)]
 
 MODEL = "simulated:step=5ms"
 SLOTS = 2

@@ -16,6 +16,8 @@ import pytest
 
 from tests.e2e.quire_server import QuireServer, free_port, until
 
+pytestmark = pytest.mark.one_process
+
 CANARY = "canaryXyzzy"
 REQUESTS = 60
 ADMIN_PORT = free_port()

@@ -29,6 +29,8 @@ from tests.e2e.test_every_api import APIS, PERSON, TWO_CITIES, Question
 from tests.e2e.test_handover import ALL, FOREVER, STORY, Clients, ask_all
 from tests.service.grpc.clients import put_together
 
+pytestmark = pytest.mark.one_process
+
 # The mark of requests that engines die of, so that a client's retry has the same effect.
 POISON_MAX_TOKENS = 777
 QUESTIONS = {

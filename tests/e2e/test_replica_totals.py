@@ -18,7 +18,7 @@ from observability import catalogue
 from tests.e2e.prometheus_server import exact_increase, prometheus_scraping, query, results
 from tests.e2e.quire_server import QuireServer, until
 
-pytestmark = [pytest.mark.debian, pytest.mark.integration]
+pytestmark = [pytest.mark.one_process, pytest.mark.debian, pytest.mark.integration]
 
 MODEL = "simulated:step=2ms,output=20-60"
 REPLICAS = 3

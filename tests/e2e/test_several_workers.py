@@ -16,6 +16,8 @@ import pytest
 from tests.e2e.quire_server import QuireServer, until, workers_of
 from tests.e2e.test_worker_death import EngineWatcher, Stream, request_lines
 
+pytestmark = pytest.mark.one_process
+
 WORKERS = 4
 STREAMS = 32
 CLIENTS = 2

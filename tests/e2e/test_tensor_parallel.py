@@ -11,6 +11,8 @@ import pytest
 
 from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 
+pytestmark = pytest.mark.one_process
+
 ASKED: list[dict[str, Any]] = [
     {"messages": [{"role": "user", "content": "Hello!"}]},
     {"messages": [{"role": "user", "content": "What is 48 - 19?"}], "logprobs": True},

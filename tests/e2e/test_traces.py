@@ -18,6 +18,8 @@ from tests.observability.otlp_receiver import (
     http_receiver,
 )
 
+pytestmark = pytest.mark.one_process
+
 IN_ENGINE = ["queue", "prefill", "decode"]
 
 

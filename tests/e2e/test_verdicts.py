@@ -34,6 +34,8 @@ from tests.e2e.quire_server import (
     until,
 )
 
+pytestmark = pytest.mark.one_process
+
 SLOTS = 8
 SEEN: dict[str, dict[str, Any]] = {}
 

@@ -27,6 +27,8 @@ from tests.e2e.prometheus_server import exact_increase, prometheus_scraping, que
 from tests.e2e.quire_server import QuireServer, command_of, descendants, engine_sockets, until
 from tests.observability.otlp_receiver import Receiver, attributes_of, http_receiver
 
+pytestmark = pytest.mark.one_process
+
 STREAMS = 32
 KILLS = 3
 SHORT = 5  # requests that end before each kill

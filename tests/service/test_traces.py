@@ -16,6 +16,8 @@ from tests.e2e.quire_server import QuireServer, command_of, descendants, until
 from tests.observability.otlp_receiver import Receiver, attributes_of, grpc_receiver
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
+pytestmark = pytest.mark.one_process
+
 # Room for one sequence of the model's full length.
 SMALL = ("--load-format", "dummy", "--threads", "1", "--num-kv-blocks", "260")
 CALLER_TRACE = "0af7651916cd43dd8448eb211c80319c"

@@ -18,7 +18,7 @@ from tests.e2e.quire_server import QuireServer, until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
-pytestmark = IN_CHROMIUM
+pytestmark = [*IN_CHROMIUM, pytest.mark.one_process]
 
 MODEL = "simulated:step=100ms"
 

@@ -21,6 +21,8 @@ from service.supervision.restarts import FAILING_DEATHS, HOPELESS_DEATHS
 from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
+pytestmark = pytest.mark.one_process
+
 SMALL = ("--load-format", "dummy", "--threads", "1", "--kv-cache-memory", str(64 << 20))
 
 
