@@ -20,6 +20,8 @@ from typing import Self
 import msgspec
 from huggingface_hub import constants
 
+from service.hub.wanted import HubFile, gguf_file
+
 DEFAULT_REVISION = "main"
 _PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_PART}/{_PART}", re.ASCII)
@@ -135,11 +137,18 @@ class ModelPlace:
 
     def gguf_in(self, snapshot: Path) -> Path | None:
         """Return the GGUF file that is served, in the directory of the revision's files; None if
-        those are a model in Hugging Face layout."""
+        those are a model in Hugging Face layout. Raises NotServableError if none is there."""
         if self.variant is None:
             return None
-        (name,) = self.record(snapshot.name).files
-        return snapshot / name
+        if names := list(self.record(snapshot.name).files):
+            return snapshot / names[0]
+        # A copy in a cache that cannot be written has no record.
+        there = [
+            HubFile(path.relative_to(snapshot).as_posix(), 0, "")
+            for path in snapshot.rglob("*")
+            if path.is_file()
+        ]
+        return snapshot / gguf_file(self.name, there, self.variant).name
 
 
 def is_unchanged(path: Path, checked: CheckedFile | None) -> bool:
