@@ -213,7 +213,7 @@ def _integers(parts: ModuleParts, scheme: IntegerCodes) -> QuantizedTensor:
     elif scheme.has_zeros:
         zeros = parts.take("weight_zero_point", ("I8",), shared.stored.shape)
     index = None
-    if parts.find("weight_g_idx"):
+    if scheme.ordered or parts.find("weight_g_idx"):
         index = parts.take("weight_g_idx", ("I32", "I64"), (inputs,))
 
     def load() -> QuantizedMatrix:
@@ -297,7 +297,9 @@ def _gptq(parts: ModuleParts, scheme: Gptq) -> QuantizedTensor:
     groups = _groups(inputs, scheme.group)
     scales = parts.take("scales", _FLOATS, (groups, outputs))
     zeros = parts.take("qzeros", ("I32",), (groups, -(-outputs // each)))
-    index = parts.take("g_idx", ("I32", "I64"), (inputs,)) if parts.find("g_idx") else None
+    index = None
+    if scheme.ordered or parts.find("g_idx"):
+        index = parts.take("g_idx", ("I32", "I64"), (inputs,))
     columns = scheme.group or max(1, inputs)
 
     def load() -> QuantizedMatrix:

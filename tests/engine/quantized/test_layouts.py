@@ -185,6 +185,8 @@ BIG = 1 << 60
         ("gptq", "g_idx", _words(96, value=3), "m.g_idx names groups outside 0 to 2"),
         ("gptq", "g_idx", _words(96, value=-1), "m.g_idx names groups outside 0 to 2"),
         ("gptq", "g_idx", _words(95), "m.g_idx has the shape [95] instead of [96]"),
+        ("gptq_act_order", "g_idx", None, "the checkpoint has no m.g_idx"),
+        ("ct_int4_act_order", "weight_g_idx", None, "the checkpoint has no m.weight_g_idx"),
         ("awq", "qzeros", _words(3, 5), "m.qzeros has the shape [3, 5] instead of [3, 4]"),
         ("awq", "scales", _halves(3, 32, value=NAN), "m.scales has scales that are not finite"),
         ("fp8", "weight_scale_inv", None, "the checkpoint has no m.weight_scale"),
