@@ -32,8 +32,8 @@ class Float8:
 
 @dataclass(frozen=True, slots=True)
 class IntegerCodes:
-    """compressed-tensors' integers, one a byte or ``packed`` into words. ``ordered``: groups are not
-    runs of inputs, so the checkpoint must say the group of each input."""
+    """compressed-tensors' integers, one a byte or ``packed`` into words. ``ordered``: groups are
+    not runs of inputs, so the checkpoint must say the group of each input."""
 
     bits: int
     packed: bool
@@ -51,8 +51,8 @@ class Awq:
 
 @dataclass(frozen=True, slots=True)
 class Gptq:
-    """Packed along the inputs. ``zero_offset``: what is added to stored zero points. ``ordered``: as
-    of ``IntegerCodes``."""
+    """Packed along the inputs. ``zero_offset``: what is added to stored zero points. ``ordered``:
+    see ``IntegerCodes``."""
 
     bits: int
     group: int | None
