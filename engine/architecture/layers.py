@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from engine.architecture.errors import UnsupportedError
+from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.features import NO_MULTIPLIERS, Experts, Multipliers, QueryScaling
 from engine.architecture.fields import ConfigFields
 from engine.architecture.rope import RopeConfig, read_long_rope, read_rope, read_scaling
 
 _MOST = 1 << 30
+_MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
@@ -240,7 +241,8 @@ def read_qwen3_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
         inner=fields.integer("moe_intermediate_size", 768, low=1, high=1 << 24),
         renormalised=fields.flag("norm_topk_prob", False),
     )
-    layers = tuple(i not in dense and (i + 1) % step == 0 for i in range(sizes.num_layers))
+    without = set(dense)
+    layers = tuple(i not in without and (i + 1) % step == 0 for i in range(sizes.num_layers))
     return replace(read_plain(fields, sizes), experts=replace(experts, layers=layers))
 
 
@@ -259,5 +261,10 @@ def _experts(
         low=1,
         high=4096,
     )
+    if count * sizes.num_layers > _MOST_EXPERTS:
+        raise ConfigError(
+            f"{fields.source}: {count} experts in each of {sizes.num_layers} layers are not "
+            f"supported; at most {_MOST_EXPERTS} in all are"
+        )
     top_k = fields.integer("num_experts_per_tok", default[1], low=1, high=count)
     return Experts(count, top_k, inner, renormalised, (True,) * sizes.num_layers)

@@ -4,6 +4,7 @@ mean."""
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -125,6 +126,21 @@ def test_olmo_3_scales_only_layers_with_full_attention(tmp_path: Path) -> None:
         ("Qwen3MoeForCausalLM", {"mlp_only_layers": ["1"]}, "a list of layers"),
         ("OlmoeForCausalLM", {"clip_qkv": 8.0}, "clip_qkv is not known"),
         (
+            "OlmoeForCausalLM",
+            {"num_experts": 4096, "num_hidden_layers": 64},
+            "4096 experts in each of 64 layers are not supported; at most 131072 in all are",
+        ),
+        (
+            "MixtralForCausalLM",
+            {"rope_parameters": {"rope_theta": 1e4}, "rope_scaling": {"type": "linear"}},
+            "both rope_parameters and rope_scaling",
+        ),
+        (
+            "Phi3ForCausalLM",
+            {"rope_parameters": {"rope_theta": 1e5}, "rope_scaling": {"rope_theta": 1e6}},
+            "both rope_parameters and rope_scaling",
+        ),
+        (
             "Ministral3ForCausalLM",
             {"rope_parameters": {"rope_type": "default"}},
             "llama_4_scaling_beta must be",
@@ -136,3 +152,18 @@ def test_what_cannot_be_meant_is_named(
 ) -> None:
     with pytest.raises(ConfigError, match=expected):
         load(tmp_path, architecture, **values)
+
+
+def test_a_long_list_of_dense_layers_is_read_quickly(tmp_path: Path) -> None:
+    began = time.process_time()
+    dense = [4096] * 200_000
+    ours = load(
+        tmp_path,
+        "Qwen3MoeForCausalLM",
+        mlp_only_layers=dense,
+        num_hidden_layers=1000,
+        num_experts=8,
+    )
+    assert ours.experts is not None
+    assert all(ours.experts.layers)
+    assert time.process_time() - began < 3
