@@ -97,6 +97,14 @@ class ModuleParts:
 def quantized_tensor(parts: ModuleParts, own: str, scheme: Scheme) -> QuantizedTensor:
     """Return the matrix whose codes are the tensor ``own`` of a module. Raises WeightsError for
     tensors that are missing or do not fit."""
+    found = _described(parts, own, scheme)
+    # No memory bounds the other size then, nor the time that it takes to read.
+    if 0 in found.shape:
+        raise WeightsError(f"{found.name} has no elements: its shape is {list(found.shape)}")
+    return found
+
+
+def _described(parts: ModuleParts, own: str, scheme: Scheme) -> QuantizedTensor:
     match scheme:
         case Float8():
             return _float8(parts, scheme)

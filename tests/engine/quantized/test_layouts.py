@@ -167,6 +167,7 @@ def _words(*shape: int, value: int = 0) -> Tensor:
     return torch.full(shape, value, dtype=torch.int32)
 
 
+ONE = torch.ones(1)
 NAN, INFINITE = float("nan"), float("inf")
 BIG = 1 << 60
 
@@ -221,3 +222,9 @@ def test_what_does_not_fit_is_named(
         read(tmp_path, config, {"m": tensors})
     assert says in str(refused.value)
     assert str(refused.value).count("\n") == 0
+
+
+def test_a_matrix_without_elements_is_refused(tmp_path: Path) -> None:
+    tensors = {"weight": torch.empty(1 << 50, 0).to(torch.float8_e4m3fn), "weight_scale": ONE}
+    with pytest.raises(WeightsError, match=r"^m.weight has no elements: its shape is \[\d+, 0\]$"):
+        read(tmp_path, {"quant_method": "fp8"}, {"m": tensors})
