@@ -135,7 +135,9 @@ def read_olmo3(fields: ConfigFields, sizes: Sizes) -> Layers:
     types = _layer_types(fields, sizes.num_layers) or _every(4, sizes.num_layers)
     theta = fields.number("rope_theta", 500_000.0, low=1.001, high=1e15)
     if theta != 500_000.0:
-        raise UnsupportedError(f"{fields.source}: rope_theta {theta:g} for all kinds of layers")
+        raise UnsupportedError(
+            f"{fields.source}: rope_theta {theta:g} is not supported; supported: 500000"
+        )
     ropes = _ropes_by_type(fields, sizes, types, full=theta, sliding=theta)
     return Layers(ropes, _by_type(types, _window(fields, 4096)))
 
@@ -167,14 +169,14 @@ def _ropes_by_type(
     bases, where config.json says nothing else."""
     given = fields.section("rope_parameters")
     if given is not None and not set(given.values) <= {_FULL, _SLIDING}:
-        raise UnsupportedError(f"{given.source}: one setting for layers of all types")
+        raise UnsupportedError(f"{given.source} must have settings for each type of layers")
     nothing = ConfigFields(fields.source, {})
     of_full = (given and given.section(_FULL)) or fields.section("rope_scaling") or nothing
     of_sliding = (given and given.section(_SLIDING)) or nothing
     if given is not None and fields.has("rope_scaling"):
-        raise UnsupportedError(f"{fields.source}: both rope_parameters and rope_scaling")
+        raise UnsupportedError(f"{fields.source} has both rope_parameters and rope_scaling")
     if "truncate" in of_full.values or "truncate" in of_sliding.values:
-        raise UnsupportedError(f"{fields.source}: truncate by type of layer")
+        raise UnsupportedError(f"{fields.source}: truncate is not supported here")
     positions = sizes.positions
     ropes = {
         _FULL: read_scaling(fields, of_full, positions, full),
@@ -199,7 +201,7 @@ def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Queries are scaled by their position."""
     scaling = fields.section("rope_parameters")
     if scaling is None:
-        raise UnsupportedError(f"{fields.source}: without rope_parameters")
+        raise UnsupportedError(f"{fields.source} has no rope_parameters")
     rope = read_rope(fields, sizes.positions)
     return replace(
         _uniform(rope, sizes, _window(fields, None)),

@@ -72,7 +72,9 @@ def _settings(fields: ConfigFields) -> ConfigFields | None:
     given = [fields.section("rope_parameters"), fields.section("rope_scaling")]
     found = [each for each in given if each is not None and each.values]
     if len(found) == 2 and found[0].values != found[1].values:
-        raise UnsupportedError(f"{fields.source}: both rope_parameters and rope_scaling")
+        raise UnsupportedError(
+            f"{fields.source} has both rope_parameters and rope_scaling, and they differ"
+        )
     return found[0] if found else None
 
 
@@ -130,8 +132,8 @@ def read_long_rope(fields: ConfigFields, max_position_embeddings: int, head_dim:
     pairs = int(head_dim * share) // 2
     if pairs == 0 or int(head_dim * share) % 2:
         raise UnsupportedError(
-            f"{scaling.source}: rotary embeddings turn pairs, which {share:g} of the {head_dim} "
-            "elements of a head are not"
+            f"{scaling.source}: partial_rotary_factor {share:g} of a head's {head_dim} elements is "
+            "not a whole number of pairs, which rotary embeddings turn"
         )
     if kind == "default":
         return RopeConfig(theta=theta, share=share)
