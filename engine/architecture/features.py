@@ -45,11 +45,13 @@ class QKNorm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Multipliers:
-    """``residual``: of what each half of a layer adds; ``logits`` are divided by it."""
+    """``residual``: of what each half of a layer adds; ``logits`` are divided by it.
+    ``rounds_embedding``: to the embeddings' dtype, as in training."""
 
     embedding: float = 1.0
     residual: float = 1.0
     logits: float = 1.0
+    rounds_embedding: bool = False
 
 
 NO_MULTIPLIERS = Multipliers()

@@ -152,7 +152,7 @@ def read_gemma3(fields: ConfigFields, sizes: Sizes) -> Layers:
         _ropes_by_type(fields, sizes, types, full=full, sliding=local),
         _by_type(types, _window(fields, 4096)),
         scale=fields.number("query_pre_attn_scalar", 256, low=1e-6, high=1e6) ** -0.5,
-        multipliers=Multipliers(embedding=sizes.hidden_size**0.5),
+        multipliers=Multipliers(sizes.hidden_size**0.5, rounds_embedding=True),
     )
 
 
