@@ -93,7 +93,10 @@ def test_yarn_without_a_factor_takes_it_from_the_lengths() -> None:
 
 
 def test_settings_under_both_names_must_agree() -> None:
-    both = {"rope_parameters": SETTINGS["yarn"], "rope_scaling": dict(SETTINGS["yarn"])}
+    both: dict[str, Any] = {
+        "rope_parameters": SETTINGS["yarn"],
+        "rope_scaling": dict(SETTINGS["yarn"]),
+    }
     alone = ConfigFields("test", {"rope_parameters": SETTINGS["yarn"]})
     assert read_rope(ConfigFields("test", both), POSITIONS) == read_rope(alone, POSITIONS)
     both["rope_scaling"]["factor"] = 32.0

@@ -6,6 +6,7 @@ import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -82,7 +83,7 @@ def test_embeddings_in_bfloat16_are_multiplied_as_transformers_does(
     multiplier = {"embedding_multiplier": 12.34} if name == "granite" else {}
     file.write_text(json.dumps(json.loads(file.read_text()) | multiplier))
     found = embedding_multiplier(load_model_config(tmp_path), torch.bfloat16)
-    embed = oracle.to(torch.bfloat16).get_input_embeddings()
+    embed: Any = oracle.to(torch.bfloat16).get_input_embeddings()
     ids = torch.arange(VOCABULARY)
     plain = functional.embedding(ids, embed.weight)
     expected = plain * 12.34 if name == "granite" else embed(ids)  # as GraniteModel.forward
