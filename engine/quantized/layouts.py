@@ -170,6 +170,14 @@ def _finite(name: str, scales: Tensor) -> Tensor:
     return scales
 
 
+def _within(name: str, codes: Tensor, bits: int) -> Tensor:
+    """Return int8 ``codes``. Raises WeightsError for those of more than ``bits``."""
+    half = 1 << bits - 1
+    if bits < 8 and bool(((codes < -half) | (codes >= half)).any()):
+        raise WeightsError(f"{name} has numbers outside {-half} to {half - 1}")
+    return codes
+
+
 def _read_once(codes: StoredTensor) -> Callable[[], Tensor]:
     """Return what reads the codes when they are first needed."""
     return cache(partial(read_codes, codes))
@@ -229,14 +237,17 @@ def _integers(parts: ModuleParts, scheme: IntegerCodes) -> QuantizedTensor:
 
         def rows_of(first: int, last: int) -> Tensor:
             rows = stored()[first:last]
-            return centred(codes_of(rows, bits)[:, :inputs], bits) if scheme.packed else rows
+            if scheme.packed:
+                return centred(codes_of(rows, bits)[:, :inputs], bits)
+            return _within(codes.name, rows, bits)
 
         subtracted = None
         if zeros is not None and scheme.packed:
             along = codes_of(read_codes(zeros).t(), bits)[:, :outputs]
             subtracted = _none_if_zero(centred(along, bits).t().to(torch.int16))
         elif zeros is not None:
-            subtracted = _none_if_zero(read_codes(zeros).view(shared.shape).to(torch.int16))
+            found = _within(zeros.name, read_codes(zeros), bits)
+            subtracted = _none_if_zero(found.view(shared.shape).to(torch.int16))
         return QuantizedMatrix(
             outputs,
             inputs,

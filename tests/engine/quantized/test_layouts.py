@@ -23,7 +23,7 @@ from engine.quantized.layouts import QuantizedTensor
 from engine.quantized.weights import dequantised
 from engine.weights.grouped import GroupedWeight
 from engine.weights.weights import opened
-from tests.engine.quantized.making import FORMATS, Format, Sample
+from tests.engine.quantized.making import FORMATS, Format, Sample, compressed
 
 SHAPES = 200
 RANDOM = np.random.default_rng(3)
@@ -228,3 +228,16 @@ def test_a_matrix_without_elements_is_refused(tmp_path: Path) -> None:
     tensors = {"weight": torch.empty(1 << 50, 0).to(torch.float8_e4m3fn), "weight_scale": ONE}
     with pytest.raises(WeightsError, match=r"^m.weight has no elements: its shape is \[\d+, 0\]$"):
         read(tmp_path, {"quant_method": "fp8"}, {"m": tensors})
+
+
+@pytest.mark.parametrize(("own", "value"), [("weight", 8), ("weight_zero_point", -9)])
+def test_numbers_of_more_bits_than_stated_are_refused(own: str, value: int, tmp_path: Path) -> None:
+    tensors = {
+        "weight": torch.zeros(2, 64, dtype=torch.int8),
+        "weight_scale": torch.ones(2, 2),
+        "weight_zero_point": torch.zeros(2, 2, dtype=torch.int8),
+    }
+    tensors[own][1, 1] = value
+    config = compressed("int-quantized", 4, zeros=True)(32)
+    with pytest.raises(WeightsError, match=f"^m.{own} has numbers outside -8 to 7$"):
+        read(tmp_path, config, {"m": tensors})
