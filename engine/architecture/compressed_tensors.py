@@ -130,7 +130,9 @@ def _integers(weights: ConfigFields, kind: _Kind, bits: int, grid: Grid) -> Inte
     has_zeros = not weights.flag("symmetric", True)
     if has_zeros and grid.rows is None:
         raise weights.error("strategy", "channel or group (with zero points)", "tensor")
-    return IntegerCodes(bits, kind.packed, grid, has_zeros)
+    return IntegerCodes(
+        bits, kind.packed, grid, has_zeros, weights.values.get("actorder") in ("group", True)
+    )
 
 
 def _shared(grid: Grid) -> str:

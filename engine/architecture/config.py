@@ -109,7 +109,7 @@ class ModelConfig:
     eos_token_ids: frozenset[int]
     learned_positions: bool = False
     norms: NormPlace = NormPlace.BEFORE
-    offset_norms: bool = False  # weights of norms are stored less one
+    offset_norms: bool = False  # weights of norms are stored minus one
     tensor_names: TensorNames = ()  # see ``DecoderFamily``
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None

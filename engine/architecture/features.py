@@ -19,7 +19,7 @@ class Feature(StrEnum):
     PARTIAL_ROPE = "rotary embeddings of a part of each head"
     QUERY_SCALING = "queries scaled by their position"
     NORMS_AFTER = "norms after attention and feed-forward"
-    OFFSET_NORMS = "norms whose weights are stored less one"
+    OFFSET_NORMS = "norms whose weights are stored minus one"
     WHOLE_QK_NORM = "norms of all queries, or keys, of a token at once"
     TENSOR_NAMES = "tensors stored under other names, or several as one"
     MULTIPLIERS = "multipliers of embeddings, residuals or logits"
@@ -45,11 +45,13 @@ class QKNorm(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Multipliers:
-    """``residual``: of what each half of a layer adds; ``logits`` are divided by it."""
+    """``residual``: of what each half of a layer adds; ``logits`` are divided by it.
+    ``rounds_embedding``: to the embeddings' dtype, as in training."""
 
     embedding: float = 1.0
     residual: float = 1.0
     logits: float = 1.0
+    rounds_embedding: bool = False
 
 
 NO_MULTIPLIERS = Multipliers()

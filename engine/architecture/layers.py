@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from engine.architecture.errors import UnsupportedError
+from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.features import NO_MULTIPLIERS, Experts, Multipliers, QueryScaling
 from engine.architecture.fields import ConfigFields
 from engine.architecture.rope import RopeConfig, read_long_rope, read_rope, read_scaling
 
 _MOST = 1 << 30
+_MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
@@ -134,7 +135,9 @@ def read_olmo3(fields: ConfigFields, sizes: Sizes) -> Layers:
     types = _layer_types(fields, sizes.num_layers) or _every(4, sizes.num_layers)
     theta = fields.number("rope_theta", 500_000.0, low=1.001, high=1e15)
     if theta != 500_000.0:
-        raise UnsupportedError(f"{fields.source}: rope_theta {theta:g} for all kinds of layers")
+        raise UnsupportedError(
+            f"{fields.source}: rope_theta {theta:g} is not supported; supported: 500000"
+        )
     ropes = _ropes_by_type(fields, sizes, types, full=theta, sliding=theta)
     return Layers(ropes, _by_type(types, _window(fields, 4096)))
 
@@ -149,7 +152,7 @@ def read_gemma3(fields: ConfigFields, sizes: Sizes) -> Layers:
         _ropes_by_type(fields, sizes, types, full=full, sliding=local),
         _by_type(types, _window(fields, 4096)),
         scale=fields.number("query_pre_attn_scalar", 256, low=1e-6, high=1e6) ** -0.5,
-        multipliers=Multipliers(embedding=sizes.hidden_size**0.5),
+        multipliers=Multipliers(sizes.hidden_size**0.5, rounds_embedding=True),
     )
 
 
@@ -166,14 +169,14 @@ def _ropes_by_type(
     bases, where config.json says nothing else."""
     given = fields.section("rope_parameters")
     if given is not None and not set(given.values) <= {_FULL, _SLIDING}:
-        raise UnsupportedError(f"{given.source}: one setting for layers of all types")
+        raise UnsupportedError(f"{given.source} must have settings for each type of layers")
     nothing = ConfigFields(fields.source, {})
     of_full = (given and given.section(_FULL)) or fields.section("rope_scaling") or nothing
     of_sliding = (given and given.section(_SLIDING)) or nothing
     if given is not None and fields.has("rope_scaling"):
-        raise UnsupportedError(f"{fields.source}: both rope_parameters and rope_scaling")
+        raise UnsupportedError(f"{fields.source} has both rope_parameters and rope_scaling")
     if "truncate" in of_full.values or "truncate" in of_sliding.values:
-        raise UnsupportedError(f"{fields.source}: truncate by type of layer")
+        raise UnsupportedError(f"{fields.source}: truncate is not supported here")
     positions = sizes.positions
     ropes = {
         _FULL: read_scaling(fields, of_full, positions, full),
@@ -198,7 +201,7 @@ def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Queries are scaled by their position."""
     scaling = fields.section("rope_parameters")
     if scaling is None:
-        raise UnsupportedError(f"{fields.source}: without rope_parameters")
+        raise UnsupportedError(f"{fields.source} has no rope_parameters")
     rope = read_rope(fields, sizes.positions)
     return replace(
         _uniform(rope, sizes, _window(fields, None)),
@@ -240,7 +243,8 @@ def read_qwen3_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
         inner=fields.integer("moe_intermediate_size", 768, low=1, high=1 << 24),
         renormalised=fields.flag("norm_topk_prob", False),
     )
-    layers = tuple(i not in dense and (i + 1) % step == 0 for i in range(sizes.num_layers))
+    without = set(dense)
+    layers = tuple(i not in without and (i + 1) % step == 0 for i in range(sizes.num_layers))
     return replace(read_plain(fields, sizes), experts=replace(experts, layers=layers))
 
 
@@ -259,5 +263,10 @@ def _experts(
         low=1,
         high=4096,
     )
+    if count * sizes.num_layers > _MOST_EXPERTS:
+        raise ConfigError(
+            f"{fields.source}: {count} experts in each of {sizes.num_layers} layers are not "
+            f"supported; at most {_MOST_EXPERTS} in all are"
+        )
     top_k = fields.integer("num_experts_per_tok", default[1], low=1, high=count)
     return Experts(count, top_k, inner, renormalised, (True,) * sizes.num_layers)

@@ -144,7 +144,8 @@ def _gptq_scheme(fields: ConfigFields, zero_offset: int) -> Gptq:
     bits = fields.integer("bits", low=1, high=32)
     if bits not in (2, 4, 8):
         raise fields.error("bits", "2, 4 or 8", bits)
-    return Gptq(bits, _group(fields), zero_offset)
+    group = _group(fields)
+    return Gptq(bits, group, zero_offset, group is not None and fields.flag("desc_act", False))
 
 
 # --- 4-bit floats --------------------------------------------------------------------------------

@@ -59,11 +59,23 @@ def read_rope(
 ) -> RopeConfig:
     """Rotary settings from ``rope_parameters`` (transformers 5) or ``rope_theta`` and
     ``rope_scaling`` (before). Raises ConfigError when they are unusable or unserved."""
-    scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
+    scaling = _settings(fields)
     theta = fields.number("rope_theta", default_theta, low=_MIN_THETA, high=1e15)
     if scaling is None:
         return RopeConfig(theta=theta)
     return read_scaling(fields, scaling, max_position_embeddings, theta)
+
+
+def _settings(fields: ConfigFields) -> ConfigFields | None:
+    """Return the object that has the settings, under its new or its old name. Raises
+    UnsupportedError for two that differ: libraries disagree on which counts."""
+    given = [fields.section("rope_parameters"), fields.section("rope_scaling")]
+    found = [each for each in given if each is not None and each.values]
+    if len(found) == 2 and found[0].values != found[1].values:
+        raise UnsupportedError(
+            f"{fields.source} has both rope_parameters and rope_scaling, and they differ"
+        )
+    return found[0] if found else None
 
 
 def read_scaling(
@@ -107,8 +119,7 @@ def read_scaling(
 def read_long_rope(fields: ConfigFields, max_position_embeddings: int, head_dim: int) -> RopeConfig:
     """Rotary settings of Phi-3: plain ones or LongRoPE, of a part of each head or all of it. Raises
     ConfigError."""
-    scaling = fields.section("rope_parameters") or fields.section("rope_scaling")
-    scaling = scaling or ConfigFields(fields.source, {})
+    scaling = _settings(fields) or ConfigFields(fields.source, {})
     theta = fields.number("rope_theta", 10_000.0, low=_MIN_THETA, high=1e15)
     theta = scaling.number("rope_theta", theta, low=_MIN_THETA, high=1e15)
     share = fields.number("partial_rotary_factor", 1.0, low=0.01, high=1.0)
@@ -121,8 +132,8 @@ def read_long_rope(fields: ConfigFields, max_position_embeddings: int, head_dim:
     pairs = int(head_dim * share) // 2
     if pairs == 0 or int(head_dim * share) % 2:
         raise UnsupportedError(
-            f"{scaling.source}: rotary embeddings turn pairs, which {share:g} of the {head_dim} "
-            "elements of a head are not"
+            f"{scaling.source}: partial_rotary_factor {share:g} of a head's {head_dim} elements is "
+            "not a whole number of pairs, which rotary embeddings turn"
         )
     if kind == "default":
         return RopeConfig(theta=theta, share=share)

@@ -32,12 +32,14 @@ class Float8:
 
 @dataclass(frozen=True, slots=True)
 class IntegerCodes:
-    """compressed-tensors' integers, one a byte or ``packed`` into words."""
+    """compressed-tensors' integers, one a byte or ``packed`` into words. ``ordered``: groups are
+    not runs of inputs, so the checkpoint must say the group of each input."""
 
     bits: int
     packed: bool
     grid: Grid
     has_zeros: bool
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +51,13 @@ class Awq:
 
 @dataclass(frozen=True, slots=True)
 class Gptq:
-    """Packed along the inputs. ``zero_offset``: what is added to stored zero points."""
+    """Packed along the inputs. ``zero_offset``: what is added to stored zero points. ``ordered``:
+    see ``IntegerCodes``."""
 
     bits: int
     group: int | None
     zero_offset: int
+    ordered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -344,9 +344,11 @@ class LlamaModel:
 
 
 def embedding_multiplier(config: ModelConfig, dtype: torch.dtype) -> float:
-    """Return what embeddings of ``dtype`` are multiplied by, rounded as they are: so was it in
-    training."""
-    return torch.tensor(config.multipliers.embedding, dtype=dtype).item()
+    """Return what embeddings of ``dtype`` are multiplied by."""
+    multiplier = config.multipliers.embedding
+    if not config.multipliers.rounds_embedding:
+        return multiplier
+    return torch.tensor(multiplier, dtype=dtype).item()
 
 
 def query_factors(config: ModelConfig, max_positions: int, device: torch.device) -> Tensor | None:

@@ -97,6 +97,14 @@ class ModuleParts:
 def quantized_tensor(parts: ModuleParts, own: str, scheme: Scheme) -> QuantizedTensor:
     """Return the matrix whose codes are the tensor ``own`` of a module. Raises WeightsError for
     tensors that are missing or do not fit."""
+    found = _described(parts, own, scheme)
+    # No memory bounds the other size then, nor the time that it takes to read.
+    if 0 in found.shape:
+        raise WeightsError(f"{found.name} has no elements: its shape is {list(found.shape)}")
+    return found
+
+
+def _described(parts: ModuleParts, own: str, scheme: Scheme) -> QuantizedTensor:
     match scheme:
         case Float8():
             return _float8(parts, scheme)
@@ -162,6 +170,14 @@ def _finite(name: str, scales: Tensor) -> Tensor:
     return scales
 
 
+def _within(name: str, codes: Tensor, bits: int) -> Tensor:
+    """Return int8 ``codes``. Raises WeightsError for those of more than ``bits``."""
+    half = 1 << bits - 1
+    if bits < 8 and bool(((codes < -half) | (codes >= half)).any()):
+        raise WeightsError(f"{name} has numbers outside {-half} to {half - 1}")
+    return codes
+
+
 def _read_once(codes: StoredTensor) -> Callable[[], Tensor]:
     """Return what reads the codes when they are first needed."""
     return cache(partial(read_codes, codes))
@@ -213,7 +229,7 @@ def _integers(parts: ModuleParts, scheme: IntegerCodes) -> QuantizedTensor:
     elif scheme.has_zeros:
         zeros = parts.take("weight_zero_point", ("I8",), shared.stored.shape)
     index = None
-    if parts.find("weight_g_idx"):
+    if scheme.ordered or parts.find("weight_g_idx"):
         index = parts.take("weight_g_idx", ("I32", "I64"), (inputs,))
 
     def load() -> QuantizedMatrix:
@@ -221,14 +237,17 @@ def _integers(parts: ModuleParts, scheme: IntegerCodes) -> QuantizedTensor:
 
         def rows_of(first: int, last: int) -> Tensor:
             rows = stored()[first:last]
-            return centred(codes_of(rows, bits)[:, :inputs], bits) if scheme.packed else rows
+            if scheme.packed:
+                return centred(codes_of(rows, bits)[:, :inputs], bits)
+            return _within(codes.name, rows, bits)
 
         subtracted = None
         if zeros is not None and scheme.packed:
             along = codes_of(read_codes(zeros).t(), bits)[:, :outputs]
             subtracted = _none_if_zero(centred(along, bits).t().to(torch.int16))
         elif zeros is not None:
-            subtracted = _none_if_zero(read_codes(zeros).view(shared.shape).to(torch.int16))
+            found = _within(zeros.name, read_codes(zeros), bits)
+            subtracted = _none_if_zero(found.view(shared.shape).to(torch.int16))
         return QuantizedMatrix(
             outputs,
             inputs,
@@ -297,7 +316,9 @@ def _gptq(parts: ModuleParts, scheme: Gptq) -> QuantizedTensor:
     groups = _groups(inputs, scheme.group)
     scales = parts.take("scales", _FLOATS, (groups, outputs))
     zeros = parts.take("qzeros", ("I32",), (groups, -(-outputs // each)))
-    index = parts.take("g_idx", ("I32", "I64"), (inputs,)) if parts.find("g_idx") else None
+    index = None
+    if scheme.ordered or parts.find("g_idx"):
+        index = parts.take("g_idx", ("I32", "I64"), (inputs,))
     columns = scheme.group or max(1, inputs)
 
     def load() -> QuantizedMatrix:

@@ -9,6 +9,7 @@ such.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -139,7 +140,7 @@ def alike(parts: list[GroupedWeight]) -> list[GroupedWeight]:
     """Return the same weights in one form, unless they already have the same."""
     if all(parts[0].is_like(part) for part in parts):
         return parts
-    group = min(part.group for part in parts)
+    group = math.gcd(*(part.group for part in parts))
     return [part.in_one_form(group) for part in parts]
 
 

@@ -9,6 +9,7 @@ no folder, a check costs one system call.
 from __future__ import annotations
 
 import os
+import re
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -20,6 +21,7 @@ REMEMBERED_SECONDS = 3600.0
 MOST_REMEMBERED = 1024
 # Files created within one tick of the kernel's clock give the folder the same time.
 _UNSETTLED_SECONDS = 1.0
+_DIGEST = re.compile(r"(?:[0-9a-f]{2})+")
 
 _log = get_logger()
 
@@ -83,8 +85,9 @@ class Convictions:
                 found = {
                     bytes.fromhex(entry.name): entry.stat().st_mtime + REMEMBERED_SECONDS
                     for entry in entries
+                    if _DIGEST.fullmatch(entry.name)  # and not what a file system puts there
                 }
-        except (OSError, ValueError):  # there is no folder yet, or a file went meanwhile
+        except OSError:  # there is no folder yet, or a file went meanwhile
             return
         self._expiry = found
         settled = time.time() - changed / 1e9 > _UNSETTLED_SECONDS

@@ -4,7 +4,8 @@ there as a whole. Nothing here uses the network.
 The cache's layout is documented by the library huggingface_hub: ``refs/NAME`` has the commit of a
 branch or tag, ``snapshots/COMMIT`` the files by name, usually links to ``blobs``. We add
 ``quire/COMMIT.json``, a record of the files whose checksums were right, so that a later start
-neither hashes them again nor asks the hub.
+neither hashes them again nor asks the hub; and for each GGUF file that is served of a repository,
+``quire/COMMIT.VARIANT.json`` and the commit, in ``quire/refs/VARIANT/NAME``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from typing import Self
 
 import msgspec
 from huggingface_hub import constants
+
+from service.hub.wanted import HubFile, gguf_file
 
 DEFAULT_REVISION = "main"
 _PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
@@ -98,14 +101,27 @@ class ModelPlace:
         """Return the commit that the cache has for the revision; None if it has none."""
         if self.pinned is not None or is_commit(self.revision):
             return self.pinned or self.revision
-        text = _read(self.folder / "refs" / self.revision)
-        return text if is_commit(text) else None
+        return next(filter(is_commit, map(_read, self._refs)), None)
 
     def set_commit(self, commit: str) -> None:
         """Let the revision be this commit. Raises OSError."""
-        path = self.folder / "refs" / self.revision
-        if not is_commit(self.revision) and _read(path) != commit:
-            _write(path, commit.encode())
+        if is_commit(self.revision):
+            return
+        own, *others = self._refs
+        if _read(own) != commit:
+            _write(own, commit.encode())
+        for path in others:
+            if not is_commit(_read(path)):
+                _write(path, commit.encode())
+
+    @property
+    def _refs(self) -> list[Path]:
+        """The files that have the revision's commit, the first of which counts. A GGUF file has
+        its own, so that it stays the same when another one of the repository is downloaded."""
+        shared = self.folder / "refs" / self.revision
+        if self.variant is None:
+            return [shared]
+        return [self.folder / "quire" / "refs" / self.variant / self.revision, shared]
 
     def _record_path(self, commit: str) -> Path:
         variant = "" if self.variant is None else f".{self.variant}"
@@ -135,11 +151,18 @@ class ModelPlace:
 
     def gguf_in(self, snapshot: Path) -> Path | None:
         """Return the GGUF file that is served, in the directory of the revision's files; None if
-        those are a model in Hugging Face layout."""
+        those are a model in Hugging Face layout. Raises NotServableError if none is there."""
         if self.variant is None:
             return None
-        (name,) = self.record(snapshot.name).files
-        return snapshot / name
+        if names := list(self.record(snapshot.name).files):
+            return snapshot / names[0]
+        # A copy in a cache that cannot be written has no record.
+        there = [
+            HubFile(path.relative_to(snapshot).as_posix(), 0, "")
+            for path in snapshot.rglob("*")
+            if path.is_file()
+        ]
+        return snapshot / gguf_file(self.name, there, self.variant).name
 
 
 def is_unchanged(path: Path, checked: CheckedFile | None) -> bool:

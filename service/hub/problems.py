@@ -68,7 +68,7 @@ def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> H
             return error
         case OfflineModeIsEnabled():
             return HubUnreachableError(
-                f"'{place.asked}' is not whole in {place.cache}, and HF_HUB_OFFLINE forbids to ask "
+                f"'{place.asked}' is not whole in {place.cache}, and HF_HUB_OFFLINE forbids asking "
                 f"the hub; unset it, or run 'quire pull {place.asked}' where there is a network"
             )
         case GatedRepoError():

@@ -4,6 +4,7 @@ mean."""
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -108,22 +109,41 @@ def test_olmo_3_scales_only_layers_with_full_attention(tmp_path: Path) -> None:
         ("SmolLM3ForCausalLM", {"no_rope_layers": [1] * 7}, "no_rope_layers must be 8 zeros"),
         ("SmolLM3ForCausalLM", {"no_rope_layers": [[1]] * 8}, "no_rope_layers must be 8 zeros"),
         ("Gemma3ForCausalLM", {"layer_types": ["full_attention"]}, "layer_types must be 8 strings"),
-        ("Gemma3ForCausalLM", {"rope_parameters": {"rope_type": "linear"}}, "layers of all types"),
-        ("Olmo3ForCausalLM", {"rope_theta": 1e4}, "rope_theta 10000 for all kinds"),
+        (
+            "Gemma3ForCausalLM",
+            {"rope_parameters": {"rope_type": "linear"}},
+            "for each type of layers",
+        ),
+        ("Olmo3ForCausalLM", {"rope_theta": 1e4}, "rope_theta 10000 is not supported"),
         ("GraniteForCausalLM", {"residual_multiplier": "large"}, "residual_multiplier must be"),
-        ("Phi3ForCausalLM", {"partial_rotary_factor": 0.01}, "rotary embeddings turn pairs"),
+        ("Phi3ForCausalLM", {"partial_rotary_factor": 0.01}, "is not a whole number of pairs"),
         (
             "Phi3ForCausalLM",
             {"rope_scaling": {"type": "longrope", "short_factor": [1.0], "long_factor": [1.0]}},
             "short_factor must be a list of 64 positive numbers",
         ),
         ("Phi3ForCausalLM", {"rope_scaling": {"type": "linear"}}, "rope type 'linear'"),
-        ("Ministral3ForCausalLM", {}, "without rope_parameters"),
+        ("Ministral3ForCausalLM", {}, "has no rope_parameters"),
         ("MixtralForCausalLM", {"num_experts_per_tok": 9}, "an integer from 1 to 8"),
         ("Qwen3MoeForCausalLM", {"use_sliding_window": True}, "use_sliding_window is not known"),
         ("SmolLM3ForCausalLM", {"layer_types": ["sliding_attention"] * 8}, "a sliding window"),
         ("Qwen3MoeForCausalLM", {"mlp_only_layers": ["1"]}, "a list of layers"),
         ("OlmoeForCausalLM", {"clip_qkv": 8.0}, "clip_qkv is not known"),
+        (
+            "OlmoeForCausalLM",
+            {"num_experts": 4096, "num_hidden_layers": 64},
+            "4096 experts in each of 64 layers are not supported; at most 131072 in all are",
+        ),
+        (
+            "MixtralForCausalLM",
+            {"rope_parameters": {"rope_theta": 1e4}, "rope_scaling": {"type": "linear"}},
+            "both rope_parameters and rope_scaling",
+        ),
+        (
+            "Phi3ForCausalLM",
+            {"rope_parameters": {"rope_theta": 1e5}, "rope_scaling": {"rope_theta": 1e6}},
+            "both rope_parameters and rope_scaling",
+        ),
         (
             "Ministral3ForCausalLM",
             {"rope_parameters": {"rope_type": "default"}},
@@ -136,3 +156,18 @@ def test_what_cannot_be_meant_is_named(
 ) -> None:
     with pytest.raises(ConfigError, match=expected):
         load(tmp_path, architecture, **values)
+
+
+def test_a_long_list_of_dense_layers_is_read_quickly(tmp_path: Path) -> None:
+    began = time.process_time()
+    dense = [4096] * 200_000
+    ours = load(
+        tmp_path,
+        "Qwen3MoeForCausalLM",
+        mlp_only_layers=dense,
+        num_hidden_layers=1000,
+        num_experts=8,
+    )
+    assert ours.experts is not None
+    assert all(ours.experts.layers)
+    assert time.process_time() - began < 3

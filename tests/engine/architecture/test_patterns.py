@@ -23,6 +23,7 @@ NAME = "model.layers.11.mlp.experts.7.gate_proj"
         (r"model\.layers\.\d+\.mlp\.experts\.\d+\.(gate|up)_proj$", True),
         (r"(?!.*mlp)", False),
         (r"mlp", False),  # from the beginning
+        (r"model\.layers\.(?:0|1|11)\.(self_attn|mlp)\.(?:.*?)(q|k|v|o|gate|up|down)_proj", True),
     ],
 )
 def test_a_pattern_matches_the_beginning_of_a_name(text: str, matches: bool) -> None:
@@ -35,6 +36,7 @@ def test_a_pattern_matches_the_beginning_of_a_name(text: str, matches: bool) -> 
     [
         *("(a+)+$", "(a|aa)*b", r"(.)\1", "(?P<x>a)(?P=x)", "a" * 300, ".*" * 5 + "x"),
         *("(a{1,9}){1,9}", "(", "[", "a{99999999999999999999}", "(" * 150),
+        *("(aa|a)" * 40 + "b", "a?" * 60 + "b", r"\(?" * 60 + "b", "(?x)(a*)#\n*b"),
     ],
 )
 def test_others_are_refused(text: str) -> None:
@@ -46,3 +48,9 @@ def test_the_slowest_that_is_accepted_takes_no_seconds() -> None:
     began = time.process_time()
     assert not name_pattern(FIELDS, ".*" * 4 + "#")(NAME * 2)
     assert time.process_time() - began < 2
+
+
+def test_a_name_too_long_to_match_is_an_error() -> None:
+    matches = name_pattern(FIELDS, ".*" * 4 + "#")
+    with pytest.raises(ConfigError, match="names of over 256 characters"):
+        matches("a" * 257)

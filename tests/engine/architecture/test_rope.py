@@ -10,6 +10,7 @@ from transformers import LlamaConfig, Phi3Config
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import ConfigFields
 from engine.architecture.rope import (
     RotaryEmbedding,
@@ -89,6 +90,18 @@ def test_rotating_adjacent_pairs_equals_rotating_halves_as_transformers_does(
 def test_yarn_without_a_factor_takes_it_from_the_lengths() -> None:
     fields = ConfigFields("test", {"rope_parameters": SETTINGS["yarn without a factor"]})
     assert read_rope(fields, max_position_embeddings=POSITIONS).factor == 4.0
+
+
+def test_settings_under_both_names_must_agree() -> None:
+    both: dict[str, Any] = {
+        "rope_parameters": SETTINGS["yarn"],
+        "rope_scaling": dict(SETTINGS["yarn"]),
+    }
+    alone = ConfigFields("test", {"rope_parameters": SETTINGS["yarn"]})
+    assert read_rope(ConfigFields("test", both), POSITIONS) == read_rope(alone, POSITIONS)
+    both["rope_scaling"]["factor"] = 32.0
+    with pytest.raises(UnsupportedError, match="both rope_parameters and rope_scaling"):
+        read_rope(ConfigFields("test", both), POSITIONS)
 
 
 @pytest.mark.parametrize("length", [100, 256, 257, 1000])

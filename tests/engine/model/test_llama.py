@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from torch.nn import functional
 from transformers import PreTrainedModel
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.layout import Rows
-from engine.model.llama import LlamaModel, parameter_shapes
+from engine.model.llama import LlamaModel, embedding_multiplier, parameter_shapes
 from tests.engine.model.decoding import CPU, Weights, states_in_pieces
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
@@ -69,3 +72,19 @@ def test_a_model_without_rotation_and_a_foreign_layout_are_refused(tmp_path: Pat
     nothing = torch.zeros(1, dtype=torch.int64)
     with pytest.raises(ValueError, match="the decoder reads Plans"):
         model.hidden_states(nothing, nothing, None, Rows(nothing, nothing, 1))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["gemma3", "granite"])
+def test_embeddings_in_bfloat16_are_multiplied_as_transformers_does(
+    name: str, tmp_path: Path
+) -> None:
+    oracle = save_model(VARIANTS[name], tmp_path)
+    file = tmp_path / "config.json"
+    multiplier = {"embedding_multiplier": 12.34} if name == "granite" else {}
+    file.write_text(json.dumps(json.loads(file.read_text()) | multiplier))
+    found = embedding_multiplier(load_model_config(tmp_path), torch.bfloat16)
+    embed: Any = oracle.to(torch.bfloat16).get_input_embeddings()
+    ids = torch.arange(VOCABULARY)
+    plain = functional.embedding(ids, embed.weight)
+    expected = plain * 12.34 if name == "granite" else embed(ids)  # as GraniteModel.forward
+    assert torch.equal(plain * found, expected)

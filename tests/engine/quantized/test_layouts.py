@@ -23,7 +23,7 @@ from engine.quantized.layouts import QuantizedTensor
 from engine.quantized.weights import dequantised
 from engine.weights.grouped import GroupedWeight
 from engine.weights.weights import opened
-from tests.engine.quantized.making import FORMATS, Format, Sample
+from tests.engine.quantized.making import FORMATS, Format, Sample, compressed
 
 SHAPES = 200
 RANDOM = np.random.default_rng(3)
@@ -167,6 +167,7 @@ def _words(*shape: int, value: int = 0) -> Tensor:
     return torch.full(shape, value, dtype=torch.int32)
 
 
+ONE = torch.ones(1)
 NAN, INFINITE = float("nan"), float("inf")
 BIG = 1 << 60
 
@@ -185,6 +186,8 @@ BIG = 1 << 60
         ("gptq", "g_idx", _words(96, value=3), "m.g_idx names groups outside 0 to 2"),
         ("gptq", "g_idx", _words(96, value=-1), "m.g_idx names groups outside 0 to 2"),
         ("gptq", "g_idx", _words(95), "m.g_idx has the shape [95] instead of [96]"),
+        ("gptq_act_order", "g_idx", None, "the checkpoint has no m.g_idx"),
+        ("ct_int4_act_order", "weight_g_idx", None, "the checkpoint has no m.weight_g_idx"),
         ("awq", "qzeros", _words(3, 5), "m.qzeros has the shape [3, 5] instead of [3, 4]"),
         ("awq", "scales", _halves(3, 32, value=NAN), "m.scales has scales that are not finite"),
         ("fp8", "weight_scale_inv", None, "the checkpoint has no m.weight_scale"),
@@ -219,3 +222,22 @@ def test_what_does_not_fit_is_named(
         read(tmp_path, config, {"m": tensors})
     assert says in str(refused.value)
     assert str(refused.value).count("\n") == 0
+
+
+def test_a_matrix_without_elements_is_refused(tmp_path: Path) -> None:
+    tensors = {"weight": torch.empty(1 << 50, 0).to(torch.float8_e4m3fn), "weight_scale": ONE}
+    with pytest.raises(WeightsError, match=r"^m.weight has no elements: its shape is \[\d+, 0\]$"):
+        read(tmp_path, {"quant_method": "fp8"}, {"m": tensors})
+
+
+@pytest.mark.parametrize(("own", "value"), [("weight", 8), ("weight_zero_point", -9)])
+def test_numbers_of_more_bits_than_stated_are_refused(own: str, value: int, tmp_path: Path) -> None:
+    tensors = {
+        "weight": torch.zeros(2, 64, dtype=torch.int8),
+        "weight_scale": torch.ones(2, 2),
+        "weight_zero_point": torch.zeros(2, 2, dtype=torch.int8),
+    }
+    tensors[own][1, 1] = value
+    config = compressed("int-quantized", 4, zeros=True)(32)
+    with pytest.raises(WeightsError, match=f"^m.{own} has numbers outside -8 to 7$"):
+        read(tmp_path, config, {"m": tensors})

@@ -20,6 +20,20 @@ def random_weight(
     return GroupedWeight(codes, scales(), scales() if minimums else None, group)
 
 
+def test_weights_are_joined_whose_groups_do_not_divide_each_other() -> None:
+    parts = [
+        GroupedWeight(
+            torch.randint(-8, 8, (2, 96), dtype=torch.int8),
+            Scales(torch.randn(2, -(-96 // group))),
+            None,
+            group,
+        )
+        for group in (48, 32, 64)
+    ]
+    expected = torch.cat([part.dequantised() for part in parts])
+    assert torch.equal(joined(parts).dequantised(), expected)
+
+
 @pytest.mark.parametrize("factored", [True, False])
 @pytest.mark.parametrize("minimums", [True, False])
 def test_a_weight_is_scale_times_code_minus_minimum(minimums: bool, factored: bool) -> None:

@@ -65,3 +65,11 @@ def test_a_folder_that_did_not_change_is_not_listed_again(tmp_path: Path) -> Non
         file.unlink()
     os.utime(folder, (1e9, 1e9))
     assert digest(1) in first
+
+
+def test_a_file_of_another_kind_in_the_folder_hides_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "convicted"
+    first, second = Convictions(folder), Convictions(folder)
+    first.add(digest(1))
+    (folder / ".nfs0001").touch()
+    assert digest(1) in second

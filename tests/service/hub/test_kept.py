@@ -73,3 +73,18 @@ def test_a_cache_that_cannot_be_written_serves_all_the_same(
 
     monkeypatch.setattr(kept.ModelPlace, "write_record", refuse)
     assert adopt(place) == place.snapshot(COMMIT)
+
+
+def test_a_gguf_file_in_a_cache_that_cannot_be_written_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(tmp_path, {"one-Q4_K_M.gguf": b"GGUF", "one-Q8_0.gguf": b"GGUF too"})
+    place = ModelPlace("owner/name", "main", tmp_path, variant="Q4_K_M")
+
+    def refuse(*_: object) -> None:
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(kept.ModelPlace, "write_record", refuse)
+    directory = adopt(place)
+    assert directory is not None
+    assert place.gguf_in(directory) == directory / "one-Q4_K_M.gguf"

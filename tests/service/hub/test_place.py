@@ -73,6 +73,20 @@ def test_each_variant_has_its_own_record(tmp_path: Path) -> None:
     assert original.gguf_in(file.parent) is None
 
 
+def test_a_variant_stays_at_its_commit_when_another_one_is_newer(tmp_path: Path) -> None:
+    q4, q8, original = (
+        ModelPlace.of(f"owner/name{end}", None, str(tmp_path)) for end in (":Q4_K_M", ":Q8_0", "")
+    )
+    q4.set_commit("a" * 40)
+    assert q8.commit() == original.commit() == "a" * 40
+    q8.set_commit("b" * 40)
+    assert (q4.commit(), q8.commit(), original.commit()) == ("a" * 40, "b" * 40, "a" * 40)
+    original.set_commit("c" * 40)
+    assert (q4.commit(), q8.commit(), original.commit()) == ("a" * 40, "b" * 40, "c" * 40)
+    q4.set_commit("c" * 40)
+    assert q4.commit() == "c" * 40
+
+
 def made(cache: Path, revision: str = "main") -> ModelPlace:
     return ModelPlace.of("owner/name", revision, str(cache))
 

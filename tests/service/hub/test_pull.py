@@ -209,7 +209,7 @@ def test_without_a_network_a_whole_copy_does_and_a_part_does_not(
     assert said.startswith("quire: cannot reach http://127.0.0.1:9 for 'tiny/model' (")
     status, _, said = pull(hub, tmp_path / "empty", HF_HUB_OFFLINE="1")
     assert status == 1
-    assert "HF_HUB_OFFLINE forbids to ask the hub" in said
+    assert "HF_HUB_OFFLINE forbids asking the hub" in said
     # As another program leaves it: no record of ours.
     record = next((place(tmp_path).folder / "quire").iterdir())
     record.unlink()
