@@ -35,6 +35,7 @@ class Convictions:
         self._folder = folder
         self._clock = clock
         self._expiry: dict[bytes, float] = {}
+        self._unshared: dict[bytes, float] = {}  # of which no file could be made
         self._seen: int | None = None  # the folder's modification time when it was last listed
 
     def __bool__(self) -> bool:
@@ -63,12 +64,14 @@ class Convictions:
             path.touch(mode=0o600)
             os.utime(path, (now, now))
         except OSError as error:
+            self._unshared[digest] = self._expiry[digest]
             _log.warning(
                 "other workers do not learn of a request that kills engines", error=str(error)
             )
 
     def _drop(self, digest: bytes) -> None:
         del self._expiry[digest]
+        self._unshared.pop(digest, None)
         if self._folder is not None:
             with suppress(OSError):
                 (self._folder / digest.hex()).unlink(missing_ok=True)
@@ -89,6 +92,6 @@ class Convictions:
                 }
         except OSError:  # there is no folder yet, or a file went meanwhile
             return
-        self._expiry = found
+        self._expiry = found | self._unshared
         settled = time.time() - changed / 1e9 > _UNSETTLED_SECONDS
         self._seen = changed if settled else None

@@ -91,4 +91,7 @@ def test_fused_projections_are_parted_in_few_bits(tmp_path: Path) -> None:
             assert found.shape == shape
     assert not source.left
     assert not weights._held_few
-    assert FamilyWeights(Stored(oracle.state_dict()), shapes, config).grouped("model.norm.weight") is None
+    assert (
+        FamilyWeights(Stored(oracle.state_dict()), shapes, config).grouped("model.norm.weight")
+        is None
+    )

@@ -6,6 +6,8 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from service.engine.convictions import MOST_REMEMBERED, REMEMBERED_SECONDS, Convictions
 
 
@@ -53,6 +55,23 @@ def test_without_a_folder_that_can_be_used_each_worker_knows_its_own(tmp_path: P
     found = Convictions(file / "convicted")
     found.add(digest(1))
     assert digest(1) in found
+
+
+def test_a_conviction_without_a_file_is_kept_when_others_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = (Convictions(tmp_path / "convicted") for _ in range(2))
+
+    def full(self: Path, **_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    second.add(digest(1))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "touch", full)
+        first.add(digest(2))
+    second.add(digest(3))
+    assert [digest(number) in first for number in (1, 2, 3)] == [True, True, True]
+    assert digest(2) not in second
 
 
 def test_a_folder_that_did_not_change_is_not_listed_again(tmp_path: Path) -> None:
