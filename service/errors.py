@@ -174,7 +174,20 @@ class CrashingRequestError(QuireError):
 
 
 class OverloadedError(QuireError):
+    """``waiting``: how many sequences waited when the queue had no place for this one."""
+
     kind = Kind(429, "rate_limit_error", "overloaded", "refused:overloaded")
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after: int | None = None,
+        waiting: int | None = None,
+    ) -> None:
+        super().__init__(message, param=param, retry_after=retry_after)
+        self.waiting = waiting
 
 
 class DeadlineUnreachableError(QuireError):

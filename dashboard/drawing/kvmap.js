@@ -168,7 +168,7 @@ function goTo(state, at) {
   // One is requested at a time: while the slider is dragged, its last place is shown.
   if (state.asking) return;
   state.asking = true;
-  read(state, `at/${at.toFixed(3)}`).then((map) => {
+  read(state, `at/${at}`).then((map) => {
     if (state.at !== at || state.closed) return;
     if (map) { showMap(state, map); showTime(state); return; }
     clearTimeout(state.retry);

@@ -12,13 +12,16 @@ def refused(refusal: Refusal) -> QuireError:
     match refusal.reason:
         case RefusalReason.QUEUE_REQUESTS:
             return OverloadedError(
-                f"{waiting} sequences are already waiting; retry later.", retry_after=retry_after
+                f"{waiting} sequences are already waiting; retry later.",
+                retry_after=retry_after,
+                waiting=waiting,
             )
         case RefusalReason.QUEUE_TOKENS:
             return OverloadedError(
                 f"{waiting} sequences are already waiting, which together have as many tokens as "
                 "are allowed to wait; retry later.",
                 retry_after=retry_after,
+                waiting=waiting,
             )
         case RefusalReason.TENANT_SHARE:
             return OverloadedError(

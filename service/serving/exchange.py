@@ -10,7 +10,7 @@ from engine.queueing import ServiceClass
 from observability.admin_api import EventKind
 from service.admission.drain import Drain
 from service.engine.happenings import Happening
-from service.errors import QuireError
+from service.errors import OverloadedError, QuireError
 from service.generation.request import Generation
 from service.pooling.request import PooledTexts
 from service.serving.metering import Metering
@@ -217,6 +217,8 @@ class Exchange:
             record.error_code = error.kind.code
             record.error_field = public_path(error.param)
             record.retry_after = error.retry_after
+            if isinstance(error, OverloadedError) and error.waiting is not None:
+                record.waiting = error.waiting
 
     def cut(self, error: QuireError) -> None:
         """Record that the client did not read a complete answer."""

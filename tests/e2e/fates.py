@@ -93,23 +93,33 @@ class Driven:
         raise AssertionError("nothing was refused")
 
     def hand_over(self) -> None:
-        """Kill the engine during an answer over each API."""
-        before = self.server.total("quire_handovers_total")
+        """Kill the engine while it has an answer over each API. On a busy machine one may have
+        ended before the other began: then both are asked again."""
+        for _ in range(5):
+            before = self.server.total("quire_handovers_total")
+            self._answers_while_the_engine_dies()
+            if self.server.total("quire_handovers_total") >= before + 2:
+                return
+        raise AssertionError("in five rounds, one answer always ended before the other had begun")
+
+    def _answers_while_the_engine_dies(self) -> None:
+        self.begun += 2
         with ThreadPoolExecutor(2) as pool:
-            begun = self.server.total("quire_generated_tokens_total")
             asked = [
-                pool.submit(self.chat, max_tokens=300),
-                pool.submit(lambda: list(self.call(max_tokens=300))),
+                pool.submit(self.chat, max_tokens=400),
+                pool.submit(lambda: list(self.call(max_tokens=400))),
             ]
             until(
-                lambda: self.server.total("quire_generated_tokens_total") > begun + 50,
+                lambda: (
+                    self.server.total("quire_sequences_running") >= 2
+                    or any(one.done() for one in asked)
+                ),
                 30,
-                "tokens",
+                "two running sequences",
             )
             os.kill(engine_of(self.server), signal.SIGKILL)
             for one in asked:
                 one.result(60)
-        assert self.server.total("quire_handovers_total") > before
 
     def every_fate(self) -> None:
         """Let requests finish, leave, be refused, be preempted and be handed over."""
@@ -122,7 +132,7 @@ class Driven:
         self.preempt()
         self.overload()
         self.hand_over()
-        self.begun += 2 + 2 + 2 + 3 + 2
+        self.begun += 2 + 2 + 2 + 3
 
 
 @contextmanager

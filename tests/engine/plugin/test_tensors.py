@@ -66,6 +66,7 @@ def test_logits_are_those_of_transformers(
         library()
     except LibraryUnavailableError as error:
         pytest.skip(str(error))
+    caplog.clear()
     with caplog.at_level(logging.INFO):
         worst = difference(Engine(tmp_path, model_impl="transformers"), oracle)
     assert worst < 0.02
