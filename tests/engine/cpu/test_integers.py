@@ -55,6 +55,11 @@ def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight
 
     if kind is IntegerKind.NIBBLES:
         return GroupedWeight(codes(-8, 8), Scales(halves(32)), None, 32)
+    if kind is IntegerKind.NIBBLES_ZERO:
+        scales = halves(64)
+        zeros = torch.randint(-8, 9, scales.shape, generator=chance)
+        zeros[1] = 247  # as far as they go
+        return GroupedWeight(codes(-8, 8), Scales(scales), Scales(scales * zeros), 64)
     if kind is IntegerKind.BYTES:
         return GroupedWeight(codes(-127, 127), Scales(halves(32)), None, 32)
     if kind is IntegerKind.NIBBLES_K:
@@ -102,7 +107,10 @@ def test_products_are_those_of_float64_on_rounded_inputs(
 
 
 @pytest.mark.parametrize("inputs", [8, 40, 72, 80, 112])
-@pytest.mark.parametrize("kind", [IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.BYTES_FLOAT])
+@pytest.mark.parametrize(
+    "kind",
+    [IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.BYTES_FLOAT, IntegerKind.NIBBLES_ZERO],
+)
 def test_the_last_group_may_be_shorter(opened: Library, kind: IntegerKind, inputs: int) -> None:
     if kind is IntegerKind.BYTES_FLOAT:
         inputs = -(-inputs // 16) * 16
@@ -129,6 +137,7 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         (IntegerKind.NIBBLES, IntegerKind.BYTES),
         (IntegerKind.NIBBLES_K, IntegerKind.BYTES_FLOAT),
         (IntegerKind.BYTES_K, IntegerKind.BYTES_FLOAT),
+        (IntegerKind.NIBBLES_ZERO, IntegerKind.BYTES_FLOAT),
     ):
         weight = random_weight(kind, 8, 256)
         weight.codes[3, 5] = 33
@@ -147,6 +156,7 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         (IntegerKind.BYTES, 8.5),
         (IntegerKind.BYTES_K, 8.5625),
         (IntegerKind.BYTES_FLOAT, 12.0),
+        (IntegerKind.NIBBLES_ZERO, 4.75),
     ],
 )
 def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: float) -> None:
@@ -157,12 +167,32 @@ def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: floa
 @pytest.mark.parametrize("inputs", [256, 160, 80])
 @pytest.mark.parametrize("group", [64, 128, 256])
 def test_wide_groups_are_stored_as_narrow_ones(opened: Library, group: int, inputs: int) -> None:
-    for kind in (IntegerKind.NIBBLES, IntegerKind.BYTES):
+    for kind in (IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.NIBBLES_ZERO):
         narrow = random_weight(kind, 24, inputs)
         scales = narrow.scales.coarse[:, : -(-inputs // group)]
-        wide = GroupedWeight(narrow.codes, Scales(scales), None, group)
+        minimums = Scales(scales * 7) if kind is IntegerKind.NIBBLES_ZERO else None
+        wide = GroupedWeight(narrow.codes, Scales(scales), minimums, group)
         assert kind_of(wide) is kind
         x = torch.randn(5, inputs, generator=torch.Generator().manual_seed(4))
         found = mapped(opened, PackedWeight(wide, None, opened.panel), x)
         expected = rounded(x) @ wide.dequantised().double().t()
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_zero_points_take_nothing_from_the_precision() -> None:
+    """The products are those of the differences in 8 bits, to the bit."""
+    chance = torch.Generator().manual_seed(5)
+    codes = torch.randint(-8, 8, (40, 512), generator=chance, dtype=torch.int8)
+    zeros = torch.randint(-8, 9, (40, 4), generator=chance, dtype=torch.int8)
+    scales = torch.randn(40, 4, generator=chance).half().float()
+    small = GroupedWeight(codes, Scales(scales), Scales(scales * zeros), 128)
+    large = GroupedWeight(codes - zeros.repeat_interleave(128, 1), Scales(scales), None, 128)
+    assert [kind_of(each) for each in (small, large)] == [
+        IntegerKind.NIBBLES_ZERO,
+        IntegerKind.BYTES,
+    ]
+    x = torch.randn(7, 512, generator=chance)
+    found, expected = (
+        mapped(LIBRARY, PackedWeight(each, None, LIBRARY.panel), x) for each in (small, large)
+    )
+    assert torch.equal(found, expected)
