@@ -14,8 +14,8 @@ GROUP_INPUTS = 32
 """Inputs of a group: each kind's scales are for as many, or for half of them."""
 SUPER = 8
 """Groups that share a header."""
-_HALF = 16
 _OFFSET = 8  # of 4-bit codes around zero
+_HALF = 16
 _SMALL = 32  # the largest code of BYTES_K
 _MOST_ZERO = 255
 
@@ -29,6 +29,11 @@ class IntegerKind(IntEnum):
     BYTES_K = 19
     BYTES_FLOAT = 20
     NIBBLES_ZERO = 21
+
+
+def is_nibbles(kind: IntegerKind) -> bool:
+    """True if codes have four bits."""
+    return kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO, IntegerKind.NIBBLES_K)
 
 
 def kind_of(weight: GroupedWeight) -> IntegerKind:
@@ -112,7 +117,7 @@ def _codes(codes: Tensor, kind: IntegerKind, panel: int) -> Tensor:
     groups = inputs // GROUP_INPUTS
     if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO):
         codes = codes + _OFFSET
-    if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO, IntegerKind.NIBBLES_K):
+    if is_nibbles(kind):
         pairs = codes.view(outputs, -1, 2, 4)
         codes = (pairs[:, :, 0] | pairs[:, :, 1] << 4).view(outputs, -1)
     # Four adjacent bytes stay together, so they are moved as one integer.

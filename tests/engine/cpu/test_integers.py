@@ -12,6 +12,7 @@ from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.packed import PackedWeight
 from engine.weights.grouped import GroupedWeight, Scales
 from tests.engine.cpu.emulation import EMULATED
+from tests.engine.cpu.random_weights import random_weight
 from tests.engine.cpu.rounding import rounded
 
 try:
@@ -33,42 +34,6 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     except LibraryUnavailableError as error:
         pytest.skip(str(error))
     return Library(path)
-
-
-def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight:
-    """One that ``kind`` stores; its codes and scales are as extreme as the kind allows."""
-    chance = torch.Generator().manual_seed(outputs * inputs)
-
-    def codes(low: int, high: int) -> Tensor:
-        found = torch.randint(low, high, (outputs, inputs), generator=chance, dtype=torch.int8)
-        found[0] = high - 1
-        found[-1] = low
-        return found
-
-    def halves(group: int) -> Tensor:
-        groups = -(-inputs // group)
-        return torch.randn(outputs, groups, generator=chance).half().float()
-
-    def fine(low: int, high: int, group: int) -> Tensor:
-        shape = (outputs, inputs // group)
-        return torch.randint(low, high, shape, generator=chance, dtype=torch.int16)
-
-    if kind is IntegerKind.NIBBLES:
-        return GroupedWeight(codes(-8, 8), Scales(halves(32)), None, 32)
-    if kind is IntegerKind.NIBBLES_ZERO:
-        scales = halves(64)
-        zeros = torch.randint(-8, 9, scales.shape, generator=chance)
-        zeros[1] = 247  # as far as they go
-        return GroupedWeight(codes(-8, 8), Scales(scales), Scales(scales * zeros), 64)
-    if kind is IntegerKind.BYTES:
-        return GroupedWeight(codes(-127, 127), Scales(halves(32)), None, 32)
-    if kind is IntegerKind.NIBBLES_K:
-        scales = [Scales(halves(256), fine(0, 64, 32)) for _ in range(2)]
-        return GroupedWeight(codes(0, 16), scales[0], scales[1], 32)
-    if kind is IntegerKind.BYTES_K:
-        return GroupedWeight(codes(-32, 33), Scales(halves(256), fine(-128, 128, 16)), None, 16)
-    scales = [Scales(halves(16) / 3) for _ in range(2)]
-    return GroupedWeight(codes(-127, 127), scales[0], scales[1], 16)
 
 
 def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:
@@ -104,6 +69,21 @@ def test_products_are_those_of_float64_on_rounded_inputs(
     for rows in (*range(1, 18), 97):
         assert torch.equal(mapped(opened, linear, x[:rows]), together[:rows])
     assert torch.equal(mapped(opened, linear, x.flip(0)).flip(0), together)
+
+
+@pytest.mark.parametrize("inputs", [80, 256, 1536])
+@pytest.mark.parametrize("outputs", [5, 83])
+@pytest.mark.parametrize("kind", IntegerKind)
+def test_rows_are_read_back_to_the_bit(
+    opened: Library, kind: IntegerKind, outputs: int, inputs: int
+) -> None:
+    if kind in (IntegerKind.NIBBLES_K, IntegerKind.BYTES_K) and inputs % 256:
+        inputs = 512
+    weight = random_weight(kind, outputs, inputs)
+    index = torch.tensor([outputs - 1, 0, 3, 3, outputs // 2])
+    packed = PackedWeight(weight, None, opened.panel)
+    assert packed.kind is kind
+    assert torch.equal(packed.rows(opened, index), weight.dequantised()[index])
 
 
 @pytest.mark.parametrize("inputs", [8, 40, 72, 80, 112])
