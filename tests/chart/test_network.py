@@ -1,6 +1,7 @@
 """The NetworkPolicies allow every connection that the pods open, and no other.
 
 The connections are those of the product's own code: each has the place that opens it.
+``test_connections`` records them from running processes.
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ WANTED = {
     *(Connection(pod, "kube-dns", 53) for pod in (SERVER, DASHBOARD, TEST)),
     Connection(SERVER, "database", 5433),  # service/store, tenants: QUIRE_STORE_URL
     Connection(SERVER, "collector", 443),  # observability/otlp.py
+    Connection(SERVER, "hub", 8443),  # service/hub, in the init container
     Connection(DASHBOARD, SERVER, 8000),  # dashboard/client.py, /metrics and playground
     Connection(DASHBOARD, SERVER, 8001),  # dashboard/admin_client.py, feeds
     Connection(DASHBOARD, "identity provider", 8443),  # Streamlit's [auth]

@@ -15,8 +15,10 @@ from dashboard.exposition import parse
 from dashboard.histories import Histories
 from dashboard.reading import FAMILIES
 from observability import catalogue
+from observability.boards.requests import KEYS_BOARD
 from tests.e2e.prometheus_server import exact_increase, prometheus_scraping, query, results
 from tests.e2e.quire_server import QuireServer, until
+from tests.observability.boards.test_table import filled
 
 pytestmark = [pytest.mark.one_process, pytest.mark.debian, pytest.mark.integration]
 
@@ -134,6 +136,7 @@ def test_totals_are_the_clients_through_restarts_of_each(tmp_path: Path) -> None
         }
         print(f"clients: {dict(ledger)}; Prometheus: {counted}")
         assert counted == dict(ledger)
+        _board_shows(prometheus, ledger)
         assert dashboard.total(GENERATED) == ledger["output"]
         assert dashboard.total(catalogue.PROMPT_TOKENS.name) == ledger["prompt"]
         assert dashboard.total(catalogue.REQUESTS.name) == ledger["requests"]
@@ -142,6 +145,24 @@ def test_totals_are_the_clients_through_restarts_of_each(tmp_path: Path) -> None
         assert instances == {f"127.0.0.1:{port}" for port in ports}
         names = {each["metric"]["server"] for each in results(prometheus, "quire_build_info")}
         assert len(names) == REPLICAS
+
+
+def _board_shows(prometheus: str, ledger: Counter[str]) -> None:
+    """The board's table of tokens in a time range is a query with increase(), which extrapolates
+    from the last sample to now by at most 1.1 times the mean interval between samples. It does not
+    before the first sample, which is 0."""
+    [panel] = [each for each in KEYS_BOARD.panels if each.title == "Tokens in the time range"]
+    samples = query(prometheus, f"min(count_over_time({catalogue.KEY_TOKENS.name}[1h]))")
+    assert samples is not None
+    most = 1.1 / (samples - 1)
+    shown = {
+        each.legend: query(prometheus, f"sum({filled(each.expr)})") or 0.0 for each in panel.queries
+    }
+    prompt = shown["prompt computed"] + shown["prompt cached"]
+    for name, found in (("output", shown["output"]), ("prompt", prompt)):
+        error = found / ledger[name] - 1
+        print(f"{name}: the board shows {found:.0f}, {error:+.3%}; at most {most:+.3%}")
+        assert -1e-9 <= error <= most
 
 
 def _seen(prometheus: str, clients: Clients) -> None:
