@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
 
 @asynccontextmanager
 async def asked(server: QuireServer, alias: str, **fields: object) -> AsyncIterator[Answer]:
-    """Send a request over a connection of its own; hold that until the end of the block."""
+    """Send a request over a new connection, which stays open until the end of the block."""
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     try:
         body = json.dumps({"prompt": "Hello", "ignore_eos": True, **fields}).encode()
