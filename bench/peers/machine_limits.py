@@ -25,7 +25,7 @@ class Limits:
 
 class Machine:
     def __init__(self) -> None:
-        memory = mmap.mmap(-1, READ_BYTES)
+        memory = mmap.mmap(-1, READ_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         if hasattr(mmap, "MADV_HUGEPAGE"):
             memory.madvise(mmap.MADV_HUGEPAGE)
         self._values = torch.frombuffer(memory, dtype=torch.float32).fill_(1)

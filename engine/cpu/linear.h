@@ -23,9 +23,11 @@
 /* A tile of R rows by P panels has 2 R P vectors of sums, besides two of weights and one of an
  * input. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
 #if LANES == 16
+#define REGISTERS 32
 #define TILE_ROWS 12      /* of the largest tile */
 #define TWO_PANEL_ROWS 6  /* of the largest tile of two panels */
 #else
+#define REGISTERS 16
 #define TILE_ROWS 6
 #define TWO_PANEL_ROWS 3
 #endif
@@ -96,18 +98,21 @@ INLINE void tile(const int kind, const int R, const int P, const void *x, int64_
 #pragma GCC unroll 8
     for (int p = 0; p < P; p++) {
       const char *at = w + p * panel_bytes + bytes_of(kind, k);
+      const void *own = x;
       vec low, high;
+      /* Else inputs are kept for the next panel, and sums are spilled. */
+      if (2 * R * P + R + 2 > REGISTERS) own = hidden_pointer(own);
       widen(kind, at, &low, &high);
       if (ahead) __builtin_prefetch(at + ahead);
       if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE);
 #pragma GCC unroll 16
       for (int r = 0; r < R; r++)
         if (kind == BFLOAT16_PAIRS) {
-          const ivec pair = splat_pair((const uint16_t *)x + r * stride + k);
+          const ivec pair = splat_pair((const uint16_t *)own + r * stride + k);
           acc[r][p][0] = dot_pairs(acc[r][p][0], (ivec)low, pair);
           acc[r][p][1] = dot_pairs(acc[r][p][1], (ivec)high, pair);
         } else {
-          const vec value = splat(((const float *)x)[r * stride + k]);
+          const vec value = splat(((const float *)own)[r * stride + k]);
           acc[r][p][0] += value * low;
           acc[r][p][1] += value * high;
         }

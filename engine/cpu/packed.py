@@ -10,6 +10,7 @@ from torch.nn import functional
 
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LinearStruct
+from engine.cpu.pages import moved, zeros
 from engine.weights.grouped import GroupedWeight
 
 # Elements of a matrix that are packed at a time.
@@ -50,7 +51,7 @@ class PackedWeight:
         self.kind: WeightKind | IntegerKind
         if isinstance(weight, GroupedWeight):
             self.kind = kind_of(weight)
-            self._weight = packed_integers(weight, self.kind, panel)
+            self._weight = moved(packed_integers(weight, self.kind, panel))
         else:
             self.kind, self._weight = _floats(weight, panel, bf16_products)
             if self.kind is WeightKind.BFLOAT16_PAIRS:
@@ -97,15 +98,15 @@ def _floats(weight: Tensor, panel: int, bf16_products: bool) -> tuple[WeightKind
     if weight.dtype != torch.bfloat16 and not all(
         map(_is_bfloat16, torch.split(weight, some * panel))
     ):
-        kind, packed = WeightKind.FLOAT32, torch.empty(panels, inputs, panel)
+        kind, packed = WeightKind.FLOAT32, zeros(panels, inputs, panel)
         by_panel = packed.transpose(1, 2)
     elif bf16_products:
         kind = WeightKind.BFLOAT16_PAIRS
-        packed = torch.zeros(panels, -(-inputs // 2), panel, 2, dtype=torch.bfloat16)
+        packed = zeros(panels, -(-inputs // 2), panel, 2, dtype=torch.bfloat16)
         by_panel = packed.permute(0, 2, 1, 3)
     else:
         kind = WeightKind.BFLOAT16
-        packed = torch.empty(panels, inputs, panel // 2, 2, dtype=torch.bfloat16)
+        packed = zeros(panels, inputs, panel // 2, 2, dtype=torch.bfloat16)
         by_panel = packed.permute(0, 3, 2, 1)
     for first in range(0, panels, some):
         part = _in_panels(weight[first * panel : (first + some) * panel], panel).transpose(1, 2)

@@ -81,6 +81,12 @@ INLINE vec held(vec v) {
   return v;
 }
 
+/* The same pointer. The compiler does not know that, so it reads memory anew through it. */
+INLINE const void *hidden_pointer(const void *p) {
+  __asm__("" : "+r"(p));
+  return p;
+}
+
 INLINE float sum(vec v) {
 #if LANES == 16
   v += __builtin_shuffle(v, (ivec){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
