@@ -11,6 +11,7 @@
  */
 #include "attention.h"
 #include "experts.h"
+#include "rows.h"
 
 INLINE void norm_rows(const team *t, int thread, const float *x, const float *weight, float *y,
                       int64_t stride, int rows, const model *m) {
@@ -173,6 +174,11 @@ void quire_forward(void *threads, const model *m, const batch *b) {
 void quire_linear(void *threads, const linear *l, const float *x, int rows, float *y) {
   const map task = {l, x, y, rows};
   together(threads, one_map, &task);
+}
+
+/* Rows `index` of a weight: y [count][inputs]. */
+void quire_rows(const linear *l, const int64_t *index, int count, float *y) {
+  rows_of(l, index, count, y);
 }
 
 /* Root mean square normalisation of `rows` rows of `size` floats, a multiple of quire_lanes(). */

@@ -8,18 +8,19 @@
  * 4-bit codes a byte holds those of input i in its low half and of i + 4 in its high half. In kinds
  * whose scales have two factors, eight groups follow one header with the common factors.
  *
- *   kind         weight                               group's scales       header
- *   NIBBLES      s (code - 8)                         s: float16
- *   NIBBLES_K    d s code - e m                       s, m: uint8          d, e: float16
- *   BYTES        s code                               s: float16
- *   BYTES_K      d s code, s for each 16 inputs,      s: int8 [2]          d: float16
- *                codes of -32 to 32
- *   BYTES_FLOAT  s code - m, both for each 16 inputs  s, m: float32 [2]
+ *   kind          weight                               group's scales           header
+ *   NIBBLES       s (code - 8)                         s: float16
+ *   NIBBLES_K     d s code - e m                       s, m: uint8              d, e: float16
+ *   BYTES         s code                               s: float16
+ *   BYTES_K       d s code, s for each 16 inputs,      s: int8 [2]              d: float16
+ *                 codes of -32 to 32
+ *   BYTES_FLOAT   s code - m, both for each 16 inputs  s, m: float32 [2]
+ *   NIBBLES_ZERO  s (code - zero)                      s: float16, zero: uint8
  */
 #pragma once
 #include "vectors.h"
 
-enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT };
+enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO };
 #define GROUP_INPUTS 32
 #define STEPS (GROUP_INPUTS / 4)
 #define SUPER 8 /* groups that share a header */
@@ -34,12 +35,16 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT };
 #define INTEGER_BLOCK 8 /* groups that all rows use before the next ones are read; a header's */
 
 INLINE int is_integer(int kind) { return kind >= NIBBLES; }
-INLINE int is_nibbles(int kind) { return kind == NIBBLES || kind == NIBBLES_K; }
+INLINE int is_nibbles(int kind) {
+  return kind == NIBBLES || kind == NIBBLES_K || kind == NIBBLES_ZERO;
+}
 
 INLINE int64_t header_bytes(int kind) {
   return kind == NIBBLES_K ? PANEL * 4 : kind == BYTES_K ? PANEL * 2 : 0;
 }
-INLINE int64_t scales_bytes(int kind) { return kind == BYTES_FLOAT ? PANEL * 16 : PANEL * 2; }
+INLINE int64_t scales_bytes(int kind) {
+  return PANEL * (kind == BYTES_FLOAT ? 16 : kind == NIBBLES_ZERO ? 3 : 2);
+}
 INLINE int64_t group_bytes(int kind) {
   return scales_bytes(kind) + PANEL * GROUP_INPUTS / (is_nibbles(kind) ? 2 : 1);
 }
@@ -155,13 +160,13 @@ INLINE vec load_float16(const void *p) {
   return found;
 #endif
 }
-INLINE vec load_uint8(const void *p) {
+INLINE ivec load_uint8(const void *p) {
 #if defined(FILLS_AVX512)
-  return (vec)_mm512_cvtepi32_ps(_mm512_cvtepu8_epi32(_mm_loadu_si128(p)));
+  return (ivec)_mm512_cvtepu8_epi32(_mm_loadu_si128(p));
 #elif defined(FILLS_AVX2)
-  return (vec)_mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(p)));
+  return (ivec)_mm256_cvtepu8_epi32(_mm_loadl_epi64(p));
 #else
-  vec found;
+  ivec found;
   for (int i = 0; i < LANES; i++) found[i] = ((const uint8_t *)p)[i];
   return found;
 #endif
@@ -281,13 +286,15 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
         }
     }
     vec scale[2][2], minimum[2][2]; /* of a half of the panel and of the inputs */
+    ivec zero[2];
     for (int p = 0; p < H; p++) {
       const int at = LANES * (h + p);
-      if (kind == NIBBLES || kind == BYTES)
+      if (kind == NIBBLES || kind == BYTES || kind == NIBBLES_ZERO) {
         scale[p][0] = load_float16(scales + 2 * at);
-      else if (kind == NIBBLES_K) {
-        scale[p][0] = common[p] * load_uint8(scales + at);
-        minimum[p][0] = low[p] * load_uint8(scales + PANEL + at);
+        if (kind == NIBBLES_ZERO) zero[p] = load_uint8(scales + 2 * PANEL + at);
+      } else if (kind == NIBBLES_K) {
+        scale[p][0] = common[p] * to_floats(load_uint8(scales + at));
+        minimum[p][0] = low[p] * to_floats(load_uint8(scales + PANEL + at));
       } else
         for (int half = 0; half < 2; half++)
           if (kind == BYTES_K)
@@ -302,6 +309,8 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
       const int32_t total = e->sums[0] + e->sums[1];
       if (kind == NIBBLES)
         acc[r][p] += to_floats(whole_sums(t[r][p]) - 8 * total) * (scale[p][0] * e->scale);
+      else if (kind == NIBBLES_ZERO)
+        acc[r][p] += to_floats(whole_sums(t[r][p]) - zero[p] * total) * (scale[p][0] * e->scale);
       else if (kind == NIBBLES_K) {
         acc[r][p] += to_floats(whole_sums(t[r][p])) * (scale[p][0] * e->scale);
         acc[r][p] -= minimum[p][0] * (e->scaled[0] + e->scaled[1]);
@@ -346,7 +355,7 @@ typedef void (*integer_function)(const eighth *x, int64_t stride, const char *pa
 #endif
 #define EACH_INTEGER(DO)                                                                        \
   EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, NIBBLES_K) EACH_HEIGHT(DO, BYTES)                    \
-  EACH_HEIGHT(DO, BYTES_K) EACH_HEIGHT(DO, BYTES_FLOAT)
+  EACH_HEIGHT(DO, BYTES_K) EACH_HEIGHT(DO, BYTES_FLOAT) EACH_HEIGHT(DO, NIBBLES_ZERO)
 EACH_INTEGER(INTEGER_TILE)
 static const integer_function integer_tiles[][INTEGER_ROWS + 1] = {EACH_INTEGER(INTEGER_ENTRY)};
 

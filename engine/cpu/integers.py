@@ -8,15 +8,16 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.weights.grouped import GroupedWeight
+from engine.weights.grouped import GroupedWeight, Scales
 
 GROUP_INPUTS = 32
 """Inputs of a group: each kind's scales are for as many, or for half of them."""
 SUPER = 8
 """Groups that share a header."""
-_HALF = 16
 _OFFSET = 8  # of 4-bit codes around zero
+_HALF = 16
 _SMALL = 32  # the largest code of BYTES_K
+_MOST_ZERO = 255
 
 
 class IntegerKind(IntEnum):
@@ -27,6 +28,12 @@ class IntegerKind(IntEnum):
     BYTES = 18
     BYTES_K = 19
     BYTES_FLOAT = 20
+    NIBBLES_ZERO = 21
+
+
+def is_nibbles(kind: IntegerKind) -> bool:
+    """True if codes have four bits."""
+    return kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO, IntegerKind.NIBBLES_K)
 
 
 def kind_of(weight: GroupedWeight) -> IntegerKind:
@@ -35,10 +42,13 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
     low, high = (int(bound) for bound in torch.aminmax(weight.codes))
     is_half = _is_half(scales.coarse)
     if scales.fine is None:
-        if weight.group % GROUP_INPUTS == 0 and minimums is None and is_half:
-            is_small = low >= -_OFFSET and high < _OFFSET
+        if weight.group % GROUP_INPUTS or not is_half:
+            return IntegerKind.BYTES_FLOAT
+        is_small = low >= -_OFFSET and high < _OFFSET
+        if minimums is None:
             return IntegerKind.NIBBLES if is_small else IntegerKind.BYTES
-        return IntegerKind.BYTES_FLOAT
+        has_zeros = is_small and _zeros(scales, minimums) is not None
+        return IntegerKind.NIBBLES_ZERO if has_zeros else IntegerKind.BYTES_FLOAT
     if not is_half or weight.shape[1] % (GROUP_INPUTS * SUPER):
         return IntegerKind.BYTES_FLOAT
     if weight.group == _HALF and minimums is None and low >= -_SMALL and high <= _SMALL:
@@ -84,6 +94,16 @@ def _is_half(values: Tensor) -> bool:
     return bool((values.half().float() == values).all())
 
 
+def _zeros(scales: Scales, minimums: Scales) -> Tensor | None:
+    """uint8 [outputs, groups]: the stored codes that mean zero; None if there are none."""
+    if minimums.fine is not None:
+        return None
+    zeros = (minimums.coarse / scales.coarse).nan_to_num_(nan=0.0).round_()
+    stored = zeros + _OFFSET
+    fits = (zeros * scales.coarse == minimums.coarse) & (stored >= 0) & (stored <= _MOST_ZERO)
+    return stored.to(torch.uint8) if bool(fits.all()) else None
+
+
 def _padded(part: Tensor, dim: int, count: int) -> Tensor:
     """Append ``count`` zeros to a matrix; no copy is made for none."""
     if not count:
@@ -95,9 +115,9 @@ def _codes(codes: Tensor, kind: IntegerKind, panel: int) -> Tensor:
     """uint8 [panels, groups, bytes]"""
     outputs, inputs = codes.shape
     groups = inputs // GROUP_INPUTS
-    if kind is IntegerKind.NIBBLES:
+    if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO):
         codes = codes + _OFFSET
-    if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_K):
+    if is_nibbles(kind):
         pairs = codes.view(outputs, -1, 2, 4)
         codes = (pairs[:, :, 0] | pairs[:, :, 1] << 4).view(outputs, -1)
     # Four adjacent bytes stay together, so they are moved as one integer.
@@ -123,6 +143,12 @@ def _scales(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor:
     scales, minimums = weight.scales, weight.minimums
     if kind in (IntegerKind.NIBBLES, IntegerKind.BYTES):
         return _bytes(_by_panel(scales.coarse, panel, 1).half())
+    if kind is IntegerKind.NIBBLES_ZERO:
+        assert minimums is not None
+        zeros = _zeros(scales, minimums)
+        assert zeros is not None
+        halves = _bytes(_by_panel(scales.coarse, panel, 1).half())
+        return torch.cat([halves, _bytes(_by_panel(zeros, panel, 1))], dim=2)
     if kind is IntegerKind.BYTES_FLOAT:
         assert minimums is not None
         both = [_by_panel(part.coarse, panel, 2) for part in (scales, minimums)]

@@ -183,6 +183,14 @@ class Library:
             ctypes.c_int,
             ctypes.c_void_p,
         ]
+        self.rows = native.quire_rows
+        self.rows.restype = None
+        self.rows.argtypes = [
+            ctypes.POINTER(LinearStruct),
+            ctypes.c_void_p,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
         self.rms_norm = native.quire_rms_norm
         self.rms_norm.restype = None
         self.rms_norm.argtypes = [

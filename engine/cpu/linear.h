@@ -56,6 +56,13 @@ INLINE int64_t bytes_of(int kind, int64_t inputs) {
   return inputs * PANEL * (kind == FLOAT32 ? 4 : 2);
 }
 
+/* The bytes from one panel to the next. */
+INLINE int64_t panel_bytes(const linear *l) {
+  if (!is_integer(l->kind)) return bytes_of(l->kind, l->panel_inputs);
+  const int groups = groups_of(l->inputs);
+  return group_begin(l->kind, groups) - header_bytes(l->kind) * !(groups % SUPER);
+}
+
 /* The address `count` inputs further on in a row, as stored for this kind of weights. */
 INLINE const void *further(int kind, const void *x, int64_t count) {
   return (const char *)x + count * (kind == BFLOAT16_PAIRS ? 2 : 4);
@@ -148,10 +155,10 @@ static const tile_function tiles[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)}; /
 static void sum_panels(const linear *l, int panel, int count, const void *x, int64_t stride,
                        int rows, float *sums) {
   const int kind = l->kind, block = BLOCK;
-  const int64_t panel_bytes = bytes_of(kind, l->panel_inputs), panel_sums = (int64_t)rows * PANEL;
+  const int64_t size = panel_bytes(l), panel_sums = (int64_t)rows * PANEL;
   int wide = rows == 1 && count == 4 ? 4 : rows <= TWO_PANEL_ROWS && count % 2 == 0 ? 2 : 1;
   for (int p = 0; p < count; p += wide) {
-    const char *w = (const char *)l->weight + (panel + p) * panel_bytes;
+    const char *w = (const char *)l->weight + (panel + p) * size;
     float *to = sums + p * panel_sums;
     for (int k = 0; k < l->inputs; k += block) {
       const int inputs = l->inputs - k < block ? l->inputs - k : block;
@@ -160,7 +167,7 @@ static void sum_panels(const linear *l, int panel, int count, const void *x, int
       int64_t ahead = wide > 1 ? AHEAD : bytes_of(kind, block);
       for (int r = 0, left = (rows + TILE_ROWS - 1) / TILE_ROWS; left; left--, ahead = 0) {
         const int height = (rows - r + left - 1) / left;
-        tiles[kind][wide][height](further(kind, x, r * stride + k), stride, from, panel_bytes,
+        tiles[kind][wide][height](further(kind, x, r * stride + k), stride, from, size,
                                   inputs, ahead, to + r * PANEL, panel_sums);
         r += height;
       }
@@ -171,11 +178,9 @@ static void sum_panels(const linear *l, int panel, int count, const void *x, int
 /* The same for weights of few bits. */
 static void sum_integer_panels(const linear *l, int panel, int count, const eighth *x, int rows,
                                float *sums) {
-  const int groups = groups_of(l->inputs);
-  const int64_t panel_bytes = group_begin(l->kind, groups) - header_bytes(l->kind) * !(groups % SUPER);
   for (int p = 0; p < count; p++)
-    sum_integers(l->kind, (const char *)l->weight + (panel + p) * panel_bytes, l->inputs, x, rows,
-                 sums + (int64_t)p * rows * PANEL);
+    sum_integers(l->kind, (const char *)l->weight + (panel + p) * panel_bytes(l), l->inputs, x,
+                 rows, sums + (int64_t)p * rows * PANEL);
 }
 
 /* Stores a panel's sums, plus bias, in y, or adds them to it, scaled. */

@@ -30,6 +30,7 @@ from engine.model.llama import (
     query_factors,
     whole_qk_norms,
 )
+from engine.weights.grouped import GroupedWeight
 from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
 
@@ -84,8 +85,15 @@ class CompiledLlama:
         self._threads = threads
         self._hidden = config.hidden_size
         self._bf16_products = bf16_products
-        self._embedding = matrix(source, EMBEDDING)
-        self._multiplier = embedding_multiplier(config, _dtype(self._embedding))
+        embedding = matrix(source, EMBEDDING)
+        self._multiplier = embedding_multiplier(config, _dtype(embedding))
+        tied = config.tie_word_embeddings
+        self._embedding: PackedWeight | Tensor = (
+            self._weight(embedding, None)
+            if tied or isinstance(embedding, GroupedWeight)
+            else embedding
+        )
+        del embedding  # its memory, if it is packed
         self._logit_divisor = config.multipliers.logits
         cpu = torch.device("cpu")
         self._kinds = list(dict.fromkeys(rope for rope in config.ropes if rope))
@@ -97,9 +105,11 @@ class CompiledLlama:
         self._layers = (LayerStruct * config.num_layers)(
             *(self._layer(config, source, layer) for layer in range(config.num_layers))
         )
-        tied = config.tie_word_embeddings
-        head = self._embedding if tied else matrix(source, HEAD)
-        self._head = self._weight(head, None)
+        self._head = (
+            self._embedding
+            if tied and isinstance(self._embedding, PackedWeight)
+            else self._weight(matrix(source, HEAD), None)
+        )
         norm = self._floats(source.tensor(NORM))
         self._model = _model_struct(config, self._layers, norm, deterministic=deterministic)
         self._cache: PagedKVCache | None = None
@@ -118,7 +128,7 @@ class CompiledLlama:
             self._attach(cache)
         count = token_ids.shape[0]
         kept = torch.arange(count) if rows is None else rows
-        x = embedded(self._embedding, token_ids)
+        x = embedded(self._embedding, self._library, token_ids)
         if self._multiplier != 1:
             x *= self._multiplier
         rotations = self._rotations(positions)

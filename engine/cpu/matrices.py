@@ -7,7 +7,8 @@ from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.rope import pair_order
-from engine.cpu.packed import interleaved
+from engine.cpu.library import Library
+from engine.cpu.packed import PackedWeight, interleaved
 from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
@@ -39,10 +40,11 @@ def gate_up_matrix(source: WeightSource, prefix: str, panel: int) -> Matrix:
     return interleaved(gate, up, panel)
 
 
-def embedded(embedding: Matrix, token_ids: Tensor) -> Tensor:
+def embedded(embedding: PackedWeight | Tensor, library: Library, token_ids: Tensor) -> Tensor:
     """Return float32 [tokens, hidden]."""
-    found = _rows(embedding, token_ids)
-    return found.dequantised() if isinstance(found, GroupedWeight) else found.float()
+    if isinstance(embedding, PackedWeight):
+        return embedding.rows(library, token_ids)
+    return embedding.index_select(0, token_ids).float()
 
 
 def _rows(part: Matrix, index: Tensor) -> Matrix:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
-from engine.cpu.library import LinearStruct
+from engine.cpu.library import Library, LinearStruct
 from engine.weights.grouped import GroupedWeight
 
 # Elements of a matrix that are packed at a time.
@@ -65,6 +65,14 @@ class PackedWeight:
             room,
             scale,
         )
+
+    def rows(self, library: Library, index: Tensor) -> Tensor:
+        """Return the weights of the outputs ``index`` (int64 [n], each below ``out``) as float32
+        [n, in]: products of codes and scales, and differences from minimums, rounded once each."""
+        index = index.contiguous()
+        found = torch.empty(index.shape[0], self.struct.inputs)
+        library.rows(self.struct, index.data_ptr(), index.shape[0], found.data_ptr())
+        return found
 
     @property
     def num_bytes(self) -> int:

@@ -57,13 +57,12 @@ class QuantizedMatrix:
             return None
         zeros: Tensor | None = self.zeros
         minimums: Tensor | None = None
-        if zeros is not None and self.bits == _SIGNED_BITS:
-            # The differences have 9 bits. The product of zero point and scale is exact, if the
-            # scale is short.
-            if not _is_short(self.scales):
-                return None
+        if zeros is not None and _is_short(self.scales):
+            # The products of zero points and scales are exact then.
             minimums = self._by_output(self.scales * zeros)
             zeros = None
+        elif zeros is not None and self.bits == _SIGNED_BITS:
+            return None  # the differences have 9 bits
         codes = torch.empty(self.outputs, self.inputs, dtype=torch.int8)
         for first, last in self._pieces():
             piece = self.codes(first, last)

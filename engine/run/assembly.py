@@ -23,6 +23,7 @@ from engine.plugin.config import PluginConfig
 from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
 from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches
+from engine.run.heap import release_free_memory
 from engine.run.launched import StepParts
 from engine.run.loader import (
     DecoderOptions,
@@ -120,6 +121,7 @@ def _assembled(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: boo
     on_progress("kv_cache", 1, 1)
     on_progress("warmup", 0, 1)
     assembly.warm_up(batches, cache, recorded)
+    release_free_memory()  # of what loading took for a moment
     on_progress("warmup", 1, 1)
     return assembly.runner(batches, cache, recorded)
 

@@ -48,11 +48,12 @@ _MAX_HEADER_BYTES = 100_000_000  # the format's own limit
 _METADATA = "__metadata__"
 
 _Count = Annotated[int, Meta(ge=0, le=2**62)]
+_MOST_DIMS = 64  # torch's own limit
 
 
 class _Entry(msgspec.Struct, frozen=True):
     dtype: str
-    shape: tuple[_Count, ...]
+    shape: Annotated[tuple[_Count, ...], Meta(max_length=_MOST_DIMS)]
     data_offsets: tuple[_Count, _Count]
 
 

@@ -12,6 +12,7 @@ from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.packed import PackedWeight
 from engine.weights.grouped import GroupedWeight, Scales
 from tests.engine.cpu.emulation import EMULATED
+from tests.engine.cpu.random_weights import random_weight
 from tests.engine.cpu.rounding import rounded
 
 try:
@@ -33,37 +34,6 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     except LibraryUnavailableError as error:
         pytest.skip(str(error))
     return Library(path)
-
-
-def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight:
-    """One that ``kind`` stores; its codes and scales are as extreme as the kind allows."""
-    chance = torch.Generator().manual_seed(outputs * inputs)
-
-    def codes(low: int, high: int) -> Tensor:
-        found = torch.randint(low, high, (outputs, inputs), generator=chance, dtype=torch.int8)
-        found[0] = high - 1
-        found[-1] = low
-        return found
-
-    def halves(group: int) -> Tensor:
-        groups = -(-inputs // group)
-        return torch.randn(outputs, groups, generator=chance).half().float()
-
-    def fine(low: int, high: int, group: int) -> Tensor:
-        shape = (outputs, inputs // group)
-        return torch.randint(low, high, shape, generator=chance, dtype=torch.int16)
-
-    if kind is IntegerKind.NIBBLES:
-        return GroupedWeight(codes(-8, 8), Scales(halves(32)), None, 32)
-    if kind is IntegerKind.BYTES:
-        return GroupedWeight(codes(-127, 127), Scales(halves(32)), None, 32)
-    if kind is IntegerKind.NIBBLES_K:
-        scales = [Scales(halves(256), fine(0, 64, 32)) for _ in range(2)]
-        return GroupedWeight(codes(0, 16), scales[0], scales[1], 32)
-    if kind is IntegerKind.BYTES_K:
-        return GroupedWeight(codes(-32, 33), Scales(halves(256), fine(-128, 128, 16)), None, 16)
-    scales = [Scales(halves(16) / 3) for _ in range(2)]
-    return GroupedWeight(codes(-127, 127), scales[0], scales[1], 16)
 
 
 def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:
@@ -101,8 +71,26 @@ def test_products_are_those_of_float64_on_rounded_inputs(
     assert torch.equal(mapped(opened, linear, x.flip(0)).flip(0), together)
 
 
+@pytest.mark.parametrize("inputs", [80, 256, 1536])
+@pytest.mark.parametrize("outputs", [5, 83])
+@pytest.mark.parametrize("kind", IntegerKind)
+def test_rows_are_read_back_to_the_bit(
+    opened: Library, kind: IntegerKind, outputs: int, inputs: int
+) -> None:
+    if kind in (IntegerKind.NIBBLES_K, IntegerKind.BYTES_K) and inputs % 256:
+        inputs = 512
+    weight = random_weight(kind, outputs, inputs)
+    index = torch.tensor([outputs - 1, 0, 3, 3, outputs // 2])
+    packed = PackedWeight(weight, None, opened.panel)
+    assert packed.kind is kind
+    assert torch.equal(packed.rows(opened, index), weight.dequantised()[index])
+
+
 @pytest.mark.parametrize("inputs", [8, 40, 72, 80, 112])
-@pytest.mark.parametrize("kind", [IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.BYTES_FLOAT])
+@pytest.mark.parametrize(
+    "kind",
+    [IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.BYTES_FLOAT, IntegerKind.NIBBLES_ZERO],
+)
 def test_the_last_group_may_be_shorter(opened: Library, kind: IntegerKind, inputs: int) -> None:
     if kind is IntegerKind.BYTES_FLOAT:
         inputs = -(-inputs // 16) * 16
@@ -129,6 +117,7 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         (IntegerKind.NIBBLES, IntegerKind.BYTES),
         (IntegerKind.NIBBLES_K, IntegerKind.BYTES_FLOAT),
         (IntegerKind.BYTES_K, IntegerKind.BYTES_FLOAT),
+        (IntegerKind.NIBBLES_ZERO, IntegerKind.BYTES_FLOAT),
     ):
         weight = random_weight(kind, 8, 256)
         weight.codes[3, 5] = 33
@@ -147,6 +136,7 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         (IntegerKind.BYTES, 8.5),
         (IntegerKind.BYTES_K, 8.5625),
         (IntegerKind.BYTES_FLOAT, 12.0),
+        (IntegerKind.NIBBLES_ZERO, 4.75),
     ],
 )
 def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: float) -> None:
@@ -157,12 +147,32 @@ def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: floa
 @pytest.mark.parametrize("inputs", [256, 160, 80])
 @pytest.mark.parametrize("group", [64, 128, 256])
 def test_wide_groups_are_stored_as_narrow_ones(opened: Library, group: int, inputs: int) -> None:
-    for kind in (IntegerKind.NIBBLES, IntegerKind.BYTES):
+    for kind in (IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.NIBBLES_ZERO):
         narrow = random_weight(kind, 24, inputs)
         scales = narrow.scales.coarse[:, : -(-inputs // group)]
-        wide = GroupedWeight(narrow.codes, Scales(scales), None, group)
+        minimums = Scales(scales * 7) if kind is IntegerKind.NIBBLES_ZERO else None
+        wide = GroupedWeight(narrow.codes, Scales(scales), minimums, group)
         assert kind_of(wide) is kind
         x = torch.randn(5, inputs, generator=torch.Generator().manual_seed(4))
         found = mapped(opened, PackedWeight(wide, None, opened.panel), x)
         expected = rounded(x) @ wide.dequantised().double().t()
         torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
+
+
+def test_zero_points_take_nothing_from_the_precision() -> None:
+    """The products are those of the differences in 8 bits, to the bit."""
+    chance = torch.Generator().manual_seed(5)
+    codes = torch.randint(-8, 8, (40, 512), generator=chance, dtype=torch.int8)
+    zeros = torch.randint(-8, 9, (40, 4), generator=chance, dtype=torch.int8)
+    scales = torch.randn(40, 4, generator=chance).half().float()
+    small = GroupedWeight(codes, Scales(scales), Scales(scales * zeros), 128)
+    large = GroupedWeight(codes - zeros.repeat_interleave(128, 1), Scales(scales), None, 128)
+    assert [kind_of(each) for each in (small, large)] == [
+        IntegerKind.NIBBLES_ZERO,
+        IntegerKind.BYTES,
+    ]
+    x = torch.randn(7, 512, generator=chance)
+    found, expected = (
+        mapped(LIBRARY, PackedWeight(each, None, LIBRARY.panel), x) for each in (small, large)
+    )
+    assert torch.equal(found, expected)

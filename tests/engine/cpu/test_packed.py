@@ -84,3 +84,18 @@ def test_weights_of_few_bits_stay_so_and_others_float32() -> None:
     small = quantise(weight, "int8")
     assert PackedWeight(small, None, 32, bf16_products=True).kind is IntegerKind.BYTES
     assert PackedWeight(weight, None, 32, bf16_products=True).kind is WeightKind.FLOAT32
+
+
+@pytest.mark.parametrize("inputs", [8, 33])
+@pytest.mark.parametrize("outputs", [5, 48, 83])
+@pytest.mark.parametrize("kind", WeightKind)
+def test_rows_are_read_back(kind: WeightKind, outputs: int, inputs: int) -> None:
+    weight = torch.randn(outputs, inputs, generator=torch.Generator().manual_seed(inputs))
+    if kind is not WeightKind.FLOAT32:
+        weight = weight.bfloat16().float()
+    pairs = kind is WeightKind.BFLOAT16_PAIRS
+    packed = PackedWeight(weight, None, LIBRARY.panel, bf16_products=pairs)
+    assert packed.kind is kind
+    index = torch.tensor([outputs - 1, 0, 3, 3, outputs // 2])
+    assert torch.equal(packed.rows(LIBRARY, index), weight[index])
+    assert packed.rows(LIBRARY, index[:0]).shape == (0, inputs)

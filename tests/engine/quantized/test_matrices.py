@@ -45,6 +45,17 @@ def test_integers_stay_integers_in_groups_that_kernels_read(columns: int) -> Non
     assert torch.equal(grouped.dequantised(), values(matrix(columns=columns)))
 
 
+def test_zero_points_of_4_bits_are_minimums_or_subtracted() -> None:
+    codes = torch.randint(-8, 8, (4, 96), generator=torch.Generator().manual_seed(0))
+    short = torch.tensor([[0.5, 3.0, 0.001]]).half().float().repeat(4, 1)
+    for scales in (short, torch.full((4, 3), 1 / 3)):
+        of = QuantizedMatrix(4, 96, lambda a, b: codes[a:b].to(torch.int8), 4, scales, ZEROS, 1, 32)
+        grouped = of.grouped()
+        assert grouped is not None
+        assert (grouped.minimums is not None) == (scales is short)
+        assert torch.equal(grouped.dequantised(), values(of))
+
+
 def test_zero_points_of_8_bits_are_minimums_if_the_scales_are_short() -> None:
     grouped = matrix(zeros=ZEROS).grouped()
     assert grouped is not None

@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,16 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors import SafetensorError
+from safetensors import SafetensorError, deserialize
 from safetensors.torch import load_file, save_file
 
 from engine.architecture.errors import WeightsError
 from engine.weights.file import TensorFile
 from engine.weights.stored import StoredTensor, part, read_tensor, stored_tensors, whole
+from tests.engine.weights.hostile import hostile_file
+
+# More than the readers of a file of a few thousand bytes may take.
+_MOST_BYTES = 4 << 20
 
 
 @pytest.fixture
@@ -147,6 +152,7 @@ HOSTILE: dict[str, Any] = {
     "three offsets": {"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 4, 8]}},
     "no object": [1, 2],
     "bytes of nobody": {},
+    "dimensions without end": {"a": entry("F32", [1 << 62] * 100_000, 0, 8)},
 }
 
 
@@ -178,6 +184,57 @@ def test_a_header_longer_than_its_file_takes_no_memory(tmp_path: Path) -> None:
     path.write_bytes((1 << 62).to_bytes(8, "little") + b"{}")
     with pytest.raises(WeightsError, match=f"a header of {1 << 62} bytes in a file of 10"):
         stored_in(path)
+
+
+def _library(data: bytes) -> dict[str, Any] | str:
+    """Return what safetensors finds in a file, or why it finds nothing."""
+    try:
+        return dict(deserialize(data))
+    except SafetensorError as error:
+        return str(error)
+
+
+def _examine(right: bytes, path: Path, seeds: range) -> tuple[int, int]:
+    """Read hostile files. Returns how many were readable, and how many not.
+
+    What is readable here is so to the library, and the same; what is not names the file."""
+    readable = refused = 0
+    for seed in seeds:
+        data = hostile_file(right, seed)
+        path.write_bytes(data)
+        tracemalloc.start()
+        try:
+            found = stored_in(path)
+        except WeightsError as error:
+            refused += f"cannot read {path}: " in str(error)
+            continue
+        finally:
+            _, most = tracemalloc.get_traced_memory()
+            tracemalloc.stop()
+            assert most < _MOST_BYTES, seed
+        readable += 1
+        expected = _library(data)
+        if isinstance(expected, str):
+            # Metadata is not looked at, and an unknown dtype is refused when its tensor is read.
+            assert "unknown variant" in expected or b"__metadata__" in data, (seed, expected)
+            continue
+        assert {each.name for each in found} == set(expected), seed
+        for each in found:
+            own = expected[each.name]
+            assert (each.dtype, each.shape) == (own["dtype"], tuple(own["shape"])), seed
+            assert data[each.begin :].startswith(bytes(own["data"])), seed
+    return readable, refused
+
+
+def test_hostile_files_are_refused_or_are_what_the_library_reads(path: Path) -> None:
+    readable, refused = _examine(path.read_bytes(), path, range(500))
+    assert readable > 50
+    assert refused > 200
+
+
+@pytest.mark.slow
+def test_ten_thousand_hostile_files(path: Path) -> None:
+    assert sum(_examine(path.read_bytes(), path, range(500, 10_500))) == 10_000
 
 
 def test_a_pipe_a_directory_and_nothing_are_refused(tmp_path: Path) -> None:
