@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -62,7 +62,11 @@ class Recorder:
             yield
 
     def records(self, pid: int) -> bool:
-        return str(self._library) in Path(f"/proc/{pid}/maps").read_text()
+        """True also if the process has ended meanwhile."""
+        maps = ""
+        with suppress(OSError):
+            maps = Path(f"/proc/{pid}/maps").read_text()
+        return not maps or str(self._library) in maps
 
     def lines(self, pod: str) -> list[list[str]]:
         """As recorder.c writes them, in words."""
