@@ -22,7 +22,7 @@ from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.layers import Layers, Sizes
 from engine.architecture.quantization import read_quantization
 from engine.architecture.rope import RopeConfig
-from engine.architecture.text_part import TextPart, text_fields, text_part
+from engine.architecture.text_part import TextModelPart, text_fields, text_part
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -115,7 +115,7 @@ class ModelConfig:
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None
     experts: Experts | None = None
-    text_part: TextPart | None = None  # if the checkpoint has more than this decoder
+    text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -188,7 +188,7 @@ def load_model_config(directory: str | Path) -> ModelConfig:
 
 
 def _read_text_part(
-    directory: Path, fields: ConfigFields, architecture: str, part: TextPart
+    directory: Path, fields: ConfigFields, architecture: str, part: TextModelPart
 ) -> ModelConfig:
     text = text_fields(fields, part)
     family = text.text("model_type")

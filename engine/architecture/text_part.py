@@ -7,7 +7,7 @@ read.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.architecture.errors import ConfigError
 from engine.architecture.fields import ConfigFields
@@ -23,7 +23,7 @@ _DTYPES = ("dtype", "torch_dtype")
 
 
 @dataclass(frozen=True, slots=True)
-class TextPart:
+class TextModelPart:
     """``inputs``: what the checkpoint reads besides text; ``media``: how names of the tensors for
     these begin, with or without ``model.``; ``is_tied``: whether its embeddings are its output head
     where config.json does not say; ``text_type``: the language model's ``model_type``, likewise.
@@ -53,35 +53,38 @@ _TOWER = ("vision_tower.", "multi_modal_projector.")
 _GEMMA4 = ("vision_tower.", "embed_vision.", "audio_tower.", "embed_audio.")
 
 # By the name in ``architectures``.
-TEXT_PARTS: dict[str, TextPart] = {
-    "Qwen2VLForConditionalGeneration": TextPart(
+TEXT_PARTS: dict[str, TextModelPart] = {
+    "Qwen2VLForConditionalGeneration": TextModelPart(
         _VIDEOS, _VISUAL, "qwen2_vl_text", flat_only=_QWEN_TOKENS
     ),
-    "Qwen2_5_VLForConditionalGeneration": TextPart(
+    "Qwen2_5_VLForConditionalGeneration": TextModelPart(
         _VIDEOS, _VISUAL, "qwen2_5_vl_text", flat_only=_QWEN_TOKENS
     ),
-    "Qwen3VLForConditionalGeneration": TextPart(_VIDEOS, _VISUAL, "qwen3_vl_text"),
-    "Qwen3VLMoeForConditionalGeneration": TextPart(_VIDEOS, _VISUAL, "qwen3_vl_moe_text"),
-    "Qwen3_5ForConditionalGeneration": TextPart(_VIDEOS, _VISUAL, "qwen3_5_text"),
-    "Qwen3_5MoeForConditionalGeneration": TextPart(_VIDEOS, _VISUAL, "qwen3_5_moe_text"),
-    "Gemma3ForConditionalGeneration": TextPart(_IMAGES, _TOWER, "gemma3_text", is_tied=True),
-    "Gemma4ForConditionalGeneration": TextPart(
+    "Qwen3VLForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_vl_text"),
+    "Qwen3VLMoeForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_vl_moe_text"),
+    "Qwen3_5ForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_5_text"),
+    "Qwen3_5MoeForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_5_moe_text"),
+    "Gemma3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "gemma3_text", is_tied=True),
+    "Gemma4ForConditionalGeneration": TextModelPart(
         ("image", "video", "audio"), _GEMMA4, "gemma4_text", is_tied=True
     ),
-    "Mistral3ForConditionalGeneration": TextPart(_IMAGES, _TOWER, "mistral", is_tied=True),
+    "Mistral3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "mistral", is_tied=True),
 }
 
 
-def text_part(fields: ConfigFields) -> tuple[str, TextPart] | None:
+def text_part(fields: ConfigFields) -> tuple[str, TextModelPart] | None:
     """Return the architecture that config.json (``fields``) names, and its language model; None if
     it reads nothing but text. Raises ConfigError."""
     for name in fields.strings("architectures") or ():
         if name in TEXT_PARTS:
-            return name, TEXT_PARTS[name]
+            part = TEXT_PARTS[name]
+            if not fields.has("audio_config"):  # not every size of Gemma 4 hears
+                part = replace(part, inputs=tuple(each for each in part.inputs if each != "audio"))
+            return name, part
     return None
 
 
-def text_fields(fields: ConfigFields, part: TextPart) -> ConfigFields:
+def text_fields(fields: ConfigFields, part: TextModelPart) -> ConfigFields:
     """Return what config.json (``fields``) says of the language model, except how its weights are
     quantized. Raises ConfigError."""
     section = fields.section("text_config")

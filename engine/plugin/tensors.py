@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.quantization import read_quantization
-from engine.architecture.text_part import TextPart
+from engine.architecture.text_part import TextModelPart
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.quantized.weights import dequantised, log_kept
@@ -29,7 +29,7 @@ class CheckpointTensors:
         directory: Path,
         ends: ExitStack,
         rounded: torch.dtype,
-        text_part: TextPart | None = None,
+        text_part: TextModelPart | None = None,
     ) -> None:
         """``text_part``: see ``PluginConfig``. Raises ModelError."""
         self._rounded = rounded

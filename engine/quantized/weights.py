@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.schemes import QuantizedFormat
-from engine.architecture.text_part import TextPart
+from engine.architecture.text_part import TextModelPart
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.weights.grouped import GroupedWeight
@@ -44,7 +44,7 @@ class QuantizedCheckpoint:
         rounded: torch.dtype,
         device: torch.device,
         progress: Callable[[int, int], None],
-        text_part: TextPart | None = None,
+        text_part: TextModelPart | None = None,
     ) -> None:
         """``text_part``: see ``ModelConfig``. Raises WeightsError."""
         self._shapes = shapes

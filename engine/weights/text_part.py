@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from engine.architecture.errors import WeightsError
-from engine.architecture.text_part import TextPart, text_name
+from engine.architecture.text_part import TextModelPart, text_name
 
 AnyTensor = TypeVar("AnyTensor")
 
 
 def without_media(
-    stored: Mapping[str, AnyTensor], part: TextPart | None
+    stored: Mapping[str, AnyTensor], part: TextModelPart | None
 ) -> Mapping[str, AnyTensor]:
     """Leave out what no text passes through. ``part``: None if the checkpoint has nothing else."""
     if part is None:
@@ -20,7 +20,9 @@ def without_media(
     return {name: each for name, each in stored.items() if not part.is_media(name)}
 
 
-def by_text_name(stored: Mapping[str, AnyTensor], part: TextPart | None) -> Mapping[str, AnyTensor]:
+def by_text_name(
+    stored: Mapping[str, AnyTensor], part: TextModelPart | None
+) -> Mapping[str, AnyTensor]:
     """Name tensors as in a checkpoint of the language model alone. Raises WeightsError for two of
     the same name."""
     if part is None:

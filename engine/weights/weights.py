@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.architecture.errors import ConfigError, WeightsError
 from engine.architecture.fields import read_object
-from engine.architecture.text_part import TextPart, text_name
+from engine.architecture.text_part import TextModelPart, text_name
 from engine.sharding.shard import Part
 from engine.weights.file import TensorFile
 from engine.weights.placing import Target
@@ -71,7 +71,7 @@ class CheckpointWeights:
         progress: Callable[[int, int], None],
         parts: Mapping[str, Part] | None = None,
         readers: int = READERS,
-        text_part: TextPart | None = None,
+        text_part: TextModelPart | None = None,
     ) -> None:
         """``text_part``: see ``ModelConfig``. Raises WeightsError."""
         self._shapes = shapes
@@ -187,7 +187,7 @@ def checkpoint_files(directory: Path) -> list[Path]:
 
 
 def opened(
-    directory: Path, ends: ExitStack, part: TextPart | None = None
+    directory: Path, ends: ExitStack, part: TextModelPart | None = None
 ) -> Mapping[str, StoredTensor]:
     """Open the files of a checkpoint until ``ends``, and return their tensors by name. ``part``:
     only those that text passes through. Raises WeightsError."""
@@ -199,7 +199,7 @@ def opened(
     return without_media(stored, part)
 
 
-def stores_head(directory: Path, part: TextPart, head: str) -> bool:
+def stores_head(directory: Path, part: TextModelPart, head: str) -> bool:
     """True if the files have an output head, whose name as text begins with ``head``. Raises
     WeightsError."""
     with ExitStack() as ends:

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from engine.plugin.rope import freeze_frequencies
-from engine.plugin.shrinking import shrunk_values
+from engine.plugin.shrinking import VOCABULARY, shrunk_values
 from engine.plugin.trial import fill_strongly
 from tests.engine.plugin.families import VARIANTS
 
@@ -22,7 +23,7 @@ NATIVE_TEXT = (
 )
 PLUGIN_TEXT = (
     *("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text", "gemma4:gemma4_text"),
-    "gemma4:gemma4_text#moe",
+    *("gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
 )
 
 # Positions have three axes: how many pairs of a head turn by each.
@@ -35,6 +36,10 @@ TEXT_VARIANTS: dict[str, dict[str, Any]] = {
     "qwen2_5_vl_text#yarn": {
         "rope_parameters": _AXES
         | {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+    },
+    "gemma4_text#shared": {
+        "num_kv_shared_layers": 2,
+        "use_bidirectional_attention": "vision",
     },
     "qwen2_5_vl_text#window": {
         "rope_parameters": _AXES,
@@ -52,17 +57,20 @@ _ENCODER: dict[str, Any] = {
     **dict.fromkeys(("out_hidden_size",), 64),
     **{name: [0] for name in ("deepstack_visual_indexes", "fullatt_block_indexes")},
     **{"intermediate_size": 48, "image_size": 28, "patch_size": 14},
+    **{"position_embedding_size": 64, "num_position_embeddings": 16, "output_proj_dims": 64},
 }
-_OTHER_TOKEN = 198  # stands for an image, which no prompt has
+_OTHER_TOKEN = 2  # stands for an image, which no prompt has
 
 
-def tiny_image_text_config(kind: str) -> Any:
+def tiny_image_text_config(kind: str, *, vocabulary: int = VOCABULARY) -> Any:
+    """``vocabulary``: tokens."""
     family, _, text_kind = kind.partition(":")
     text_type = text_kind.partition("#")[0]
     audio = "gemma4_audio" if family == "gemma4" else ""
     config = AutoConfig.for_model(family, text_config={"model_type": text_type})
     text = shrunk_values(_values(config.get_text_config()))
     text |= TEXT_VARIANTS.get(text_kind, {}) | {"model_type": text_type, "eos_token_id": None}
+    text["vocab_size"] = vocabulary
     whole = type(config)(
         text_config=text,
         vision_config=_encoder(config.vision_config or AutoConfig.for_model(f"{family}_vision")),
@@ -74,6 +82,11 @@ def tiny_image_text_config(kind: str) -> Any:
     return whole
 
 
+def architecture_of(kind: str) -> str:
+    """Return the class of the whole."""
+    return str(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES[kind.partition(":")[0]])
+
+
 def _encoder(config: Any) -> dict[str, Any]:
     values = _values(config)
     return values | {name: size for name, size in _ENCODER.items() if name in values}
@@ -83,11 +96,13 @@ def _values(config: Any) -> dict[str, Any]:
     return {name: value for name, value in config.to_dict().items() if not name.startswith("_")}
 
 
-def save_image_text(kind: str, directory: Path, *, is_tied: bool | None = None) -> PreTrainedModel:
+def save_image_text(
+    kind: str, directory: Path, *, is_tied: bool | None = None, vocabulary: int = VOCABULARY
+) -> PreTrainedModel:
     """Write a checkpoint with all its parts; return the model as transformers reads it, with its
     eager attention. ``is_tied``: None: as the family does by default."""
     torch.manual_seed(0)
-    config = tiny_image_text_config(kind)
+    config = tiny_image_text_config(kind, vocabulary=vocabulary)
     if is_tied is not None:
         config.tie_word_embeddings = is_tied
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
