@@ -28,7 +28,7 @@ class TextModelPart:
     these begin, with or without ``model.``; ``is_tied``: whether its embeddings are its output head
     where config.json does not say; ``text_type``: the language model's ``model_type``, likewise.
     ``flat_only``: fields of the whole in a config.json without ``text_config``, which has those of
-    the language model beside them; None: there must be a ``text_config``."""
+    the language model too; None: there must be a ``text_config``."""
 
     inputs: tuple[str, ...]
     media: tuple[str, ...]

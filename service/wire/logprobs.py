@@ -61,7 +61,7 @@ class TextLogprobs(msgspec.Struct, frozen=True):
     text_offset: list[int]
 
 
-class TextModelPart(NamedTuple):
+class TextPart(NamedTuple):
     """Consecutive tokens of a choice's text. ``offset``: where the first one's text begins. A token
     without logprobs is the prompt's first."""
 
@@ -113,7 +113,7 @@ class LogprobWriter:
         """Write a ``ChatTokenLogprob`` for each token."""
         return _sliced(self._chat_entry, tokens, logprobs, top)
 
-    def text(self, parts: Sequence[TextModelPart], top: int) -> Iterator[bytes]:
+    def text(self, parts: Sequence[TextPart], top: int) -> Iterator[bytes]:
         """Write a ``TextLogprobs`` of tokens in several parts."""
 
         def column(write: _Write, top: int) -> Iterator[bytes]:
@@ -149,7 +149,7 @@ class LogprobWriter:
 
         return _array(entries())
 
-    def end_of(self, part: TextModelPart) -> int:
+    def end_of(self, part: TextPart) -> int:
         """Return where the text of a part's last token ends."""
         text_of = self._vocabulary.text_of
         return part.offset + sum(len(text_of(token)) for token in part.tokens)
@@ -205,7 +205,7 @@ class LogprobWriter:
             ]
         )
 
-    def _offsets(self, part: TextModelPart) -> Entries:
+    def _offsets(self, part: TextPart) -> Entries:
         text_of, offset = self._vocabulary.text_of, part.offset
         for start in range(0, len(part.tokens), _SLICE_ENTRIES):
             entries = []

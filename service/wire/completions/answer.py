@@ -14,7 +14,7 @@ from service.generation.request import Generation
 from service.output.events import Event, Finished, TextDelta
 from service.output.log import fold, shown_tokens
 from service.wire.completions.request import CompletionRequest
-from service.wire.logprobs import PromptLogprobs, TextLogprobs, TextModelPart, logprob_writer
+from service.wire.logprobs import PromptLogprobs, TextLogprobs, TextPart, logprob_writer
 from service.wire.pieces import HOLE, array, filled, gathered
 from service.wire.sse import DONE, error_event
 from service.wire.timings import Timings, timings_of
@@ -135,16 +135,16 @@ class CompletionAnswer:
             values = msgspec.structs.replace(values, prompt_token_ids=prompt, token_ids=output)
         return filled(_json(values), fillings)
 
-    def prompt_part(self, choice: Choice) -> TextModelPart:
+    def prompt_part(self, choice: Choice) -> TextPart:
         """Return the echoed prompt."""
         prompt = self.prompt_of(choice)
         # None, if the prompt was not computed, because the answer could only be empty.
         known: list[TokenLogprobs | None] = [None]
         known += choice.sequence.prompt_logprobs or [None] * (len(prompt) - 1)
-        return TextModelPart(prompt, known, 0)
+        return TextPart(prompt, known, 0)
 
-    def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextModelPart:
-        return TextModelPart(choice.tokens[start:end], choice.logprobs[start:end], offset)
+    def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextPart:
+        return TextPart(choice.tokens[start:end], choice.logprobs[start:end], offset)
 
     def stream(self) -> CompletionStream:
         return CompletionStream(self)

@@ -59,7 +59,7 @@ _ENCODER: dict[str, Any] = {
     **{"intermediate_size": 48, "image_size": 28, "patch_size": 14},
     **{"position_embedding_size": 64, "num_position_embeddings": 16, "output_proj_dims": 64},
 }
-_OTHER_TOKEN = 2  # stands for an image, which no prompt has
+_OTHER_TOKEN = 2  # an image, which no prompt has
 
 
 def tiny_image_text_config(kind: str, *, vocabulary: int = VOCABULARY) -> Any:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
 from engine.architecture.config import load_model_config
-from engine.architecture.errors import WeightsError
+from engine.architecture.errors import ConfigError, WeightsError
 from engine.architecture.text_part import TEXT_PARTS
 from engine.messages import SamplingParams
 from engine.weights.file import TensorFile
@@ -125,5 +125,5 @@ def test_a_format_that_is_not_read_is_refused_first(tmp_path: Path) -> None:
     values = json.loads((tmp_path / "config.json").read_text())
     values["text_config"]["quantization_config"] = {"quant_method": "bitsandbytes"}
     (tmp_path / "config.json").write_text(json.dumps(values))
-    with pytest.raises(Exception, match="quant_method must be one of"):
+    with pytest.raises(ConfigError, match="quant_method must be one of"):
         load_model_config(tmp_path)

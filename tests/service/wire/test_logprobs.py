@@ -17,7 +17,7 @@ from service.wire.logprobs import (
     LogprobWriter,
     PromptLogprobs,
     TextLogprobs,
-    TextModelPart,
+    TextPart,
     logprob_writer,
 )
 
@@ -71,7 +71,7 @@ def test_the_chat_format_has_each_token_with_its_bytes() -> None:
 
 def test_alternatives_with_the_same_text_are_all_reported() -> None:
     likely = [(2, -0.5), (3, -1.0), (0, -1.5), (4, -2.0), (1, -2.5)]
-    told = read(WRITER.text([TextModelPart([3], [entry(3, 2, *likely)], 0)], 5), TextLogprobs)
+    told = read(WRITER.text([TextPart([3], [entry(3, 2, *likely)], 0)], 5), TextLogprobs)
     assert told["top_logprobs"] == [
         {"bytes:\\xf0\\x9f": -0.5, "bytes:\\x98": -1.0, "a": -1.5, "token_id:4": -2.0, "b": -2.5}
     ]
@@ -79,8 +79,8 @@ def test_alternatives_with_the_same_text_are_all_reported() -> None:
 
 
 def test_the_completions_format_continues_from_prompt_to_output() -> None:
-    prompt = TextModelPart([0, 6], [None, entry(6, 3, (1, -0.25))], 0)
-    output = TextModelPart([1], [entry(1, 1, (1, -0.125))], 2)
+    prompt = TextPart([0, 6], [None, entry(6, 3, (1, -0.25))], 0)
+    output = TextPart([1], [entry(1, 1, (1, -0.125))], 2)
     told = read(WRITER.text([prompt, output], 1), TextLogprobs)
     assert told == {
         "tokens": ["a", "é", "b"],
@@ -119,7 +119,7 @@ def test_however_long_an_answer_is_each_piece_takes_bounded_work() -> None:
     writer = LogprobWriter(VOCABULARY)
     for pieces in (
         writer.chat(tokens, entries, 20),
-        writer.text([TextModelPart(tokens, entries, 0)], 20),
+        writer.text([TextPart(tokens, entries, 0)], 20),
         writer.prompt([0, *tokens], entries, 20),
     ):
         held = 0.0
