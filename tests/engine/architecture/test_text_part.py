@@ -29,6 +29,7 @@ from tests.engine.plugin.image_text import (
 from tests.engine.plugin.mixing import assert_equals_transformers
 
 ALWAYS_BY_TORCH = NATIVE_TEXT[0]
+ALWAYS_BY_PLUGIN = ("qwen3_5:qwen3_5_text", "gemma4:gemma4_text#shared")
 
 
 @pytest.mark.parametrize("kind", NATIVE_TEXT)
@@ -42,7 +43,13 @@ def test_our_own_code_equals_transformers_with_the_whole_checkpoint(
         assert_equals_transformers(tmp_path, oracle, model_impl="native", cpu_path="torch")
 
 
-@pytest.mark.parametrize("kind", PLUGIN_TEXT)
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in ALWAYS_BY_PLUGIN else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in PLUGIN_TEXT
+    ],
+)
 def test_transformers_code_over_our_cache_equals_it_too(kind: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     oracle = save_image_text(kind, tmp_path)
