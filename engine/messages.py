@@ -230,6 +230,7 @@ class Ready(msgspec.Struct, frozen=True, kw_only=True, tag="ready"):
     tensor_parallel_size: int = 1  # devices that share the model
     implementation: str = "native"  # or transformers, simulated: whose code computes it
     quantization: str = ""  # how weights are stored or made small, in words; empty: floats
+    unserved_inputs: tuple[str, ...] = ()  # what the checkpoint reads besides text: image, ...
     identity: Annotated[int, Meta(ge=0, lt=2**53)] = 0
 
 

@@ -4,7 +4,7 @@ directory."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from engine.architecture.errors import ConfigError, UnsupportedError
@@ -22,6 +22,7 @@ from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.layers import Layers, Sizes
 from engine.architecture.quantization import read_quantization
 from engine.architecture.rope import RopeConfig
+from engine.architecture.text_part import TextModelPart, text_fields, text_part
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -114,6 +115,7 @@ class ModelConfig:
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None
     experts: Experts | None = None
+    text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -172,16 +174,40 @@ def load_model_config(directory: str | Path) -> ModelConfig:
     if not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory; --model needs a model directory")
     fields = read_object(directory / "config.json")
+    found = text_part(fields)
+    if found is not None:
+        return _read_text_part(directory, fields, *found)
     architecture = _architecture(fields)
+    family = _FAMILIES[architecture]
     read_quantization(directory)  # refuses what the weights' readers do not know
-    read = _read_gpt2 if _FAMILIES[architecture] == "gpt2" else _read_llama_like
-    return read(fields, architecture, read_eos_token_ids(directory, fields))
+    eos = read_eos_token_ids(directory, fields)
+    if family == "gpt2":
+        return _read_gpt2(fields, architecture, eos)
+    DECODER_FAMILIES[family].refuse_unknown(fields)
+    return _read_llama_like(fields, architecture, family, eos)
+
+
+def _read_text_part(
+    directory: Path, fields: ConfigFields, architecture: str, part: TextModelPart
+) -> ModelConfig:
+    text = text_fields(fields, part)
+    family = text.text("model_type")
+    if family not in DECODER_FAMILIES:
+        raise UnsupportedError(
+            f"{text.source}: the text model {family} of {architecture} is not supported"
+        )
+    read_quantization(directory)
+    DECODER_FAMILIES[family].refuse_unknown(text, strictly=True)
+    eos = read_eos_token_ids(directory, fields)
+    return replace(_read_llama_like(text, architecture, family, eos), text_part=part)
 
 
 def read_eos_token_ids(directory: Path, fields: ConfigFields) -> frozenset[int]:
     """Return the tokens that end a sequence, as config.json (``fields``) and
     generation_config.json say. Raises ConfigError."""
     eos = set(fields.token_ids("eos_token_id"))
+    if (text := fields.section("text_config")) is not None:
+        eos |= set(text.token_ids("eos_token_id"))
     generation = directory / "generation_config.json"
     if generation.is_file():
         eos |= set(read_object(generation).token_ids("eos_token_id"))
@@ -229,18 +255,20 @@ def _head_dim(fields: ConfigFields, hidden_size: int, num_heads: int, default: i
     return hidden_size // num_heads
 
 
-def _read_llama_like(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> ModelConfig:
+def _read_llama_like(
+    fields: ConfigFields, architecture: str, name: str, eos: frozenset[int]
+) -> ModelConfig:
+    """``name``: of the family."""
     is_bare = architecture in BARE_ARCHITECTURES
-    family = DECODER_FAMILIES[_FAMILIES[architecture]]
-    family.refuse_unknown(fields)
+    family = DECODER_FAMILIES[name]
     sizes, num_heads, num_kv_heads = _read_sizes(fields, family)
     layers = family.read(fields, sizes)
     # Llama's one switch covers all four projections; Qwen2 has no choice.
     biased = family.attention_bias and fields.flag("attention_bias", False)
     return ModelConfig(
         architecture=architecture,
-        family=_FAMILIES[architecture],
-        vocab_size=fields.integer("vocab_size", low=1, high=_MAX_SIZE),
+        family=name,
+        vocab_size=fields.integer("vocab_size", family.vocab_size, low=1, high=_MAX_SIZE),
         hidden_size=sizes.hidden_size,
         intermediate_size=fields.integer("intermediate_size", low=1, high=_MAX_SIZE),
         num_layers=sizes.num_layers,
@@ -278,7 +306,7 @@ def _read_sizes(fields: ConfigFields, family: DecoderFamily) -> tuple[Sizes, int
     """Return the sizes, and the numbers of query and of key heads."""
     hidden_size = fields.integer("hidden_size", low=1, high=_MAX_SIZE)
     num_layers = fields.integer("num_hidden_layers", low=1, high=4096)
-    num_heads = fields.integer("num_attention_heads", low=1, high=4096)
+    num_heads = fields.integer("num_attention_heads", family.num_heads, low=1, high=4096)
     num_kv_heads = fields.integer(
         "num_key_value_heads", min(family.num_kv_heads or num_heads, num_heads), low=1, high=4096
     )

@@ -9,7 +9,13 @@ from typing import NamedTuple
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.features import NO_MULTIPLIERS, Experts, Multipliers, QueryScaling
 from engine.architecture.fields import ConfigFields
-from engine.architecture.rope import RopeConfig, read_long_rope, read_rope, read_scaling
+from engine.architecture.rope import (
+    RopeConfig,
+    read_long_rope,
+    read_rope,
+    read_scaling,
+    read_text_rope,
+)
 
 _MOST = 1 << 30
 _MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
@@ -83,15 +89,29 @@ def read_mistral(fields: ConfigFields, sizes: Sizes) -> Layers:
 def read_qwen(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Under use_sliding_window, the layers that layer_types names have the window, else those from
     max_window_layers on."""
-    plain = read_plain(fields, sizes)
+    return replace(read_plain(fields, sizes), windows=_qwen_windows(fields, sizes.num_layers, 28))
+
+
+def _qwen_windows(fields: ConfigFields, num_layers: int, first: int) -> tuple[int | None, ...]:
+    """``first``: the default of max_window_layers."""
     window = _window(fields, 4096) if fields.flag("use_sliding_window", False) else None
     if window is None:
-        return plain
-    types = _layer_types(fields, sizes.num_layers)
+        return (None,) * num_layers
+    types = _layer_types(fields, num_layers)
     if types is None:
-        first = fields.integer("max_window_layers", 28, low=0, high=_MOST)
-        types = [_SLIDING if i >= first else _FULL for i in range(sizes.num_layers)]
-    return replace(plain, windows=_by_type(types, window))
+        first = fields.integer("max_window_layers", first, low=0, high=_MOST)
+        types = [_SLIDING if i >= first else _FULL for i in range(num_layers)]
+    return _by_type(types, window)
+
+
+def read_qwen_vl(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """The text model of Qwen2-VL and Qwen2.5-VL."""
+    plain = _uniform(read_text_rope(fields, sizes.positions, 1_000_000.0), sizes)
+    return replace(plain, windows=_qwen_windows(fields, sizes.num_layers, 80))
+
+
+def read_qwen3_vl(fields: ConfigFields, sizes: Sizes) -> Layers:
+    return _uniform(read_text_rope(fields, sizes.positions, 500_000.0), sizes)
 
 
 def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:

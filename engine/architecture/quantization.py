@@ -31,6 +31,7 @@ from engine.architecture.schemes import (
     in_groups,
     two_sizes,
 )
+from engine.architecture.text_part import QUANTIZATION
 
 MODELOPT = "hf_quant_config.json"
 """Where NVIDIA's tool says what other checkpoints say in config.json."""
@@ -42,7 +43,9 @@ def read_quantization(directory: Path) -> QuantizedFormat | None:
     """Return the format of the checkpoint in ``directory``; None if its weights are floats. Raises
     ConfigError."""
     fields = read_object(directory / "config.json")
-    section = fields.section("quantization_config")
+    section = fields.section(QUANTIZATION)
+    if section is None and (text := fields.section("text_config")) is not None:
+        section = text.section(QUANTIZATION)
     if section is None:
         if not (directory / MODELOPT).is_file():
             return None

@@ -66,6 +66,19 @@ def read_rope(
     return read_scaling(fields, scaling, max_position_embeddings, theta)
 
 
+def read_text_rope(
+    fields: ConfigFields, max_position_embeddings: int, default_theta: float
+) -> RopeConfig:
+    """Do the same where positions have three axes for images (M-RoPE). A token of text has the same
+    position on each, so that the rotation is the usual one, however the axes share a head."""
+    scaling = _settings(fields)
+    if scaling is None or scaling.text("rope_type", scaling.text("type", "default")) != "mrope":
+        return read_rope(fields, max_position_embeddings, default_theta)
+    theta = fields.number("rope_theta", default_theta, low=_MIN_THETA, high=1e15)
+    plain = ConfigFields(scaling.source, scaling.values | {"rope_type": "default"})
+    return read_scaling(fields, plain, max_position_embeddings, theta)
+
+
 def _settings(fields: ConfigFields) -> ConfigFields | None:
     """Return the object that has the settings, under its new or its old name. Raises
     UnsupportedError for two that differ: libraries disagree on which counts."""

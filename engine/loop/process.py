@@ -232,6 +232,7 @@ class EngineProcess:
             tensor_parallel_size=info.tensor_parallel_size,
             implementation=info.implementation,
             quantization=info.quantization,
+            unserved_inputs=info.unserved_inputs,
             identity=secrets.randbelow(2**53 - 1) + 1,
         )
         self._server.announce(encode_frame(ready))

@@ -13,8 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.architecture.fields import read_object
+from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.quantization import read_quantization
+from engine.architecture.text_part import text_fields, text_part
 from engine.plugin.interface import NAME
 
 # Parts of a configuration that describe encoders of other inputs.
@@ -41,12 +42,24 @@ def read_source(directory: Path) -> Any:
         ) from error
     if hasattr(config, "quantization_config"):
         del config.quantization_config  # the weights are dequantized, or in our products
+    if (found := text_part(fields)) is not None:
+        return _text_source(config, text_fields(fields, found[1]))
     if config.get_text_config() is not config or _MEDIA.search(" ".join(config.sub_configs)):
         raise UnsupportedError(
             f"{fields.source}: {config.model_type} is more than a decoder of text, which alone is "
             "supported"
         )
     return config
+
+
+def _text_source(config: Any, fields: ConfigFields) -> Any:
+    """Return the part of ``config`` that is the language model. ``fields``: what config.json says
+    of it."""
+    text = config.get_text_config()
+    if hasattr(text, "quantization_config"):
+        del text.quantization_config
+    text.tie_word_embeddings = fields.flag("tie_word_embeddings", False)
+    return text
 
 
 def new_model(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Module:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.architecture.config import KVLayer
+from engine.architecture.text_part import TextModelPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ class PluginConfig:
     source: Any
     mixers: tuple[str, ...] = ()  # modules that keep a state
     generates: bool = True
+    text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
 
     @property
     def kv_layers(self) -> tuple[KVLayer, ...]:

@@ -45,7 +45,7 @@ def loaded_model(
     model = empty_model(config.source, dtype)
     filling = _Filling(model, device, dtype, products, on_loaded)
     with ExitStack() as ends:
-        tensors = CheckpointTensors(directory, ends, getattr(torch, config.dtype))
+        tensors = CheckpointTensors(directory, ends, getattr(torch, config.dtype), config.text_part)
         groups, filling.unexpected = tensor_groups(model, tensors.names)
         borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
         sizes = [

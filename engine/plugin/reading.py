@@ -9,6 +9,7 @@ import torch
 from engine.architecture.config import read_dtype, read_eos_token_ids
 from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import read_object
+from engine.architecture.text_part import text_fields, text_part
 from engine.plugin.building import checked_class, new_model, read_source
 from engine.plugin.config import PluginConfig
 from engine.plugin.gate import attention_layers
@@ -24,7 +25,10 @@ def read_plugin_config(directory: Path) -> PluginConfig:
     """Return what the engine needs to know, having probed the model and tried a tiny one; no weight
     is read. Raises ConfigError, with the reason why it is not served."""
     fields = read_object(directory / "config.json")
-    dtype, eos = read_dtype(fields), read_eos_token_ids(directory, fields)
+    found = text_part(fields)
+    part = None if found is None else found[1]
+    dtype = read_dtype(fields if part is None else text_fields(fields, part))
+    eos = read_eos_token_ids(directory, fields)
     source = read_source(directory)
     positions = getattr(source, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
@@ -35,7 +39,7 @@ def read_plugin_config(directory: Path) -> PluginConfig:
             f"{fields.source} has {layers} layers; at most {_MOST_LAYERS} are supported"
         )
     model = new_model(source, torch.device("meta"), torch.float32)
-    architecture = checked_class(model, source)
+    architecture = checked_class(model, source) if found is None else found[0]
     freeze_frequencies(model, positions)
     probed = probe(model)
     keeping = mixers(model)
@@ -53,4 +57,5 @@ def read_plugin_config(directory: Path) -> PluginConfig:
         attentions=attentions,
         source=source,
         mixers=tuple(keeping),
+        text_part=part,
     )

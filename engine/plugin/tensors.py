@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -9,11 +10,13 @@ import torch
 from torch import Tensor
 
 from engine.architecture.quantization import read_quantization
+from engine.architecture.text_part import TextModelPart
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.quantized.weights import dequantised, log_kept
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import StoredTensor, read_tensor, stored_bytes
+from engine.weights.text_part import by_text_name
 from engine.weights.weights import opened
 
 
@@ -21,15 +24,22 @@ class CheckpointTensors:
     """The files are open until ``ends``. Quantized tensors are read as they are, or dequantized and
     rounded to ``rounded``."""
 
-    def __init__(self, directory: Path, ends: ExitStack, rounded: torch.dtype) -> None:
-        """Raises ModelError."""
+    def __init__(
+        self,
+        directory: Path,
+        ends: ExitStack,
+        rounded: torch.dtype,
+        text_part: TextModelPart | None = None,
+    ) -> None:
+        """``text_part``: see ``PluginConfig``. Raises ModelError."""
         self._rounded = rounded
         self._quantized = read_quantization(directory)
         self._kept = self._dequantized = 0
-        stored = opened(directory, ends)
-        self._tensors: dict[str, StoredTensor | QuantizedTensor] = (
-            {**stored} if self._quantized is None else named_tensors(stored, self._quantized)
-        )
+        stored = opened(directory, ends, text_part)
+        tensors: Mapping[str, StoredTensor | QuantizedTensor] = stored
+        if self._quantized is not None:
+            tensors = named_tensors(stored, self._quantized)
+        self._tensors = by_text_name(tensors, text_part)
 
     @property
     def names(self) -> list[str]:

@@ -14,10 +14,12 @@ import torch
 from torch import Tensor
 
 from engine.architecture.schemes import QuantizedFormat
+from engine.architecture.text_part import TextModelPart
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import read_tensor
+from engine.weights.text_part import by_text_name
 from engine.weights.weights import Shapes, matched, opened
 
 logger = logging.getLogger(__name__)
@@ -42,8 +44,9 @@ class QuantizedCheckpoint:
         rounded: torch.dtype,
         device: torch.device,
         progress: Callable[[int, int], None],
+        text_part: TextModelPart | None = None,
     ) -> None:
-        """Raises WeightsError."""
+        """``text_part``: see ``ModelConfig``. Raises WeightsError."""
         self._shapes = shapes
         self._quantized = quantized
         self._dtype = dtype
@@ -55,8 +58,8 @@ class QuantizedCheckpoint:
         self._kept = self._dequantized = 0
         self._ends = ExitStack()
         with ExitStack() as ends:
-            tensors = named_tensors(opened(directory, ends), quantized)
-            self._named = matched(directory, shapes, tensors, unused)
+            tensors = named_tensors(opened(directory, ends, text_part), quantized)
+            self._named = matched(directory, shapes, by_text_name(tensors, text_part), unused)
             self._ends = ends.pop_all()
 
     def __enter__(self) -> Self:

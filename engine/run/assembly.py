@@ -249,6 +249,7 @@ class Assembly:
             shares_prefixes=self._loaded.states is None,
             implementation="transformers" if isinstance(model, PluginConfig) else "native",
             quantization=described_quantization(config),
+            unserved_inputs=() if model.text_part is None else model.text_part.inputs,
             default_sizes=self._setup.default_sizes,
         )
 

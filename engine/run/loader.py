@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,13 @@ from engine.sharding.shard import Part, parts_of
 from engine.weights.families import FamilyWeights, stored_shapes
 from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights
-from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, WeightSource
+from engine.weights.weights import (
+    CheckpointWeights,
+    RandomWeights,
+    Shapes,
+    WeightSource,
+    stores_head,
+)
 
 AnyWeights = CheckpointWeights | GgufWeights | QuantizedCheckpoint | RandomWeights
 
@@ -105,6 +111,7 @@ def load_decoder(
     most one layer's exist twice, besides READ_AHEAD_BYTES of the next ones. Raises ConfigError when
     the model cannot be divided among this many ranks, and WeightsError.
     """
+    config = _with_own_head(config, settings)
     shard = options.collectives.shard
     own = shard.config(config)
     shapes = parameter_shapes(config)
@@ -113,7 +120,7 @@ def load_decoder(
     stored = stored_shapes(shapes, config)
     with (
         _weights_explained(shapes, settings, shard.size),
-        _weights(stored, unused, settings, config.dtype, parts, config.head_dim) as source,
+        _weights(stored, unused, settings, config, parts) as source,
     ):
         held: WeightSource = source if shard.size == 1 else ShardedWeights(source, config, shard)
         if config.features & {Feature.TENSOR_NAMES, Feature.OFFSET_NORMS}:
@@ -122,12 +129,23 @@ def load_decoder(
     return LoadedDecoder(decoder, _num_parameters(shapes))
 
 
+def _with_own_head(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
+    """Of a checkpoint that also reads images, the files decide whether the output head is the
+    embeddings: what its config.json says twice may differ."""
+    part = config.text_part
+    if part is None or not config.tie_word_embeddings or settings.dummy_seed is not None:
+        return config
+    if not stores_head(settings.directory, part, llama.HEAD.removesuffix("weight")):
+        return config
+    return replace(config, tie_word_embeddings=False)
+
+
 def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder:
     """Load the encoder with its weights, as ``load_decoder`` does. Raises WeightsError."""
     shapes, unused = bert.parameter_shapes(config), bert.unused_names(config)
     with (
         _weights_explained(shapes, settings, ranks=1),
-        _weights(shapes, unused, settings, config.dtype) as source,
+        _weights(shapes, unused, settings, config) as source,
     ):
         encoder = bert.BertEncoder(config, source)
     return LoadedEncoder(encoder, _num_parameters(shapes))
@@ -165,16 +183,16 @@ def _weights(
     shapes: Shapes,
     unused: list[str],
     settings: LoadSettings,
-    stored_dtype: str,
+    config: ModelConfig | EncoderConfig,
     parts: Mapping[str, Part] | None = None,
-    head_dim: int = 0,
 ) -> AbstractContextManager[AnyWeights]:
-    """``stored_dtype``: the one that config.json names."""
+    """``parts``: this rank's; None: everything."""
 
     def report(done: int, total: int) -> None:
         settings.on_progress("weights", done, total)
 
     dtype, device = settings.dtype, settings.device
+    text_part = config.text_part if isinstance(config, ModelConfig) else None
     if settings.dummy_seed is not None:
         return nullcontext(
             RandomWeights(
@@ -183,7 +201,12 @@ def _weights(
         )
     if (path := settings.directory / LINK).exists():
         return GgufWeights(
-            path, shapes, head_dim=head_dim, dtype=dtype, device=device, progress=report
+            path,
+            shapes,
+            head_dim=config.head_dim if isinstance(config, ModelConfig) else 0,
+            dtype=dtype,
+            device=device,
+            progress=report,
         )
     if (quantized := read_quantization(settings.directory)) is not None:
         return QuantizedCheckpoint(
@@ -192,9 +215,10 @@ def _weights(
             quantized,
             unused=unused,
             dtype=dtype,
-            rounded=getattr(torch, stored_dtype),
+            rounded=getattr(torch, config.dtype),
             device=device,
             progress=report,
+            text_part=text_part,
         )
     return CheckpointWeights(
         settings.directory,
@@ -204,6 +228,7 @@ def _weights(
         device=device,
         progress=report,
         parts=parts,
+        text_part=text_part,
     )
 
 

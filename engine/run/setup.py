@@ -84,6 +84,12 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     device = choose_device(config.device)
     directory = Path(config.model)
     whole = _read_config(config, directory, ranks)
+    if whole.text_part is not None and collectives.shard.rank == 0:
+        logger.info(
+            "input other than text (%s) is not supported: of %s the language model alone is served",
+            ", ".join(whole.text_part.inputs),
+            whole.architecture,
+        )
     model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":
         prefer_huge_pages()

@@ -125,6 +125,7 @@ class ModelInfo:
     shares_prefixes: bool = True  # False: cached blocks are of no use to other sequences
     implementation: str = "native"  # or transformers, simulated: whose code computes it
     quantization: str = ""  # how weights are stored or made small, in words; empty: floats
+    unserved_inputs: tuple[str, ...] = ()  # what the checkpoint reads besides text: image, ...
     default_sizes: StepSizes = SIZES  # where the configuration says nothing
 
     @property

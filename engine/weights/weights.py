@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.architecture.errors import ConfigError, WeightsError
 from engine.architecture.fields import read_object
+from engine.architecture.text_part import TextModelPart, text_name
 from engine.sharding.shard import Part
 from engine.weights.file import TensorFile
 from engine.weights.placing import Target
@@ -28,6 +29,7 @@ from engine.weights.stored import (
     stored_tensors,
     whole,
 )
+from engine.weights.text_part import by_text_name, without_media
 
 Shapes = Mapping[str, Shape]
 
@@ -69,15 +71,17 @@ class CheckpointWeights:
         progress: Callable[[int, int], None],
         parts: Mapping[str, Part] | None = None,
         readers: int = READERS,
+        text_part: TextModelPart | None = None,
     ) -> None:
-        """Raises WeightsError."""
+        """``text_part``: see ``ModelConfig``. Raises WeightsError."""
         self._shapes = shapes
         self._progress = progress
         self._total = sum(math.prod(shape) for shape in shapes.values())
         self._done = 0
         self._ends = ExitStack()
         with ExitStack() as ends:
-            self._named = matched(directory, shapes, opened(directory, ends), unused)
+            stored = by_text_name(opened(directory, ends, text_part), text_part)
+            self._named = matched(directory, shapes, stored, unused)
             self._reader = ReadAhead(
                 self._expected(parts or {}), Target(dtype, device), readers=readers
             )
@@ -182,15 +186,24 @@ def checkpoint_files(directory: Path) -> list[Path]:
     )
 
 
-def opened(directory: Path, ends: ExitStack) -> dict[str, StoredTensor]:
-    """Open the files of a checkpoint until ``ends``, and return their tensors by name. Raises
-    WeightsError."""
+def opened(
+    directory: Path, ends: ExitStack, part: TextModelPart | None = None
+) -> Mapping[str, StoredTensor]:
+    """Open the files of a checkpoint until ``ends``, and return their tensors by name. ``part``:
+    only those that text passes through. Raises WeightsError."""
     stored: dict[str, StoredTensor] = {}
     for path in checkpoint_files(directory):
         file = TensorFile(path)
         ends.callback(file.close)
         stored.update((each.name, each) for each in stored_tensors(file))
-    return stored
+    return without_media(stored, part)
+
+
+def stores_head(directory: Path, part: TextModelPart, head: str) -> bool:
+    """True if the files have an output head, whose name as text begins with ``head``. Raises
+    WeightsError."""
+    with ExitStack() as ends:
+        return any(text_name(name).startswith(head) for name in opened(directory, ends, part))
 
 
 class Described(Protocol):
@@ -214,18 +227,19 @@ def matched(
 ) -> dict[str, AnyStored]:
     """Return the tensor of each name of ``shapes``. Raises WeightsError with all mismatches."""
     named: dict[str, AnyStored] = {}
+    known: set[str] = set()
     missing, wrong = [], []
     for name, shape in shapes.items():
-        found = next((stored[n] for n in _spellings(name) if n in stored), None)
-        if found is None:
+        spelling = next((spelling for spelling in _spellings(name) if spelling in stored), None)
+        if spelling is None:
             missing.append(name)
             continue
-        named[name] = found
+        known.add(spelling)
+        named[name] = found = stored[spelling]
         if found.shape != tuple(shape):
             wrong.append(f"{found.name} {list(found.shape)} instead of {list(shape)}")
         elif found.dtype not in SERVED_DTYPES:
             wrong.append(f"{found.name} of type {found.dtype}, which is not supported")
-    known = {found.name for found in named.values()}
     ignored = {spelling for name in unused for spelling in _spellings(name)}
     unexpected = [
         name

@@ -158,7 +158,8 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
 def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
     """Return the chat template, and a separate one for conversations with tools if there is one,
     chosen as transformers does: ``chat_template.jinja`` takes precedence over
-    tokenizer_config.json, whose ``chat_template`` is one template or a list of named ones."""
+    tokenizer_config.json, whose ``chat_template`` is one template or a list of named ones.
+    ``chat_template.json``, where older models that also read images have theirs, comes last."""
     file = directory / "chat_template.jinja"
     if file.exists():
         tool_use = directory / "additional_chat_templates" / "tool_use.jinja"
@@ -167,6 +168,8 @@ def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | No
             tool_use.read_text(encoding="utf-8") if tool_use.exists() else None,
         )
     declared = config.get("chat_template")
+    if declared is None:
+        declared = _read_json(directory / "chat_template.json").get("chat_template")
     if not isinstance(declared, list):
         return _text(declared), None
     named = {entry["name"]: entry["template"] for entry in declared}

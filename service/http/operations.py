@@ -18,6 +18,8 @@ class EngineHealth(msgspec.Struct, frozen=True):
     ``architecture``: the model's, as in its config.json; ``simulated`` if no model is loaded.
     ``implementation``: whose code computes it: native (our own) or transformers.
     ``quantization``: how its weights are stored in few bits; empty for floats.
+    ``unserved_inputs``: what its checkpoint reads besides text (image, video, audio), which is not
+    supported here.
     ``tensor_parallel_size``: how many devices share the model. ``tasks``: the supported ones of
     generate, embed and score."""
 
@@ -31,6 +33,7 @@ class EngineHealth(msgspec.Struct, frozen=True):
     architecture: str | None
     implementation: str | None
     quantization: str | None
+    unserved_inputs: tuple[str, ...] | None
     tasks: tuple[str, ...] | None
     tensor_parallel_size: int | None
 
@@ -70,6 +73,7 @@ def _engine_health(services: Services, link: Engines) -> EngineHealth:
         None if state.ready is None else state.ready.architecture,
         None if state.ready is None else state.ready.implementation,
         None if state.ready is None else state.ready.quantization,
+        None if state.ready is None else state.ready.unserved_inputs,
         services.tasks,
         None if state.ready is None else state.ready.tensor_parallel_size,
     )

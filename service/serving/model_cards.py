@@ -23,5 +23,6 @@ def model_card(client: Client, name: str) -> ModelCard:
         architecture=None if ready is None else ready.architecture,
         implementation=None if ready is None else ready.implementation,
         quantization=None if ready is None else ready.quantization,
+        unserved_inputs=None if ready is None else ready.unserved_inputs,
         tasks=services.tasks,
     )

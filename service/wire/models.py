@@ -16,6 +16,8 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     plus output, in tokens; ``architecture``: as in config.json, or ``simulated`` if no model is
     loaded; ``implementation``: whose code computes it, ``native``, ``transformers``
     or ``simulated``; ``quantization``: how its weights are stored in few bits, empty for floats;
+    ``unserved_inputs``: what its checkpoint reads besides text (image, video, audio), which is not
+    supported here;
     ``tasks``: the supported ones of generate, embed and score. All are None while the model
     loads."""
 
@@ -28,6 +30,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     architecture: str | None
     implementation: str | None
     quantization: str | None
+    unserved_inputs: tuple[str, ...] | None
     tasks: tuple[str, ...] | None
 
 

@@ -38,7 +38,7 @@ def stand_in(medium: str) -> str:
 
 def text_only_error(kind: object, path: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"'{path}' has the type {str(kind)[:64]!r}; this model takes text only.",
+        f"'{path}' has the type {str(kind)[:64]!r}; this server takes text only.",
         param=f"{path}.type",
     )
 

@@ -32,7 +32,15 @@ _SHOWN_SETTINGS = tuple(option.name for option in options(ServiceSettings) if no
 _COLUMNS = 10  # of the history in one answer
 _MOST_AUDIT_ROWS = 1000
 _ENGINE_FACTS = (
-    *("architecture", "implementation", "quantization", "dtype", "device", "block_size"),
+    *(
+        "architecture",
+        "implementation",
+        "quantization",
+        "unserved_inputs",
+        "dtype",
+        "device",
+        "block_size",
+    ),
     *("num_kv_blocks", "max_model_len", "max_num_seqs", "tensor_parallel_size"),
     *("prefix_caching", "load_seconds"),
 )

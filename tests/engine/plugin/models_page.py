@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
@@ -14,6 +15,12 @@ from engine.cpu.llama import compiled_pass_fits
 from engine.gpu.availability import kernels_fit
 from engine.sharding.shard import SERVED_BY_RANKS
 from tests.engine.plugin.families import FEW, HYBRIDS, MANY, NATIVE, REFUSED, tiny_config
+from tests.engine.plugin.image_text import (
+    NATIVE_TEXT,
+    PLUGIN_TEXT,
+    architecture_of,
+    tiny_image_text_config,
+)
 
 _LANES = 16  # of the widest vectors
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
@@ -30,12 +37,39 @@ def tables() -> str:
     for kind in served:
         name = _architecture(kind)
         variants = [each for each in (*NATIVE, kind) if each.partition("#")[0] == kind]
-        ours = ", ".join(_paths(name, variants[0])) if name in ARCHITECTURES else ""
+        ours = ""
+        if name in ARCHITECTURES:
+            values = json.loads(tiny_config(variants[0]).to_json_string())
+            ours = ", ".join(_paths(name, values))
         by = "with a state" if kind in HYBRIDS else "yes"
         lines.append(f"| `{name}` | `{kind}` | {ours} | {by} |")
+    lines += [
+        "",
+        "Image-text checkpoints, of which the language model is served:",
+        "",
+        "| `architectures` | `model_type` of `text_config` | our own code | transformers' code |",
+        "|---|---|---|---|",
+        *_image_text_rows(),
+    ]
     lines += ["", "Refused, for example:", "", "| `architectures` | why |", "|---|---|"]
     lines += [f"| `{_architecture(kind)}` | {why} |" for kind, why in sorted(REFUSED.items())]
     return "\n".join(lines) + "\n"
+
+
+def _image_text_rows() -> list[str]:
+    rows: dict[str, str] = {}
+    for kind in (*NATIVE_TEXT, *PLUGIN_TEXT):
+        whole, _, text = kind.partition("#")[0].partition(":")
+        ours, theirs = "", "yes"
+        if kind in NATIVE_TEXT:
+            values = json.loads(tiny_image_text_config(kind).to_json_string())
+            ours = ", ".join(_paths(architecture_of(kind), values))
+            theirs = "yes" if text in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else ""
+        elif text in HYBRIDS:
+            theirs = "with a state"
+        row = f"| `{architecture_of(kind)}` | `{text}` | {ours} | {theirs} |"
+        rows.setdefault(f"{whole}:{text}", row)
+    return [rows[key] for key in sorted(rows)]
 
 
 def _architecture(kind: str) -> str:
@@ -43,9 +77,8 @@ def _architecture(kind: str) -> str:
     return found if isinstance(found, str) else found[0]
 
 
-def _paths(architecture: str, kind: str) -> list[str]:
-    """Return the paths that compute a kind by our code."""
-    values = json.loads(tiny_config(kind).to_json_string())
+def _paths(architecture: str, values: dict[str, Any]) -> list[str]:
+    """Return the paths that compute by our code what a config.json with ``values`` describes."""
     with TemporaryDirectory() as directory:
         config = Path(directory, "config.json")
         config.write_text(json.dumps(values | {"architectures": [architecture]}))

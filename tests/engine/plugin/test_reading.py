@@ -9,14 +9,29 @@ from typing import Any
 import pytest
 import torch
 from transformers import AutoConfig
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+)
 
 from engine.architecture.errors import ModelError
+from engine.architecture.text_part import TEXT_PARTS
 from engine.plugin.building import new_model
 from engine.plugin.reading import read_plugin_config
 from engine.plugin.shrinking import shrunk
 from tests.engine.plugin.families import save_family
+from tests.engine.plugin.image_text import save_image_text
 from tests.engine.plugin.mixing import assert_equals_transformers
+
+# Every kind of transformers that reads images and is served as text.
+TEXT_KINDS = {
+    f"{name}:{TEXT_PARTS[architecture].text_type}"
+    for name, architecture in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()
+    if architecture in TEXT_PARTS and name != "shieldgemma2"
+} | {"mistral3:ministral3"}
+TEXT_KINDS_WITHOUT_CLASS = {
+    kind for kind in TEXT_KINDS if kind.partition(":")[2] not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+}
 
 
 def save_config(directory: Path, kind: str, **changes: Any) -> None:
@@ -70,6 +85,22 @@ def test_each_kind_of_transformers_is_computed_right_or_refused_in_a_sentence(
     else:
         assert "\n" not in refusal
         assert 30 < len(refusal) < 500
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(TEXT_KINDS))
+def test_each_text_model_of_an_image_text_kind_is_computed_right_or_refused_in_a_sentence(
+    kind: str, tmp_path: Path
+) -> None:
+    torch.set_num_threads(1)
+    oracle = save_image_text(kind, tmp_path)
+    refusal = why_refused(tmp_path)
+    if refusal is None:
+        assert_equals_transformers(tmp_path, oracle, model_impl="transformers")
+    else:
+        assert kind in TEXT_KINDS_WITHOUT_CLASS
+        assert "builds no causal language model" in refusal
+        assert "\n" not in refusal
 
 
 def why_refused(directory: Path) -> str | None:

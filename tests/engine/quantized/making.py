@@ -356,16 +356,18 @@ FORMATS: dict[str, Format] = {
 _LINEAR = re.compile(r"(q|k|v|o|gate|up|down)_proj\.weight$")
 
 
-def quantize_directory(directory: Path, name: str, group: int, *, seed: int = 0) -> None:
+def quantize_directory(
+    directory: Path, name: str, group: int, *, seed: int = 0, only: str = ""
+) -> None:
     """Replace the weights of linear maps in ``directory`` by random ones in a format; what they
-    mean is written into ``directory``/meaning.safetensors."""
+    mean is written into ``directory``/meaning.safetensors. ``only``: those whose names have it."""
     kind = FORMATS[name]
     random = np.random.default_rng(seed)
     path = directory / "model.safetensors"
     meaning = load_file(path)
     stored: dict[str, Tensor] = {}
     for key, tensor in meaning.items():
-        if not _LINEAR.search(key):
+        if not _LINEAR.search(key) or only not in key:
             stored[key] = tensor
             continue
         made = kind.make(random, *tensor.shape, group, 0.4)

@@ -34,6 +34,18 @@ def test_the_template_may_be_in_the_tokenizer_config(declared: Any, tmp_path: Pa
     assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
 
 
+def test_the_template_of_an_older_image_text_model_is_read_last(tmp_path: Path) -> None:
+    declared = {"chat_template": "{{ 'older' }}"}
+    directory = model(tmp_path, chat_template=declared, processor_config={"size": 3})
+    template = load_checkpoint(directory).template
+    assert template is not None
+    assert template.render([]) != "older"
+    (directory / "chat_template.jinja").unlink()
+    template = load_checkpoint(directory).template
+    assert template is not None
+    assert template.render([]) == "older"
+
+
 def test_a_tool_template_next_to_the_embedded_models_own_is_not_trusted(tmp_path: Path) -> None:
     directory = write_tiny_model(tmp_path / "model")
     own = (pocket.MODEL_DIR / "chat_template.jinja").read_text(encoding="utf-8")

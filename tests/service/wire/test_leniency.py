@@ -435,7 +435,7 @@ def test_a_picture_that_a_tool_returned_becomes_a_sentence_in_responses(kind: st
     ],
 )
 def test_a_users_own_picture_is_refused_in_plain_words(send: Callable[[], Any]) -> None:
-    with pytest.raises(InvalidRequestError, match="this model takes text only") as refused:
+    with pytest.raises(InvalidRequestError, match="this server takes text only") as refused:
         send()
     assert str(refused.value.param).endswith(".type")
 

@@ -20,6 +20,7 @@ def cards(*names: str) -> list[ModelCard]:
             architecture="LlamaForCausalLM",
             implementation="native",
             quantization="",
+            unserved_inputs=(),
             tasks=("generate",),
         )
         for name in names

@@ -1,0 +1,111 @@
+"""The language model of a checkpoint that also reads images: where config.json describes it, and
+where files store it.
+
+Such a checkpoint is served as text. Encoders of other inputs are left out: neither described nor
+read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import ConfigFields
+
+# How names of the language model begin in a checkpoint, and in one of the language model alone.
+_PREFIXES = (
+    ("model.language_model.", "model."),
+    ("language_model.model.", "model."),
+    ("language_model.lm_head.", "lm_head."),
+)
+QUANTIZATION = "quantization_config"
+_DTYPES = ("dtype", "torch_dtype")
+
+
+@dataclass(frozen=True, slots=True)
+class TextModelPart:
+    """``inputs``: what the checkpoint reads besides text; ``media``: how names of the tensors for
+    these begin, with or without ``model.``; ``is_tied``: whether its embeddings are its output head
+    where config.json does not say; ``text_type``: the language model's ``model_type``, likewise.
+    ``flat_only``: fields of the whole in a config.json without ``text_config``, which has those of
+    the language model too; None: there must be a ``text_config``."""
+
+    inputs: tuple[str, ...]
+    media: tuple[str, ...]
+    text_type: str
+    is_tied: bool = False
+    flat_only: frozenset[str] | None = None
+
+    def is_media(self, name: str) -> bool:
+        """True for a tensor, or a module, that no text passes through."""
+        return name.removeprefix("model.").startswith(self.media)
+
+
+_QWEN_TOKENS = frozenset(
+    {
+        *("vision_config", "vision_start_token_id", "vision_end_token_id", "vision_token_id"),
+        *("image_token_id", "video_token_id"),
+    }
+)
+_IMAGES, _VIDEOS = ("image",), ("image", "video")
+_VISUAL = ("visual.",)
+_TOWER = ("vision_tower.", "multi_modal_projector.")
+_GEMMA4 = ("vision_tower.", "embed_vision.", "audio_tower.", "embed_audio.")
+
+# By the name in ``architectures``.
+TEXT_PARTS: dict[str, TextModelPart] = {
+    "Qwen2VLForConditionalGeneration": TextModelPart(
+        _VIDEOS, _VISUAL, "qwen2_vl_text", flat_only=_QWEN_TOKENS
+    ),
+    "Qwen2_5_VLForConditionalGeneration": TextModelPart(
+        _VIDEOS, _VISUAL, "qwen2_5_vl_text", flat_only=_QWEN_TOKENS
+    ),
+    "Qwen3VLForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_vl_text"),
+    "Qwen3VLMoeForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_vl_moe_text"),
+    "Qwen3_5ForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_5_text"),
+    "Qwen3_5MoeForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_5_moe_text"),
+    "Gemma3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "gemma3_text", is_tied=True),
+    "Gemma4ForConditionalGeneration": TextModelPart(
+        ("image", "video", "audio"), _GEMMA4, "gemma4_text", is_tied=True
+    ),
+    "Mistral3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "mistral", is_tied=True),
+}
+
+
+def text_part(fields: ConfigFields) -> tuple[str, TextModelPart] | None:
+    """Return the architecture that config.json (``fields``) names, and its language model; None if
+    it reads nothing but text. Raises ConfigError."""
+    for name in fields.strings("architectures") or ():
+        if name in TEXT_PARTS:
+            part = TEXT_PARTS[name]
+            if not fields.has("audio_config"):  # not every size of Gemma 4 hears
+                part = replace(part, inputs=tuple(each for each in part.inputs if each != "audio"))
+            return name, part
+    return None
+
+
+def text_fields(fields: ConfigFields, part: TextModelPart) -> ConfigFields:
+    """Return what config.json (``fields``) says of the language model, except how its weights are
+    quantized. Raises ConfigError."""
+    section = fields.section("text_config")
+    if section is None:
+        if part.flat_only is None:
+            raise ConfigError(f"{fields.source} has no text_config, which describes its text model")
+        own = {name: value for name, value in fields.values.items() if name not in part.flat_only}
+        section = ConfigFields(fields.source, own | {"model_type": part.text_type})
+    values = {name: value for name, value in section.values.items() if name != QUANTIZATION}
+    if not any(section.has(name) for name in _DTYPES):
+        values |= {name: fields.values[name] for name in _DTYPES if fields.has(name)}
+    values["model_type"] = section.text("model_type", part.text_type)
+    # Checkpoints follow either: the embeddings are the output head unless one is stored.
+    is_tied = fields.flag("tie_word_embeddings", part.is_tied)
+    values["tie_word_embeddings"] = is_tied or section.flag("tie_word_embeddings", False)
+    return ConfigFields(section.source, values)
+
+
+def text_name(name: str) -> str:
+    """Return the name of a tensor in a checkpoint of the language model alone."""
+    for prefix, plain in _PREFIXES:
+        if name.startswith(prefix):
+            return plain + name.removeprefix(prefix)
+    return name
