@@ -27,21 +27,22 @@ class TextModelPart:
     """``inputs``: what the checkpoint reads besides text; ``media``: how names of the tensors for
     these begin, with or without ``model.``; ``is_tied``: whether its embeddings are its output head
     where config.json does not say; ``text_type``: the language model's ``model_type``, likewise.
-    ``flat_only``: fields of the whole in a config.json without ``text_config``, which has those of
-    the language model too; None: there must be a ``text_config``."""
+    ``whole_only``: fields of the whole that may be among the language model's: in a config.json
+    without ``text_config``, or in a ``text_config`` that transformers made from such a one; None:
+    there must be a ``text_config``."""
 
     inputs: tuple[str, ...]
     media: tuple[str, ...]
     text_type: str
     is_tied: bool = False
-    flat_only: frozenset[str] | None = None
+    whole_only: frozenset[str] | None = None
 
     def is_media(self, name: str) -> bool:
         """True for a tensor, or a module, that no text passes through."""
         return name.removeprefix("model.").startswith(self.media)
 
 
-_QWEN_TOKENS = frozenset(
+_QWEN_WHOLE = frozenset(
     {
         *("vision_config", "vision_start_token_id", "vision_end_token_id", "vision_token_id"),
         *("image_token_id", "video_token_id"),
@@ -55,10 +56,10 @@ _GEMMA4 = ("vision_tower.", "embed_vision.", "audio_tower.", "embed_audio.")
 # By the name in ``architectures``.
 TEXT_PARTS: dict[str, TextModelPart] = {
     "Qwen2VLForConditionalGeneration": TextModelPart(
-        _VIDEOS, _VISUAL, "qwen2_vl_text", flat_only=_QWEN_TOKENS
+        _VIDEOS, _VISUAL, "qwen2_vl_text", whole_only=_QWEN_WHOLE
     ),
     "Qwen2_5_VLForConditionalGeneration": TextModelPart(
-        _VIDEOS, _VISUAL, "qwen2_5_vl_text", flat_only=_QWEN_TOKENS
+        _VIDEOS, _VISUAL, "qwen2_5_vl_text", whole_only=_QWEN_WHOLE
     ),
     "Qwen3VLForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_vl_text"),
     "Qwen3VLMoeForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_vl_moe_text"),
@@ -89,13 +90,15 @@ def text_fields(fields: ConfigFields, part: TextModelPart) -> ConfigFields:
     quantized. Raises ConfigError."""
     section = fields.section("text_config")
     if section is None:
-        if part.flat_only is None:
+        if part.whole_only is None:
             raise ConfigError(f"{fields.source} has no text_config, which describes its text model")
-        own = {name: value for name, value in fields.values.items() if name not in part.flat_only}
-        section = ConfigFields(fields.source, own | {"model_type": part.text_type})
-    values = {name: value for name, value in section.values.items() if name != QUANTIZATION}
-    if not any(section.has(name) for name in _DTYPES):
-        values |= {name: fields.values[name] for name in _DTYPES if fields.has(name)}
+        section = ConfigFields(fields.source, fields.values | {"model_type": part.text_type})
+    # As in transformers, the dtype of the whole counts before that of a part: some checkpoints
+    # of bfloat16 name float32 in text_config.
+    dtypes = {name: fields.values[name] for name in _DTYPES if fields.has(name)}
+    ignored = {QUANTIZATION, *(part.whole_only or ()), *(_DTYPES if dtypes else ())}
+    values = {name: value for name, value in section.values.items() if name not in ignored}
+    values |= dtypes
     values["model_type"] = section.text("model_type", part.text_type)
     # Checkpoints follow either: the embeddings are the output head unless one is stored.
     is_tied = fields.flag("tie_word_embeddings", part.is_tied)

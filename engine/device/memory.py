@@ -9,6 +9,7 @@ trial (compiled kernels, libraries' workspaces) are counted twice: some tens of 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,6 +122,8 @@ def is_out_of_memory(raised: BaseException) -> bool:
         if isinstance(error, torch.OutOfMemoryError):
             return True
         if isinstance(error, RuntimeError) and any(text in str(error) for text in _MESSAGES):
+            return True
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # of mmap
             return True
         error = error.__cause__ or error.__context__
     return False

@@ -191,6 +191,13 @@ def test_a_flat_configuration_is_read(tmp_path: Path) -> None:
     assert config.eos_token_ids == frozenset({151645})
 
 
+def test_a_text_config_that_was_made_from_a_flat_configuration_is_read(tmp_path: Path) -> None:
+    """transformers 4.52 to 4.57 copied the ids of image tokens into it."""
+    ids = {"vision_start_token_id": 2, "vision_end_token_id": 3, "vision_token_id": 4}
+    written(tmp_path, "qwen2_5_vl:qwen2_5_vl_text", **ids, image_token_id=None)
+    assert load_model_config(tmp_path).family == "qwen2_5_vl_text"
+
+
 def test_ministral_3_has_its_queries_scaled(tmp_path: Path) -> None:
     config = load_model_config(written(tmp_path, "mistral3:ministral3#short"))
     assert config.query_scaling == QueryScaling(0.3, 16)
@@ -202,16 +209,18 @@ def test_without_a_text_config_it_is_refused(tmp_path: Path) -> None:
         load_model_config(tmp_path)
 
 
-def test_a_dtype_of_the_whole_holds_for_the_text_model_unless_it_has_its_own() -> None:
+def test_a_dtype_of_the_whole_counts_before_that_of_the_text_model() -> None:
     part = TEXT_PARTS["Gemma3ForConditionalGeneration"]
-    whole = {"torch_dtype": "bfloat16", "tie_word_embeddings": False}
 
-    def dtypes(text: dict[str, Any]) -> tuple[Any, Any]:
-        values = text_fields(ConfigFields("c", whole | {"text_config": text}), part).values
+    def dtypes(text: dict[str, Any], **whole: Any) -> tuple[Any, Any]:
+        fields = ConfigFields("c", whole | {"text_config": text})
+        values = text_fields(fields, part).values
         return values.get("dtype"), values.get("torch_dtype")
 
-    assert dtypes({}) == (None, "bfloat16")
+    assert dtypes({}, torch_dtype="bfloat16") == (None, "bfloat16")
     assert dtypes({"dtype": "float16"}) == ("float16", None)
+    assert dtypes({"dtype": "float32"}, torch_dtype="bfloat16") == (None, "bfloat16")
+    assert dtypes({"torch_dtype": "float32"}, dtype="bfloat16") == ("bfloat16", None)
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 import engine.run.loader
 from engine.architecture.errors import ModelError
 from engine.attention.cache import PagedKVCache
+from engine.cpu.pages import zeros
 from engine.device.memory import (
     MemoryProfile,
     OutOfMemoryError,
@@ -170,10 +172,11 @@ def test_errors_caused_by_a_lack_of_memory_are_recognised(error: Exception, is_o
         raise error
 
 
-def test_torchs_own_error_on_a_cpu_is_one() -> None:
+@pytest.mark.parametrize("allocate", [torch.empty, zeros])
+def test_an_allocators_own_error_on_a_cpu_is_one(allocate: Callable[[int], Tensor]) -> None:
     told = "for a thing; lower --it"
     with pytest.raises(OutOfMemoryError, match=told), explaining(CPU, "a thing", "lower --it"):
-        torch.empty(1 << 60)
+        allocate(1 << 60)
 
 
 def test_the_innermost_purpose_is_reported() -> None:
