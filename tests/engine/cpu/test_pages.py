@@ -53,6 +53,7 @@ def test_a_moved_tensor_is_equal_and_separate() -> None:
 
 @pytest.mark.skipif(not SWITCH.exists(), reason="this kernel has no transparent huge pages")
 def test_huge_pages_are_requested_and_given_back_with_the_last_tensor_of_a_slab() -> None:
+    zeros(SLAB + 1, dtype=torch.uint8)  # what is left of its slab is too small for the next two
     first, second = (zeros(SLAB // 2, dtype=torch.uint8) for _ in range(2))
     zeros(SLAB, dtype=torch.uint8)  # so that the next tensors come from another slab
     before = requested()
