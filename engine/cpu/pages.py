@@ -8,6 +8,7 @@ request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this req
 
 from __future__ import annotations
 
+import ctypes
 import math
 import mmap
 import threading
@@ -44,6 +45,7 @@ class _Slabs:
 
     def _reserve(self, size: int) -> None:
         # Not shared, as it is by default: shared memory has a separate switch for huge pages.
+        _give_back_freed_memory()
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         slab = mmap.mmap(-1, size + HUGE_PAGE, flags=flags)
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -52,6 +54,14 @@ class _Slabs:
         address = torch.frombuffer(slab, dtype=torch.uint8, count=1).data_ptr()
         self._slab, self._first = slab, -address % HUGE_PAGE
         self._end = self._first + size
+
+
+def _give_back_freed_memory() -> None:
+    """Give the system the memory of freed tensors. Weights that were packed would else be followed
+    by others in new memory, while malloc keeps that of the stored ones."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
+    if trim is not None:
+        trim(0)
 
 
 _slabs = _Slabs()
