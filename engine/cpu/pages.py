@@ -8,7 +8,6 @@ request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this req
 
 from __future__ import annotations
 
-import ctypes
 import math
 import mmap
 import threading
@@ -16,6 +15,8 @@ from contextlib import suppress
 
 import torch
 from torch import Tensor
+
+from engine.heap import release_free_memory
 
 HUGE_PAGE = 2 << 20
 SLAB = 64 << 20
@@ -44,8 +45,9 @@ class _Slabs:
             return self._slab, found
 
     def _reserve(self, size: int) -> None:
+        # Else stored weights whose memory malloc keeps and the packed ones would be held at once.
+        release_free_memory()
         # Not shared, as it is by default: shared memory has a separate switch for huge pages.
-        _give_back_freed_memory()
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         slab = mmap.mmap(-1, size + HUGE_PAGE, flags=flags)
         if hasattr(mmap, "MADV_HUGEPAGE"):
@@ -54,14 +56,6 @@ class _Slabs:
         address = torch.frombuffer(slab, dtype=torch.uint8, count=1).data_ptr()
         self._slab, self._first = slab, -address % HUGE_PAGE
         self._end = self._first + size
-
-
-def _give_back_freed_memory() -> None:
-    """Give the system the memory of freed tensors. Weights that were packed would else be followed
-    by others in new memory, while malloc keeps that of the stored ones."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # glibc's
-    if trim is not None:
-        trim(0)
 
 
 _slabs = _Slabs()
