@@ -68,8 +68,3 @@ def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(shape, dtype=dtype)
     slab, offset = _slabs.take(count * dtype.itemsize)
     return torch.frombuffer(slab, dtype=dtype, count=count, offset=offset).view(shape)
-
-
-def moved(values: Tensor) -> Tensor:
-    """Return a copy of the values in such memory."""
-    return zeros(*values.shape, dtype=values.dtype).copy_(values)
