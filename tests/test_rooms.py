@@ -17,7 +17,16 @@ ROOT = Path(__file__).resolve().parents[1]
 # Rooms and top-level modules, each after everything that it may import.
 ORDER = {
     "engine": (
-        *("errors", "python_command", "lifetime", "options", "config", "inspected", "queueing"),
+        *(
+            "errors",
+            "python_command",
+            "heap",
+            "lifetime",
+            "options",
+            "config",
+            "inspected",
+            "queueing",
+        ),
         *("messages", "trial_messages", "beats", "block_names", "prefix_table"),
         *(
             "frames",

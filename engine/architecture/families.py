@@ -25,6 +25,7 @@ from engine.architecture.layers import (
     read_qwen_vl,
     read_smollm3,
 )
+from engine.architecture.text_part import QUANTIZATION
 
 # Patterns, and what a match is replaced by.
 TensorNames = tuple[tuple[str, str], ...]
@@ -84,6 +85,7 @@ _OF_ALL = frozenset(
         *("num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"),
         *("rms_norm_eps", "hidden_act", "tie_word_embeddings", "rope_theta", "rope_scaling"),
         *("rope_parameters", "dtype", "torch_dtype", "architectures", "eos_token_id"),
+        QUANTIZATION,
     }
 )
 _WITHOUT_EFFECT = frozenset(

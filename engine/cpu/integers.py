@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.cpu.pages import zeros
 from engine.weights.grouped import GroupedWeight, Scales
 
 GROUP_INPUTS = 32
@@ -62,8 +63,8 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
 
 
 def packed_integers(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor:
-    """Return bytes [panels, bytes of a panel]; outputs beyond the last, and inputs up to a whole
-    group, are zeros."""
+    """Return bytes [panels, bytes of a panel] in huge pages. Outputs beyond the last, and inputs up
+    to a whole group, are zeros."""
     if kind is IntegerKind.BYTES_FLOAT:
         weight = weight.in_one_form(_HALF)
     elif weight.scales.fine is None:
@@ -79,14 +80,19 @@ def packed_integers(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Ten
         else weight.minimums.map(lambda part: _padded(part, 1, more)),
         weight.group,
     )
-    groups = (inputs + missing) // GROUP_INPUTS
-    parts = [_scales(weight, kind, panel), _codes(weight.codes, kind, panel)]
-    body = torch.cat(parts, dim=2)  # [panels, groups, bytes]
+    scales, codes = _scales(weight, kind, panel), _codes(weight.codes, kind, panel)
     header = _header(weight, kind, panel)
-    if header is None:
-        return body.flatten(1)
-    blocks = body.view(body.shape[0], groups // SUPER, -1)
-    return torch.cat([header, blocks], dim=2).flatten(1)
+    together = 1 if header is None else SUPER
+    begin = 0 if header is None else header.shape[2]
+    panels, groups, size = scales.shape
+    blocks = groups // together
+    packed = zeros(panels, blocks, begin + together * (size + codes.shape[2]), dtype=torch.uint8)
+    if header is not None:
+        packed[:, :, :begin] = header
+    body = packed[:, :, begin:].view(panels, blocks, together, -1)
+    body[..., :size] = scales.view(panels, blocks, together, size)
+    body[..., size:] = codes.view(panels, blocks, together, -1)
+    return packed.flatten(1)
 
 
 def _is_half(values: Tensor) -> bool:

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LinearStruct
-from engine.cpu.pages import moved, zeros
+from engine.cpu.pages import zeros
 from engine.weights.grouped import GroupedWeight
 
 # Elements of a matrix that are packed at a time.
@@ -51,7 +51,7 @@ class PackedWeight:
         self.kind: WeightKind | IntegerKind
         if isinstance(weight, GroupedWeight):
             self.kind = kind_of(weight)
-            self._weight = moved(packed_integers(weight, self.kind, panel))
+            self._weight = packed_integers(weight, self.kind, panel)
         else:
             self.kind, self._weight = _floats(weight, panel, bf16_products)
             if self.kind is WeightKind.BFLOAT16_PAIRS:

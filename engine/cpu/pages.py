@@ -16,6 +16,8 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from engine.heap import release_free_memory
+
 HUGE_PAGE = 2 << 20
 SLAB = 64 << 20
 """Bytes reserved at a time. Only those in use take memory, in whole pages."""
@@ -43,6 +45,8 @@ class _Slabs:
             return self._slab, found
 
     def _reserve(self, size: int) -> None:
+        # Else stored weights whose memory malloc keeps and the packed ones would be held at once.
+        release_free_memory()
         # Not shared, as it is by default: shared memory has a separate switch for huge pages.
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
         slab = mmap.mmap(-1, size + HUGE_PAGE, flags=flags)
@@ -64,8 +68,3 @@ def zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return torch.zeros(shape, dtype=dtype)
     slab, offset = _slabs.take(count * dtype.itemsize)
     return torch.frombuffer(slab, dtype=dtype, count=count, offset=offset).view(shape)
-
-
-def moved(values: Tensor) -> Tensor:
-    """Return a copy of the values in such memory."""
-    return zeros(*values.shape, dtype=values.dtype).copy_(values)

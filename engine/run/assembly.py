@@ -17,13 +17,13 @@ from engine.attention.layout import LayoutBuilder, Ragged
 from engine.config import EngineConfig, OnProgress
 from engine.device.device import answers
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
+from engine.heap import release_free_memory
 from engine.messages import SamplingParams
 from engine.model.decoder import Decoder
 from engine.plugin.config import PluginConfig
 from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
 from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches
-from engine.run.heap import release_free_memory
 from engine.run.launched import StepParts
 from engine.run.loader import (
     DecoderOptions,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cpu.pages import HUGE_PAGE, SLAB, moved, zeros
+from engine.cpu.pages import HUGE_PAGE, SLAB, zeros
 
 SMAPS = Path("/proc/self/smaps")
 SWITCH = Path("/sys/kernel/mm/transparent_hugepage/enabled")
@@ -40,15 +40,6 @@ def test_a_tensor_may_be_larger_than_a_slab_and_may_be_empty() -> None:
     assert int(large[0]) == 0
     assert large.data_ptr() % HUGE_PAGE == 0
     assert zeros(4, 0).shape == (4, 0)
-
-
-def test_a_moved_tensor_is_equal_and_separate() -> None:
-    values = torch.arange(12, dtype=torch.float32).view(3, 4)
-    copy = moved(values.t())
-    assert torch.equal(copy, values.t())
-    assert copy.is_contiguous()
-    values.zero_()
-    assert float(copy.sum()) == 66
 
 
 @pytest.mark.skipif(not SWITCH.exists(), reason="this kernel has no transparent huge pages")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import random
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from engine.architecture.config import load_model_config
 from engine.architecture.errors import WeightsError
@@ -19,7 +20,8 @@ from engine.cpu.library import LibraryUnavailableError, library
 from engine.messages import SamplingParams
 from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.loader import parameter_shapes
-from tests.engine.driving import Engine
+from tests.engine.driving import Engine, load_runner
+from tests.engine.plugin.families import save_family
 from tests.engine.quantized.making import FORMATS, quantize_directory
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
 
@@ -58,6 +60,36 @@ def test_logits_are_those_of_transformers_with_inputs_in_floats(name: str, tmp_p
     torch.set_num_threads(1)
     oracle = checkpoint(tmp_path, name)
     worst, is_same = difference(Engine(tmp_path, cpu_path="torch"), oracle)
+    assert worst < 1e-4
+    assert is_same
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("phi3#partial", "gptq"),
+        ("gemma3_text#linear", "awq"),
+        ("mixtral", "ct_int8"),
+        ("qwen3_moe#renormalised", "fp8_blocks"),
+    ],
+)
+def test_every_family_is_computed_by_our_own_code(kind: str, name: str, tmp_path: Path) -> None:
+    """The oracle is transformers with what the weights mean."""
+    torch.set_num_threads(1)
+    save_family(kind, tmp_path)
+    quantize_directory(tmp_path, name, GROUP)
+    meant = tmp_path / "meant"
+    meant.mkdir()
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["quantization_config"]
+    (meant / "config.json").write_text(json.dumps(config))
+    (tmp_path / "meaning.safetensors").rename(meant / "model.safetensors")
+    oracle = AutoModelForCausalLM.from_pretrained(
+        meant, dtype=torch.float32, attn_implementation="eager"
+    )
+    runner = load_runner(tmp_path, cpu_path="torch")
+    assert runner.info.implementation == "native"
+    worst, is_same = difference(Engine(tmp_path, runner=runner), oracle.eval())
     assert worst < 1e-4
     assert is_same
 

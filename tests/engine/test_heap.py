@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from engine.run.heap import release_free_memory
+from engine.heap import release_free_memory
 
 _BLOCK = 64 * 1024  # of the heap: larger ones are mapped, and unmapped when they are freed
 _BLOCKS = 1024
