@@ -75,7 +75,8 @@ class DecoderFamily:
         ]
         if unknown:
             raise UnsupportedError(
-                f"{fields.source}: {', '.join(sorted(unknown)[:5])} is not known for this family"
+                f"{fields.source} has fields that are not known for this family: "
+                f"{', '.join(sorted(unknown)[:5])}"
             )
 
 

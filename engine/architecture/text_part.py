@@ -79,7 +79,7 @@ def text_part(fields: ConfigFields) -> tuple[str, TextModelPart] | None:
     for name in fields.strings("architectures") or ():
         if name in TEXT_PARTS:
             part = TEXT_PARTS[name]
-            if not fields.has("audio_config"):  # not every size of Gemma 4 hears
+            if not fields.has("audio_config"):  # not every size of Gemma 4 takes audio
                 part = replace(part, inputs=tuple(each for each in part.inputs if each != "audio"))
             return name, part
     return None
@@ -100,7 +100,7 @@ def text_fields(fields: ConfigFields, part: TextModelPart) -> ConfigFields:
     values = {name: value for name, value in section.values.items() if name not in ignored}
     values |= dtypes
     values["model_type"] = section.text("model_type", part.text_type)
-    # Checkpoints follow either: the embeddings are the output head unless one is stored.
+    # Either flag may be the right one: the embeddings are the output head unless one is stored.
     is_tied = fields.flag("tie_word_embeddings", part.is_tied)
     values["tie_word_embeddings"] = is_tied or section.flag("tie_word_embeddings", False)
     return ConfigFields(section.source, values)

@@ -176,9 +176,9 @@ void quire_linear(void *threads, const linear *l, const float *x, int rows, floa
   together(threads, one_map, &task);
 }
 
-/* Rows `index` of a weight: y [count][inputs]. */
-void quire_rows(const linear *l, const int64_t *index, int count, float *y) {
-  rows_of(l, index, count, y);
+/* Rows `index` of a weight: y [count][inputs]. False, and nothing is written, if one is not there. */
+int quire_rows(const linear *l, const int64_t *index, int count, float *y) {
+  return rows_of(l, index, count, y);
 }
 
 /* Root mean square normalisation of `rows` rows of `size` floats, a multiple of quire_lanes(). */

@@ -184,7 +184,7 @@ class Library:
             ctypes.c_void_p,
         ]
         self.rows = native.quire_rows
-        self.rows.restype = None
+        self.rows.restype = ctypes.c_int
         self.rows.argtypes = [
             ctypes.POINTER(LinearStruct),
             ctypes.c_void_p,

@@ -100,8 +100,8 @@ INLINE void tile(const int kind, const int R, const int P, const void *x, int64_
       const char *at = w + p * panel_bytes + bytes_of(kind, k);
       const void *own = x;
       vec low, high;
-      /* Else inputs are kept for the next panel, and sums are spilled. */
-      if (2 * R * P + R + 2 > REGISTERS) own = hidden_pointer(own);
+      /* Otherwise GCC keeps the inputs in registers for the next panel and spills the sums. */
+      if (2 * R * P + R + 2 > REGISTERS) own = opaque(own);
       widen(kind, at, &low, &high);
       if (ahead) __builtin_prefetch(at + ahead);
       if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE);

@@ -69,10 +69,12 @@ class PackedWeight:
 
     def rows(self, library: Library, index: Tensor) -> Tensor:
         """Return the weights of the outputs ``index`` (int64 [n], each below ``out``) as float32
-        [n, in]: products of codes and scales, and differences from minimums, rounded once each."""
+        [n, in]: products of codes and scales, and differences from minimums, rounded once each.
+        Raises IndexError for one outside."""
         index = index.contiguous()
         found = torch.empty(index.shape[0], self.struct.inputs)
-        library.rows(self.struct, index.data_ptr(), index.shape[0], found.data_ptr())
+        if not library.rows(self.struct, index.data_ptr(), index.shape[0], found.data_ptr()):
+            raise IndexError(f"rows outside 0 to {self.outputs - 1}")
         return found
 
     @property

@@ -3,7 +3,7 @@
 A step reads every weight once, page after page. With pages of 4 KiB the processor looks up an
 address for each of them, and its prefetchers stop at each page's end; with pages of 2 MiB one core
 reads a quarter faster on the machine that we measured. Where the system gives huge pages only on
-request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this requests them.
+request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this module requests them.
 """
 
 from __future__ import annotations

@@ -85,8 +85,11 @@ INLINE void integer_row(const int kind, int inputs, const char *panel, int at, f
   }
 }
 
-/* to[count][inputs]: outputs `index` of the matrix, without the bias. */
-static void rows_of(const linear *l, const int64_t *index, int count, float *to) {
+/* to[count][inputs]: outputs `index` of the matrix, without the bias. False, and nothing is written,
+ * if one is not among them. */
+static int rows_of(const linear *l, const int64_t *index, int count, float *to) {
+  for (int r = 0; r < count; r++)
+    if (index[r] < 0 || index[r] >= l->outputs) return 0;
   for (int r = 0; r < count; r++, to += l->inputs) {
     const char *panel = (const char *)l->weight + index[r] / PANEL * panel_bytes(l);
     const int at = index[r] % PANEL;
@@ -100,4 +103,5 @@ static void rows_of(const linear *l, const int64_t *index, int count, float *to)
     default: float_row(l->kind, l->inputs, panel, at, to);
     }
   }
+  return 1;
 }

@@ -81,8 +81,8 @@ INLINE vec held(vec v) {
   return v;
 }
 
-/* The same pointer. The compiler does not know that, so it reads memory anew through it. */
-INLINE const void *hidden_pointer(const void *p) {
+/* Returns the pointer unchanged, but opaque to the compiler, which must reload what it points to. */
+INLINE const void *opaque(const void *p) {
   __asm__("" : "+r"(p));
   return p;
 }

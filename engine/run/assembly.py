@@ -121,7 +121,7 @@ def _assembled(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: boo
     on_progress("kv_cache", 1, 1)
     on_progress("warmup", 0, 1)
     assembly.warm_up(batches, cache, recorded)
-    release_free_memory()  # of what loading took for a moment
+    release_free_memory()  # what loading used temporarily
     on_progress("warmup", 1, 1)
     return assembly.runner(batches, cache, recorded)
 

@@ -130,8 +130,8 @@ def load_decoder(
 
 
 def _with_own_head(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
-    """Of a checkpoint that also reads images, the files decide whether the output head is the
-    embeddings: what its config.json says twice may differ."""
+    """An image-text config.json has the flag twice, and the two may differ, so the files decide
+    whether the output head is tied to the embeddings."""
     part = config.text_part
     if part is None or not config.tie_word_embeddings or settings.dummy_seed is not None:
         return config

@@ -86,9 +86,9 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     whole = _read_config(config, directory, ranks)
     if whole.text_part is not None and collectives.shard.rank == 0:
         logger.info(
-            "input other than text (%s) is not supported: of %s the language model alone is served",
-            ", ".join(whole.text_part.inputs),
+            "serving only the language model of %s: input other than text (%s) is not supported",
             whole.architecture,
+            ", ".join(whole.text_part.inputs),
         )
     model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":

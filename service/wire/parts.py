@@ -33,7 +33,7 @@ def medium_of(kind: object) -> str | None:
 
 def stand_in(medium: str) -> str:
     """Return the text that replaces an image (or other medium) from a tool."""
-    return f"[{medium}: this model reads text only]"
+    return f"[{medium}: this server reads text only]"
 
 
 def text_only_error(kind: object, path: str) -> InvalidRequestError:

@@ -125,10 +125,10 @@ def test_olmo_3_scales_only_layers_with_full_attention(tmp_path: Path) -> None:
         ("Phi3ForCausalLM", {"rope_scaling": {"type": "linear"}}, "rope type 'linear'"),
         ("Ministral3ForCausalLM", {}, "has no rope_parameters"),
         ("MixtralForCausalLM", {"num_experts_per_tok": 9}, "an integer from 1 to 8"),
-        ("Qwen3MoeForCausalLM", {"use_sliding_window": True}, "use_sliding_window is not known"),
+        ("Qwen3MoeForCausalLM", {"use_sliding_window": True}, "this family: use_sliding_window"),
         ("SmolLM3ForCausalLM", {"layer_types": ["sliding_attention"] * 8}, "a sliding window"),
         ("Qwen3MoeForCausalLM", {"mlp_only_layers": ["1"]}, "a list of layers"),
-        ("OlmoeForCausalLM", {"clip_qkv": 8.0}, "clip_qkv is not known"),
+        ("OlmoeForCausalLM", {"clip_qkv": 8.0}, "this family: clip_qkv"),
         (
             "OlmoeForCausalLM",
             {"num_experts": 4096, "num_hidden_layers": 64},

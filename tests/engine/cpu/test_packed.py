@@ -99,3 +99,6 @@ def test_rows_are_read_back(kind: WeightKind, outputs: int, inputs: int) -> None
     index = torch.tensor([outputs - 1, 0, 3, 3, outputs // 2])
     assert torch.equal(packed.rows(LIBRARY, index), weight[index])
     assert packed.rows(LIBRARY, index[:0]).shape == (0, inputs)
+    for outside in (-1, outputs, 1 << 40):
+        with pytest.raises(IndexError, match=f"rows outside 0 to {outputs - 1}"):
+            packed.rows(LIBRARY, torch.tensor([0, outside]))

@@ -371,7 +371,7 @@ def test_any_value_in_any_place_is_accepted_or_refused_by_name(value: Any, name:
 
 # --- pictures and other media ---------------------------------------------------------------------
 
-SENTENCE = "[image: this model reads text only]"
+SENTENCE = "[image: this server reads text only]"
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
 BLOCK = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBO"}}
 
@@ -407,7 +407,7 @@ def test_a_picture_that_a_tool_returned_becomes_a_sentence_in_messages() -> None
     result = {"type": "tool_result", "tool_use_id": "t", "content": [BLOCK, document, pdf]}
     conversation, ignored = messages([result])
     assert conversation.messages[2]["content"] == (
-        f"{SENTENCE}\nplain\n[document: this model reads text only]"
+        f"{SENTENCE}\nplain\n[document: this server reads text only]"
     )
     assert ignored == [
         "messages.2.content.0.content.0.image",

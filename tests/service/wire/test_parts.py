@@ -37,7 +37,7 @@ def test_every_kind_of_text_is_read_and_nothing_of_it_ignored(part: dict[str, An
 def test_a_medium_is_named_to_the_model_only_if_a_tool_returned_it(kind: str, medium: str) -> None:
     part = {"type": kind, "x": 1}
     assert medium_of(kind) == medium
-    assert part_text(part, "p[0]", of_a_tool=True) == f"[{medium}: this model reads text only]"
+    assert part_text(part, "p[0]", of_a_tool=True) == f"[{medium}: this server reads text only]"
     assert ignored_in(part, "p[0]") == [f"p[0].{kind}"]
     with pytest.raises(InvalidRequestError, match="text only") as caught:
         part_text(part, "p[0]")
