@@ -174,16 +174,18 @@ def crowd(*arguments: str) -> Iterator[Crowd]:
             callers.close()
 
 
-def kill_engine(server: QuireServer) -> int:
-    """Which one it was."""
-    server.output()  # keeps its pipe from filling
-    engine = engine_of(server)
-    os.kill(engine, signal.SIGKILL)
-    return engine
-
-
 def deaths(server: QuireServer) -> int:
     return server.output().count('"event":"died"')
+
+
+def kill_engine(server: QuireServer) -> int:
+    """Which one it was. The server has noticed its death: until then, another kill would hit the
+    same process, and the metrics are those of the dead one."""
+    before = deaths(server)
+    engine = engine_of(server)
+    os.kill(engine, signal.SIGKILL)
+    until(lambda: deaths(server) > before, 30, "its death to be noticed")
+    return engine
 
 
 @pytest.mark.timeout(300)

@@ -111,8 +111,8 @@ def test_every_fate_has_its_tree(receiver: Receiver) -> None:
         assert tree.attributes["error.type"] == tree.outcome
         assert not set(tree.names) & set(IN_ENGINE)
     overloaded = [tree.attributes for tree in refused if tree.outcome == "refused:overloaded"]
-    # Four may wait, or three while a place is kept for those that got a time to retry.
-    assert all(attributes["quire.waiting"] in (3, 4) for attributes in overloaded)
+    # Four may wait, or fewer while places are kept for those that got a time to retry.
+    assert max(attributes["quire.waiting"] for attributes in overloaded) >= 3
     # The first refusals may come before the pace of the queue is known.
     assert any(attributes.get("quire.retry_after", 0) > 0 for attributes in overloaded)
 

@@ -22,7 +22,8 @@ from tests.service.http.admin.asking import KEYS, READ, admin_app, ask
 
 pytestmark = pytest.mark.integration
 
-MOST_SECONDS = 0.002
+# Of CPU time, of which the machine's other work takes its part through the caches.
+MOST_SECONDS = 0.004
 REPEATS = 12
 
 COSTLY = (
