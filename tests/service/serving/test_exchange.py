@@ -7,11 +7,14 @@ import asyncio
 import pytest
 
 from engine.messages import FinishReason, SamplingParams
+from engine.queueing import Refusal, RefusalReason
 from service.admission.drain import Drain
+from service.engine.refusals import refused
 from service.errors import (
     EngineFailedError,
     InvalidRequestError,
     OperatorCancelError,
+    OverloadedError,
     SlowReaderError,
 )
 from service.generation.request import GenerationRequest
@@ -56,6 +59,15 @@ def test_who_has_no_outcome_by_its_end_has_left() -> None:
     exchange.close()
     assert heard.finished == ["client_gone"]
     assert exchange.record.ended_time is not None
+
+
+def test_a_refusal_leaves_the_queue_that_it_met_in_the_record() -> None:
+    exchange = Exchange(record(), Heard())
+    exchange.record.waiting = 1  # when it arrived
+    exchange.fail(OverloadedError("This stream has too many readers."))
+    assert exchange.record.waiting == 1
+    exchange.cut(refused(Refusal(RefusalReason.QUEUE_REQUESTS, 2, 7)))
+    assert (exchange.record.waiting, exchange.record.retry_after) == (7, 2)
 
 
 def test_the_first_failure_stays_and_only_a_cut_replaces_a_success() -> None:

@@ -22,9 +22,8 @@ from tests.service.http.admin.asking import KEYS, READ, admin_app, ask
 
 pytestmark = pytest.mark.integration
 
-# Of CPU time, of which the machine's other work takes its part through the caches.
-MOST_SECONDS = 0.004
-REPEATS = 12
+MOST_SECONDS = 0.002
+REPEATS = 100  # at most: what else the machine does slows some of them down, through the caches
 
 COSTLY = (
     "/admin/v1/overview",
@@ -111,6 +110,8 @@ def test_no_request_holds_the_event_loop(app: AdminApp, holds: list[float], path
         reply = asyncio.run(ask(app, "GET", path, key=READ, leaves=False))
         assert reply.status in (200, 404), reply.body[:200]
         longest.append(max(holds))
+        if longest[-1] < MOST_SECONDS:
+            break
     print(f"{path[:60]}: {min(longest) * 1e3:.2f} ms, worst {max(longest) * 1e3:.2f} ms")
     assert min(longest) < MOST_SECONDS
 
