@@ -15,12 +15,13 @@ from bench.gpu.model import MODELS, shape_of
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Machine
 from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.launch import FEW_ROWS
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
-from engine.gpu.kernels.skinny import FEW_ROWS, skinny_product
+from engine.gpu.kernels.skinny import skinny_product
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 
