@@ -119,6 +119,14 @@ SKINNY: dict[tuple[int, bool], SkinnyTiles] = {
     (4, False): SkinnyTiles(columns=2, depth=1024, warps=4),
     (4, True): SkinnyTiles(columns=1, depth=1024, warps=4),
 }
+# By (rows of an expert per tile, bytes of a multiplied element). A gate and its up projection are
+# two tiles of columns.
+EXPERTS: dict[tuple[int, int], ProductTiles] = {
+    (16, 2): ProductTiles(16, 64, 128, 4, 3),
+    (64, 2): ProductTiles(64, 128, 64, 4, 3),
+    (16, 4): ProductTiles(16, 32, 64, 4, 2),
+    (64, 4): ProductTiles(64, 32, 32, 4, 2),
+}
 # A program takes the interpreter as long whatever its tile is, so few programs are best.
 _INTERPRETED_SKINNY = SkinnyTiles(columns=128, depth=128, warps=4)
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
@@ -154,6 +162,15 @@ def dot_dtype(dtype: torch.dtype) -> torch.dtype:
 
 def skinny_tiles(rows: int, *, gated: bool) -> SkinnyTiles:
     return _INTERPRETED_SKINNY if INTERPRETED else SKINNY[compiled_rows(rows), gated]
+
+
+def expert_tiles(rows: int, dtype: torch.dtype) -> ProductTiles:
+    return EXPERTS[rows, dtype.itemsize]
+
+
+def rows_per_expert_tile(pairs: int, experts: int) -> int:
+    """Return the rows of a tile for ``pairs`` of a token and one of its experts."""
+    return 16 if pairs <= 32 * experts else 64
 
 
 def compiled_rows(rows: int) -> int:

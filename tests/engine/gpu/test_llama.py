@@ -36,7 +36,7 @@ SUBJECTS: dict[str, Variant] = {
     name: replace(VARIANTS[name], settings=VARIANTS[name].settings | SMALL)
     for name in (
         *("llama_biases", "llama_multi_query", "llama_yarn_mscale", "mistral_sliding_window"),
-        "phi3_partial",
+        *("phi3_partial", "mixtral", "qwen3_moe"),
     )
 } | {
     "qwen2_sliding_upper_layer": Variant(
