@@ -37,7 +37,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     """Return the jobs by name."""
     from bench.gpu import correctness, parts
     from bench.gpu.kernels import DECODE, PREFILL, decode, prefill
-    from bench.gpu.model import MODELS
+    from bench.gpu.model import MODELS, SHAPES
 
     found: dict[str, Callable[[Machine], object]] = {}
     for contexts in DECODE:
@@ -60,7 +60,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     large = not machine.dry
     for number, (name, _) in enumerate(correctness.checks(torch.device("cpu"), large=large)):
         found[name] = partial(_checked, number)
-    for model in MODELS:
+    for model in SHAPES:
         found[f"engine {model}"] = partial(_one_layer, model)
     return found
 

@@ -13,14 +13,14 @@ from engine.architecture.features import Experts
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.experts import experts_of_few, experts_of_many
 from engine.gpu.kernels.launch import rows_per_expert_tile
-from engine.gpu.kernels.routing import group, route
+from engine.gpu.kernels.routing import choose_experts, group
 from engine.gpu.kernels.skinny import Norm, skinny_product
 from engine.gpu.projection import Projection
 from engine.model.experts import expert_prefix, router_name
 from engine.weights.weights import WeightSource
 
 
-class FeedForward(Protocol):
+class AnyFeedForward(Protocol):
     """What follows attention in a layer. One rank of several computes its part of the sum."""
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -80,12 +80,12 @@ class Mixture:
         )
 
     def _route(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        return route(scores, self.config.top_k, renormalised=self.config.renormalised)
+        return choose_experts(scores, self.config.top_k, renormalised=self.config.renormalised)
 
 
 def load_feed_forward(
     config: ModelConfig, source: WeightSource, layer: int, *, deterministic: bool
-) -> FeedForward:
+) -> AnyFeedForward:
     prefix = f"model.layers.{layer}.mlp."
     if config.experts is not None and config.has_experts(layer):
         return _mixture(config, config.experts, source, prefix)

@@ -20,7 +20,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
 from engine.gpu.availability import kernels_fit
-from engine.gpu.feed_forward import FeedForward, load_feed_forward
+from engine.gpu.feed_forward import AnyFeedForward, load_feed_forward
 from engine.gpu.kernels.launch import FEW_ROWS, merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
@@ -42,7 +42,7 @@ class KernelLayer:
     qk_norm: Tensor | None
     output: Projection
     post_norm: Tensor
-    feed: FeedForward
+    feed: AnyFeedForward
     window: int | None
     scale: float
 

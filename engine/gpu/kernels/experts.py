@@ -135,7 +135,7 @@ def experts_of_few(
     which is overwritten, if given.
 
     ``gate_up`` [experts, 2 * inner, hidden], gates first; ``down`` [experts, hidden, inner];
-    ``chosen`` int32 and ``weights`` float32 [rows, top_k]: of ``routing.route``.
+    ``chosen`` int32 and ``weights`` float32 [rows, top_k]: of ``choose_experts``.
     """
     (rows, hidden), top_k = x.shape, chosen.shape[1]
     inner = down.shape[2]

@@ -123,7 +123,7 @@ SKINNY: dict[tuple[int, bool], SkinnyTiles] = {
 # two tiles of columns.
 EXPERTS: dict[tuple[int, int], ProductTiles] = {
     (16, 2): ProductTiles(16, 64, 128, 4, 3),
-    (64, 2): ProductTiles(64, 128, 64, 4, 3),
+    (64, 2): ProductTiles(64, 64, 64, 4, 4),
     (16, 4): ProductTiles(16, 32, 64, 4, 2),
     (64, 4): ProductTiles(64, 32, 32, 4, 2),
 }

@@ -47,7 +47,7 @@ def _route(
     tl.store(weights + row * TOP_K + places, parts, mask=places < TOP_K)
 
 
-def route(scores: Tensor, top_k: int, *, renormalised: bool) -> tuple[Tensor, Tensor]:
+def choose_experts(scores: Tensor, top_k: int, *, renormalised: bool) -> tuple[Tensor, Tensor]:
     """Return each row's experts, int32 [rows, top_k], and their weights, float32, for the router's
     ``scores`` [rows, experts]: the softmax of them, of the chosen ones alone if
     ``renormalised``."""

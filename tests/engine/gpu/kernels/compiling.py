@@ -11,6 +11,7 @@ with two versions of triton is kept in ``resources``. Another version runs from 
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -240,6 +241,32 @@ def other_calls() -> Iterator[Callable[[], object]]:
     yield lambda: place_batch(ints, ints, static.layout(16), static.kept, static, 16)
 
 
+def expert_calls() -> Iterator[Callable[[], object]]:
+    from engine.gpu.kernels.experts import experts_of_few, experts_of_many
+    from engine.gpu.kernels.routing import Groups, choose_experts
+    from engine.gpu.kernels.skinny import Norm
+
+    yield lambda: choose_experts(torch.zeros(16, 128).bfloat16(), 8, renormalised=True)
+    ints = torch.zeros(128, dtype=torch.int32)
+    chosen, weights = torch.zeros(4, 8, dtype=torch.int32), torch.zeros(4, 8)
+    for dtype in (torch.bfloat16, torch.float32):
+        x = torch.zeros(4, 2048, dtype=dtype)
+        gate_up = torch.zeros(1, 1536, 2048, dtype=dtype).expand(128, -1, -1)
+        down = torch.zeros(1, 2048, 768, dtype=dtype).expand(128, -1, -1)
+        for residual in (None, x.clone()):
+            yield lambda x=x, gate_up=gate_up, down=down, residual=residual: experts_of_few(
+                *(x, gate_up, down, chosen, weights),
+                norm=Norm(x[0], 1e-6),
+                activation="silu",
+                residual=residual,
+            )
+        for rows in (16, 64):
+            groups = Groups(ints[:32], torch.zeros(129, dtype=torch.int32), ints, rows, 32)
+            yield lambda x=x, gate_up=gate_up, down=down, groups=groups: experts_of_many(
+                *(x, gate_up, down, groups, weights), activation="silu"
+            )
+
+
 SHAPES = [
     (32, 8, 128, 16, torch.bfloat16),
     (32, 8, 128, 64, torch.bfloat16),
@@ -277,6 +304,7 @@ def early_calls() -> Iterator[Callable[[], object]]:
     rotations = torch.zeros(64, 16, 2)
     yield lambda: norm_rope_store(qkv, blocks, ints, ints, num_heads=4, rotations=rotations)
     yield next(attention_calls(4, 2, 32, 16, torch.bfloat16))
+    yield from itertools.islice(expert_calls(), 3)
 
 
 def print_early() -> None:
@@ -302,7 +330,7 @@ def main() -> int:
                 )
                 too_large += not kernel.fits or bool(tight)
     print("others")
-    for call in other_calls():
+    for call in (*other_calls(), *expert_calls()):
         for kernel in compiled_by(call):
             print("  ", kernel, flush=True)
             too_large += not kernel.fits

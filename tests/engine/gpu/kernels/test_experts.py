@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor
 
 pytest.importorskip("triton")
 
-from engine.architecture.features import Experts
 from engine.gpu.kernels.experts import experts_of_few, experts_of_many
-from engine.gpu.kernels.routing import group, route
+from engine.gpu.kernels.routing import choose_experts, group
 from engine.gpu.kernels.skinny import Norm
-from engine.model.experts import route as reference_route
 from engine.model.layers import ACTIVATIONS
 from tests.engine.gpu.kernels.test_skinny import EPS, TOLERANCES, close, normed
 
@@ -40,28 +36,6 @@ def matrices(
     return gate_up.to(dtype), down.to(dtype)
 
 
-@pytest.mark.parametrize("renormalised", [False, True])
-@pytest.mark.parametrize(
-    ("rows", "count", "top_k"), [(1, 4, 2), (5, 60, 7), (3, 128, 8), (2, 3, 3)]
-)
-def test_routes_as_the_reference(
-    device: torch.device, *, rows: int, count: int, top_k: int, renormalised: bool
-) -> None:
-    torch.manual_seed(count)
-    scores = torch.randn(rows, count + 5, device=device)[:, :count] * 3
-    chosen, weights = route(scores, top_k, renormalised=renormalised)
-    experts = Experts(count, top_k, 8, renormalised, (True,))
-    expected, expected_weights = reference_route(scores, experts)
-    assert torch.equal(chosen.long(), expected)
-    torch.testing.assert_close(weights, expected_weights, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), float("-inf")])
-def test_whatever_the_scores_experts_exist(device: torch.device, bad: float) -> None:
-    chosen, _ = route(torch.full((2, 5), bad, device=device), 3, renormalised=True)
-    assert ((chosen >= 0) & (chosen < 5)).all()
-
-
 @pytest.mark.parametrize("dtype", TOLERANCES)
 @pytest.mark.parametrize("is_added", [False, True])
 @pytest.mark.parametrize("activation", ["silu", "gelu"])
@@ -72,7 +46,7 @@ def test_of_a_few_rows_after_a_norm(
     gate_up, down = matrices(6, 72, 40, device, dtype)
     x = torch.randn(3, 72, device=device).to(dtype)
     gain = torch.randn(72, device=device).to(dtype)
-    chosen, weights = route(torch.randn(3, 6, device=device), 2, renormalised=True)
+    chosen, weights = choose_experts(torch.randn(3, 6, device=device), 2, renormalised=True)
     expected = mixture(normed(x, gain), gate_up, down, chosen, weights, activation)
     residual = torch.randn(3, 72, device=device).to(dtype) if is_added else None
     if residual is not None:
@@ -102,28 +76,8 @@ def test_of_many_rows(
     x = torch.randn(rows, 40, device=device).to(dtype)
     # Some experts have no rows, one has most.
     scores = torch.randn(rows, 7, device=device) + torch.tensor([9, 0, -50, 0, 0, -50, 0]).to(x)
-    chosen, weights = route(scores, 3, renormalised=False)
+    chosen, weights = choose_experts(scores, 3, renormalised=False)
     expected = mixture(x, gate_up, down, chosen, weights, "silu")
     groups = group(chosen, 7, rows_per_tile)
     found = experts_of_many(x, gate_up, down, groups, weights, activation="silu")
     close(found, expected, dtype)
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.data())
-def test_every_pair_lies_in_one_tile_of_its_expert(data: st.DataObject) -> None:
-    count = data.draw(st.integers(1, 12))
-    top_k = data.draw(st.integers(1, count))
-    rows = data.draw(st.integers(1, 60))
-    chosen = torch.tensor(
-        [data.draw(st.permutations(range(count)))[:top_k] for _ in range(rows)], dtype=torch.int32
-    )
-    groups = group(chosen, count, 16)
-    begins, ends = groups.begins.tolist(), groups.tile_ends.tolist()
-    assert sorted(groups.order.tolist()) == list(range(rows * top_k))
-    for expert in range(count):
-        pairs = groups.order[begins[expert] : begins[expert + 1]]
-        assert (chosen.flatten()[pairs] == expert).all()
-        tiles = ends[expert] - (ends[expert - 1] if expert else 0)
-        assert tiles == -(-len(pairs) // 16)
-    assert ends[-1] <= groups.tiles
