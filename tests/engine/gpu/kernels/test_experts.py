@@ -1,4 +1,4 @@
-"""Mixtures of experts equal those of float64, for a few rows and for many, whoever is chosen."""
+"""Mixtures of experts equal those of float64, for a few rows and for many."""
 
 from __future__ import annotations
 
