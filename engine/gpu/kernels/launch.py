@@ -65,6 +65,16 @@ class ProductTiles:
     stages: int
 
 
+@dataclass(frozen=True, slots=True)
+class VectorTiles:
+    """``lanes``: threads that share a column, each with four words at a time; ``turns``: columns of
+    each thread; always two with a gate."""
+
+    turns: int
+    lanes: int
+    warps: int
+
+
 # By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all but UNIFORM's fit
 # the 99 KiB of shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
@@ -101,6 +111,20 @@ PRODUCT: dict[int, ProductTiles] = {
 SKINNY: dict[int, ProductTiles] = {
     2: ProductTiles(16, 16, 256, 4, 4),
     4: ProductTiles(16, 16, 128, 4, 3),
+}
+# Of weights of few bits: by bits and whether there are several rows.
+FEW_BIT_VECTORS: dict[tuple[int, bool], VectorTiles] = {
+    (4, False): VectorTiles(2, 32, 4),
+    (4, True): VectorTiles(2, 32, 4),
+    (8, False): VectorTiles(2, 32, 4),
+    (8, True): VectorTiles(2, 32, 4),
+}
+# Of more rows, by how many a program computes. The depth is fixed: four slices of a block.
+FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
+    16: ProductTiles(16, 64, 128, 4, 3),
+    32: ProductTiles(32, 64, 128, 4, 3),
+    64: ProductTiles(64, 64, 128, 4, 2),
+    128: ProductTiles(128, 128, 128, 8, 2),
 }
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
 # that do not fit 99 KiB see ``uniform_tiles``.
