@@ -74,6 +74,16 @@ class SkinnyTiles:
     warps: int
 
 
+@dataclass(frozen=True, slots=True)
+class VectorTiles:
+    """``lanes``: threads that share a column, each with four words at a time; ``turns``: columns of
+    each thread; always two with a gate."""
+
+    turns: int
+    lanes: int
+    warps: int
+
+
 # By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all but UNIFORM's fit
 # the 99 KiB of shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
@@ -129,6 +139,20 @@ EXPERTS: dict[tuple[int, int], ProductTiles] = {
 }
 # A program takes the interpreter as long whatever its tile is, so few programs are best.
 _INTERPRETED_SKINNY = SkinnyTiles(columns=128, depth=128, warps=4)
+# Of weights of few bits: by bits and whether there are several rows.
+FEW_BIT_VECTORS: dict[tuple[int, bool], VectorTiles] = {
+    (4, False): VectorTiles(2, 32, 4),
+    (4, True): VectorTiles(2, 32, 4),
+    (8, False): VectorTiles(2, 32, 4),
+    (8, True): VectorTiles(2, 32, 4),
+}
+# Of more rows, by how many a program computes. The depth is fixed: four slices of a block.
+FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
+    16: ProductTiles(16, 64, 128, 4, 3),
+    32: ProductTiles(32, 64, 128, 4, 3),
+    64: ProductTiles(64, 64, 128, 4, 2),
+    128: ProductTiles(128, 128, 128, 8, 2),
+}
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
 # that do not fit 99 KiB see ``uniform_tiles``.
 UNIFORM: dict[tuple[int, int], RaggedTiles] = {

@@ -63,6 +63,7 @@ def test_the_kernels_of_a_decode_step_start_early(version: str) -> None:
     assert early == {
         *("_add_rms_norm", "_advance", "_attend_share", "_count_tiles", "_gated"),
         *("_norm_rope_store", "_skinny", "_route", "_gates_of_pair", "_downs_of_row"),
+        "_few_bit_vectors",
     }
 
 
