@@ -229,12 +229,14 @@ def logprobs(vocabulary: int, device: torch.device) -> Row:
 
 def sampled(rows: int, vocabulary: int, device: torch.device) -> Row:
     """Return the share of rows whose token is the reference sampler's. Because sums are computed in
-    another order, a quantile may fall on the other side of a token's edge, though rarely."""
+    another order, a quantile may fall on the other side of a token's edge, though rarely. One
+    program a row must draw what several do."""
     kinds: tuple[dict[str, Any], ...] = (
         {"temperature": 0.0},
         {"temperature": 0.7},
         {"top_k": 50},
         {"top_p": 0.9},
+        {"top_k": 20, "top_p": 0.95},
         {"min_p": 0.05},
         {"temperature": 1.5, "top_k": 1000, "top_p": 0.95, "min_p": 0.001},
     )
@@ -243,7 +245,12 @@ def sampled(rows: int, vocabulary: int, device: torch.device) -> Row:
     ]
     logits = torch.randn(rows, vocabulary, device=device) * 3
     positions = torch.arange(rows, dtype=torch.int32, device=device)
-    tokens, _ = sample(logits, sampling_tensors(params, vocabulary, device), positions)
+    tensors = sampling_tensors(params, vocabulary, device)
+    tokens, _ = sample(logits, tensors, positions)
+    for spread in (1, 0.03):  # nearly flat rows keep most tokens
+        alone, _ = sample(logits * spread, tensors, positions, in_parts=False)
+        shared, _ = sample(logits * spread, tensors, positions, in_parts=True)
+        assert alone.tolist() == shared.tolist()
     sequences = [Sequence(row, "", [0], 1, params[row]) for row in range(rows)]
     batch = build_batch(sequences, [None] * rows, vocab_size=vocabulary, device=torch.device("cpu"))
     expected = logits.cpu().argmax(1)
