@@ -76,7 +76,7 @@ def checks(device: torch.device, *, large: bool) -> list[Check]:
     size = 4096 if large else 64
     vocabulary = 151_936 if large else 3000
     fused: list[Check] = [
-        ("check sampling", partial(sampled, 64 if large else 6, vocabulary, device)),
+        ("check sampling", partial(sampled, 64 if large else 7, vocabulary, device)),
         ("check norm_rope_store", partial(rope, dtype, device)),
         ("check product of few rows", partial(skinny, size, dtype, device)),
         ("check add_rms_norm", partial(norm, size, dtype, device)),
@@ -247,7 +247,8 @@ def sampled(rows: int, vocabulary: int, device: torch.device) -> Row:
     positions = torch.arange(rows, dtype=torch.int32, device=device)
     tensors = sampling_tensors(params, vocabulary, device)
     tokens, _ = sample(logits, tensors, positions)
-    for spread in (1, 0.03):  # nearly flat rows keep most tokens
+    # Nearly flat rows keep most tokens. Tests compare small ones.
+    for spread in (1, 0.03) if rows > len(kinds) else ():
         alone, _ = sample(logits * spread, tensors, positions, in_parts=False)
         shared, _ = sample(logits * spread, tensors, positions, in_parts=True)
         assert alone.tolist() == shared.tolist()
