@@ -47,6 +47,7 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
     "greedy": {"temperature": 0.0},
     "plain": {},
     "top_p": {"top_p": 0.9},
+    "top_k_top_p": {"top_k": 20, "top_p": 0.95},
 }
 
 
@@ -59,7 +60,7 @@ def measure(report: Report, machine: Machine) -> None:
             report.add(f"kernel {name} {rows} rows", partial(measure_one, rows, machine))
     for rows in (1, 256):
         for name, kind in KINDS.items():
-            for spread in (4.0, 0.1) if name == "top_p" else (4.0,):
+            for spread in (4.0, 0.1) if "top_p" in kind else (4.0,):
                 report.add(
                     f"kernel sampling {name} {rows}x151936 spread {spread}",
                     partial(sampling, rows, kind, spread, machine),

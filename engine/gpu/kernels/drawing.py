@@ -151,17 +151,28 @@ def place_of(values, count, temperature, top, threshold, goal, BLOCK: tl.constex
 
 
 @triton.jit
+def is_limited(top_k, vocabulary):
+    """True if top-k hides anything."""
+    return (top_k > 0) & (top_k < vocabulary)
+
+
+@triton.jit
 def is_filtered(top_k, top_p, vocabulary):
     """True if a row needs its candidates gathered."""
-    return ((top_k > 0) & (top_k < vocabulary)) | (top_p < 1.0)
+    return is_limited(top_k, vocabulary) | (top_p < 1.0)
+
+
+@triton.jit
+def share_of(top_p, whole):
+    """Return how much weight, of ``whole``, top-p keeps at least."""
+    return tl.maximum(tl.ceil(top_p * whole.to(tl.float64)).to(tl.int64), 1)
 
 
 @triton.jit
 def lacks(count, near, whole, top_k, top_p, vocabulary):
     """True if ``count`` candidates of weight ``near``, of ``whole``, are too few for the filters:
     top-k comes first."""
-    wanted = tl.ceil(top_p * whole.to(tl.float64)).to(tl.int64)
-    return tl.where((top_k > 0) & (top_k < vocabulary), count < top_k, near < wanted)
+    return tl.where(is_limited(top_k, vocabulary), count < top_k, near < share_of(top_p, whole))
 
 
 @triton.jit
@@ -171,12 +182,12 @@ def filtered_place(
     """Return the index in the candidates ``values`` [count] of the one that is drawn. ``whole``:
     the weight of all tokens at or above ``floor``."""
     threshold = key_of(floor)
-    if (top_k > 0) & (top_k < vocabulary) & (count >= top_k):
+    if is_limited(top_k, vocabulary) & (count >= top_k):
         threshold = tl.maximum(
             threshold, find_threshold(values, count, top_k.to(tl.int64), top, False, BLOCK)
         )
         whole = kept_mass(values, count, 1.0, top, threshold, BLOCK)
     if top_p < 1.0:
-        wanted = tl.maximum(tl.ceil(top_p * whole.to(tl.float64)).to(tl.int64), 1)
+        wanted = share_of(top_p, whole)
         threshold = tl.maximum(threshold, find_threshold(values, count, wanted, top, True, BLOCK))
     return quantile(values, count, 1.0, top, threshold, fraction, BLOCK)

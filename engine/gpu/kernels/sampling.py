@@ -29,7 +29,7 @@ from engine.gpu.kernels.drawing import (
     largest,
     quantile,
 )
-from engine.gpu.kernels.launch import num_sms, row_stride
+from engine.gpu.kernels.launch import row_stride
 from engine.gpu.kernels.philox import uniform
 from engine.gpu.kernels.sampling_parts import PARTS, sample_in_parts
 from engine.sampling.device import SamplingTensors
@@ -106,7 +106,7 @@ def sample(
     ``tokens`` and ``bests``: where to write the results, if given. ``rows`` (int64 [rows]): the
     row of ``params``, ``positions``, ``tokens`` and ``bests``, which must be given then, that each
     row of ``logits`` belongs to. ``in_parts``: whether several programs share a row, with the same
-    result; by default for so few rows that one each would leave multiprocessors idle.
+    result; by default unless the vocabulary is small.
     """
     count, vocabulary = logits.shape
     device = logits.device
@@ -119,7 +119,7 @@ def sample(
     ids = torch.empty(count, vocabulary, dtype=torch.int32, device=device)
     where = (values, ids, tokens, bests, rows)
     if in_parts is None:
-        in_parts = 2 * count <= num_sms(device) and vocabulary >= PARTS * _FEWEST_A_PART
+        in_parts = vocabulary >= PARTS * _FEWEST_A_PART
     if in_parts:
         sample_in_parts(logits, params, positions, *where)
         return tokens, bests
