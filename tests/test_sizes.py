@@ -22,6 +22,7 @@ _KERNEL = "a Triton kernel has an argument a line, and its parts would pass a do
 LONG = {
     "engine/gpu/kernels/decode_attention.py::_attend_share": _KERNEL,
     "engine/gpu/kernels/ragged_attention.py::_attend_ragged": _KERNEL,
+    "engine/gpu/kernels/ragged_attention.py::_merge_parts": _KERNEL,
     "engine/gpu/kernels/skinny.py::_skinny": _KERNEL,
     "engine/gpu/kernels/tiles.py::attend_tiles": _KERNEL,
 }
