@@ -21,6 +21,9 @@ _KERNEL = "a Triton kernel has an argument a line, and its parts would pass a do
 # What may be longer, and why.
 LONG = {
     "engine/gpu/kernels/decode_attention.py::_attend_share": _KERNEL,
+    "engine/gpu/kernels/experts.py::_grouped": _KERNEL,
+    "engine/gpu/kernels/few_bit_product.py::_few_bit_product": _KERNEL,
+    "engine/gpu/kernels/few_bit_vectors.py::_few_bit_vectors": _KERNEL,
     "engine/gpu/kernels/ragged_attention.py::_attend_ragged": _KERNEL,
     "engine/gpu/kernels/ragged_attention.py::_merge_parts": _KERNEL,
     "engine/gpu/kernels/skinny.py::_skinny": _KERNEL,

@@ -37,7 +37,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     """Return the jobs by name."""
     from bench.gpu import correctness, parts
     from bench.gpu.kernels import BEHIND, DECODE, PREFILL, behind, decode, prefill
-    from bench.gpu.model import MODELS
+    from bench.gpu.model import SHAPES
 
     found: dict[str, Callable[[Machine], object]] = {}
     for contexts in DECODE:
@@ -50,9 +50,9 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     for contexts in PREFILL:
         found[f"ragged {contexts}"] = partial(_called, prefill, replace(contexts, length=256))
     found[f"ragged behind {BEHIND}"] = partial(_called, behind, replace(BEHIND, length=256))
-    for model in MODELS:
-        for name, (inputs, outputs) in parts.matrices(model, machine).items():
-            found[f"product {model} {name}"] = partial(_called, parts.products, inputs, outputs)
+    for name, sizes, few in parts.all_products(machine):
+        measure_products = partial(parts.few_bit_products, few) if few else parts.products
+        found[name] = partial(_called, measure_products, *sizes)
     for name, kind in parts.KINDS.items():
         found[f"sampling {name}"] = partial(_called, parts.sampling, 16, kind, 4.0)
     for measure in (parts.norm, parts.gate, parts.rope):
@@ -61,7 +61,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     large = not machine.dry
     for number, (name, _) in enumerate(correctness.checks(torch.device("cpu"), large=large)):
         found[name] = partial(_checked, number)
-    for model in MODELS:
+    for model in SHAPES:
         found[f"engine {model}"] = partial(_one_layer, model)
     return found
 

@@ -261,6 +261,13 @@ LARGE: Final[Rows] = (
     ("prefill llama-8b 1024 tokens", partial(prefill, tokens=1024), 3),
     ("burst llama-8b 256 1k/1k", partial(burst, streams=256, asked=1024, answered=1024), 60),
 )
+MIXTURE: Final[Rows] = (
+    ("steps qwen3-30b-a3b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+    ("steps qwen3-30b-a3b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 4),
+    ("steps qwen3-30b-a3b batch 4 ctx 1024", partial(steps, batch=4, context=1024), 4),
+    ("profile qwen3-30b-a3b batch 64", partial(profiled, batch=64, context=1024), 5),
+    ("prefill qwen3-30b-a3b 2048 tokens", partial(prefill, tokens=2048), 5),
+)
 CUDNN: Final[Rows] = (
     ("cudnn llama-8b prefill 8192 tokens", partial(prefill, tokens=8192), 5),
     (
@@ -319,6 +326,7 @@ WITH_FLASHINFER: Final = Loaded(
     "llama-8b", FLASHINFER, 120, " flashinfer", (("attention", "flashinfer"),)
 )
 VARIANTS: Final = (
+    Loaded("qwen3-30b-a3b", MIXTURE, 45),
     Loaded("qwen3-0.6b", NO_EARLY, 20, " no-early-launch", (("programmatic_launch", False),)),
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
     Loaded("qwen3-0.6b", NO_GRAPHS, 20, " no-graphs", (("cuda_graphs", False),)),

@@ -48,7 +48,26 @@ QWEN3_06B: Final[dict[str, Any]] = {
     "tie_word_embeddings": True,
     "torch_dtype": "bfloat16",
 }
+QWEN3_30B_A3B: Final[dict[str, Any]] = {
+    "architectures": ["Qwen3MoeForCausalLM"],
+    "vocab_size": 151_936,
+    "hidden_size": 2048,
+    "intermediate_size": 6144,
+    "moe_intermediate_size": 768,
+    "num_experts": 128,
+    "num_experts_per_tok": 8,
+    "norm_topk_prob": True,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "head_dim": 128,
+    "max_position_embeddings": 262_144,
+    "rope_theta": 1_000_000.0,
+    "tie_word_embeddings": False,
+    "torch_dtype": "bfloat16",
+}
 MODELS: Final = {"qwen3-0.6b": QWEN3_06B, "llama-8b": LLAMA_8B}
+SHAPES: Final = MODELS | {"qwen3-30b-a3b": QWEN3_30B_A3B}
 # Replaced in a dry run.
 _TINY: Final = {
     "vocab_size": 160,
@@ -60,9 +79,31 @@ _TINY: Final = {
     "head_dim": 16,
     "max_position_embeddings": 512,
 }
+_TINY_EXPERTS: Final = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2}
 MAX_SEQS: Final = 256
 # A context of 128k tokens, and what is generated after it.
 _LONGEST: Final = 131_072 + 1024
+
+
+@dataclass(frozen=True)
+class ExpertBytes:
+    """``bytes`` of all experts of all layers, of which each token takes ``top_k`` of ``count``."""
+
+    bytes: int
+    count: int
+    top_k: int
+
+    def unused(self, rows: int) -> float:
+        """Return the bytes of those that none of ``rows`` tokens takes, if each chooses evenly."""
+        return self.bytes * (1 - self.top_k / self.count) ** rows
+
+    @property
+    def idle(self) -> float:
+        """Bytes that are not multiplied for a token."""
+        return self.bytes * (1 - self.top_k / self.count)
+
+
+NO_EXPERTS: Final = ExpertBytes(0, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -79,10 +120,15 @@ class Subject:
     vocab_size: int
     block_size: int
     slowdown: float  # that a server allows prompts
+    experts: ExpertBytes = NO_EXPERTS
 
     def decode_floor(self, contexts: Items[int], ceilings: Ceilings) -> float:
         """Return the least time of a step of one token for each of ``contexts``."""
-        products = ceilings.floor(moved=self.products, computed=self.products * len(contexts))
+        rows = len(contexts)
+        products = ceilings.floor(
+            moved=self.products - self.experts.unused(rows),
+            computed=(self.products - self.experts.idle) * rows,
+        )
         return products + ceilings.floor(
             moved=sum(contexts) * self.kv_bytes_per_token,
             computed=sum(contexts) * self.attention,
@@ -92,11 +138,15 @@ class Subject:
         """Return those of a prompt's part up to its first token. Two bytes an element, and two
         operations for each."""
         pairs = tokens * behind + tokens * (tokens + 1) / 2
-        return (self.products - self.head) * tokens + self.head + self.attention * pairs
+        active = self.products - self.experts.idle
+        return (active - self.head) * tokens + self.head + self.attention * pairs
 
 
 def shape_of(name: str, machine: Machine) -> dict[str, Any]:
-    return MODELS[name] | (_TINY if machine.dry else {})
+    shape = SHAPES[name]
+    if not machine.dry:
+        return shape
+    return shape | _TINY | (_TINY_EXPERTS if "num_experts" in shape else {})
 
 
 def config_of(
@@ -128,6 +178,12 @@ def subject_of(
     read = 2 * runner.info.num_parameters - (0 if shape["tie_word_embeddings"] else head)
     kv_size = shape["num_hidden_layers"] * shape["num_key_value_heads"] * shape["head_dim"]
     query_size = shape["num_hidden_layers"] * shape["num_attention_heads"] * shape["head_dim"]
+    experts = NO_EXPERTS
+    if "num_experts" in shape:
+        each = 3 * 2 * shape["hidden_size"] * shape["moe_intermediate_size"]
+        count = shape["num_experts"]
+        total = each * count * shape["num_hidden_layers"] // ranks
+        experts = ExpertBytes(total, count, shape["num_experts_per_tok"])
     element = 1 if config.kv_cache_dtype == "fp8" else 2
     return Subject(
         runner,
@@ -138,6 +194,7 @@ def subject_of(
         vocab_size=shape["vocab_size"],
         block_size=runner.info.block_size,
         slowdown=config.max_decode_slowdown,
+        experts=experts,
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -15,12 +15,16 @@ from bench.gpu.model import MODELS, shape_of
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Machine
 from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.few_bit_product import few_bit_product
+from engine.gpu.kernels.few_bit_vectors import VECTOR_ROWS, few_bit_vectors
+from engine.gpu.kernels.few_bits import FewBitWeight
+from engine.gpu.kernels.launch import FEW_ROWS, VectorTiles
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
-from engine.gpu.kernels.skinny import FEW_ROWS, skinny_product
+from engine.gpu.kernels.skinny import skinny_product
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 
@@ -30,6 +34,15 @@ PRODUCTS: Final[dict[str, Callable[[Tensor, Tensor], Tensor]]] = {
     "deterministic": product,
 }
 ROWS: Final = (1, 4, 16, 64, 256)
+# Weights of few bits: bits, inputs of a group (None: all), and whether codes are E4M3 numbers.
+FEW_BITS: Final[dict[str, tuple[int, int | None, bool]]] = {
+    "int4": (4, 128, False),
+    "int4-32": (4, 32, False),
+    "int8": (8, 32, False),
+    "fp8": (8, None, True),
+}
+# Tiles of one row besides the table's.
+_OTHER_TILES: Final = (VectorTiles(1, 32, 4), VectorTiles(4, 32, 4), VectorTiles(2, 32, 2))
 KINDS: Final[dict[str, dict[str, Any]]] = {
     "greedy": {"temperature": 0.0},
     "plain": {},
@@ -38,11 +51,9 @@ KINDS: Final[dict[str, dict[str, Any]]] = {
 
 
 def measure(report: Report, machine: Machine) -> None:
-    for model in MODELS:
-        for name, (inputs, outputs) in matrices(model, machine).items():
-            report.add(
-                f"product {model} {name}", partial(products, inputs, outputs, machine), needs=4
-            )
+    for name, sizes, few in all_products(machine):
+        measure_products = partial(few_bit_products, few) if few else products
+        report.add(name, partial(measure_products, *sizes, machine), needs=4)
     for rows in (1, 4096):
         for name, measure_one in (("add_rms_norm", norm), ("gated", gate), ("rope_store", rope)):
             report.add(f"kernel {name} {rows} rows", partial(measure_one, rows, machine))
@@ -54,6 +65,17 @@ def measure(report: Report, machine: Machine) -> None:
                     partial(sampling, rows, kind, spread, machine),
                 )
     report.add("kernel logprobs 256x151936", partial(logprobs, machine))
+
+
+def all_products(machine: Machine) -> Iterator[tuple[str, tuple[int, int], str]]:
+    """Yield each row's name, the matrix's inputs and outputs, and its entry of ``FEW_BITS``, if it
+    is of few bits."""
+    for model in MODELS:
+        for name, sizes in matrices(model, machine).items():
+            yield f"product {model} {name}", sizes, ""
+    for name, sizes in matrices("llama-8b", machine).items():
+        for few in FEW_BITS if name != "logits" else ():
+            yield f"product llama-8b {few} {name}", sizes, few
 
 
 def matrices(model: str, machine: Machine) -> dict[str, tuple[int, int]]:
@@ -90,6 +112,55 @@ def products(inputs: int, outputs: int, machine: Machine) -> Row:
         found[f"rows_{rows}"] = {name: round(taken * 1e6, 1) for name, taken in times.items()}
         found[f"of_floor_{rows}"] = floor / min(times.values())
     return found
+
+
+def few_bit_products(kind: str, inputs: int, outputs: int, machine: Machine) -> Row:
+    """Measure the same with weights of few bits, in microseconds, next to bfloat16 by torch.
+    ``tiles``: one row, by turns, lanes and warps of other tiles."""
+    sample = few_bit_weight(kind, inputs, outputs, machine)
+    count = machine.copies(sample.num_bytes)
+    weights = [sample, *(few_bit_weight(kind, inputs, outputs, machine) for _ in range(count - 1))]
+    floats = torch.randn(
+        machine.copies(inputs * outputs * 2), outputs, inputs, device=machine.device, dtype=BF16
+    )
+    found: Row = {"mb": sample.num_bytes / 1e6}
+    for rows in ROWS:
+        x = torch.randn(rows, inputs, device=machine.device, dtype=BF16)
+        multiply = few_bit_vectors if rows <= VECTOR_ROWS else few_bit_product
+        own = machine.seconds([partial(multiply, x, weight) for weight in weights], rounds=7)
+        bf16 = machine.seconds(
+            [partial(functional.linear, x, weight) for weight in floats], rounds=7
+        )
+        floor = machine.ceilings.floor(moved=sample.num_bytes, computed=2 * inputs * outputs * rows)
+        found[f"rows_{rows}"] = {"ours": round(own * 1e6, 1), "bf16": round(bf16 * 1e6, 1)}
+        found[f"of_floor_{rows}"] = floor / own
+        found[f"over_bf16_{rows}"] = bf16 / own
+    x = torch.randn(1, inputs, device=machine.device, dtype=BF16)
+    found["tiles"] = {
+        f"{tiles.turns}-{tiles.lanes}-{tiles.warps}": round(
+            machine.seconds(
+                [partial(few_bit_vectors, x, weight, tiles=tiles) for weight in weights], rounds=7
+            )
+            * 1e6,
+            1,
+        )
+        for tiles in _OTHER_TILES
+    }
+    return found
+
+
+def few_bit_weight(kind: str, inputs: int, outputs: int, machine: Machine) -> FewBitWeight:
+    """Return a weight of random codes."""
+    bits, group, is_float = FEW_BITS[kind]
+    device, block = machine.device, 1024 // bits
+    words = torch.randint(
+        *(-(2**31), 2**31), (outputs, -(-inputs // block) * 32), device=device, dtype=torch.int32
+    )
+    if is_float:
+        words &= 0x77777777  # no codes that are not numbers
+    group = group or inputs
+    scales = torch.rand(outputs, -(-inputs // group), device=device).half()
+    return FewBitWeight(words, scales, None, group, bits, inputs, is_float)
 
 
 def norm(rows: int, machine: Machine) -> Row:

@@ -14,7 +14,9 @@ from engine.architecture.features import Feature
 _log = logging.getLogger(__name__)
 
 # What the kernels compute besides a plain Llama; a model with anything else is left to torch.
-SERVED_BY_KERNELS = frozenset({Feature.ROPE_BY_LAYER, Feature.PARTIAL_ROPE, Feature.TENSOR_NAMES})
+SERVED_BY_KERNELS = frozenset(
+    {Feature.ROPE_BY_LAYER, Feature.PARTIAL_ROPE, Feature.TENSOR_NAMES, Feature.EXPERTS}
+)
 # The widest head that fits a tile.
 _MAX_HEAD_DIM = 256
 # The first compute capability for which triton compiles 8-bit floats.

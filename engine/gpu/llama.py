@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.features import QKNorm
@@ -21,42 +20,17 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
 from engine.gpu.availability import kernels_fit
-from engine.gpu.kernels.activation import gated
-from engine.gpu.kernels.launch import merge_counters
+from engine.gpu.feed_forward import AnyFeedForward, load_feed_forward
+from engine.gpu.kernels.launch import FEW_ROWS, merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
-from engine.gpu.kernels.skinny import FEW_ROWS, Norm, skinny_product
+from engine.gpu.kernels.skinny import Norm
+from engine.gpu.projection import Projection
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.layers import vocabulary_embedding
 from engine.weights.weights import WeightSource
-
-
-@dataclass(frozen=True, slots=True)
-class Projection:
-    """``weight`` [out, in], and ``bias`` [out] if there is one."""
-
-    weight: Tensor
-    bias: Tensor | None
-    deterministic: bool = False
-
-    def __call__(self, x: Tensor) -> Tensor:
-        apply = product if self.deterministic else linear
-        return apply(x, self.weight, self.bias)
-
-    def of_few(
-        self,
-        x: Tensor,
-        *,
-        norm: Norm | None = None,
-        activation: str = "",
-        residual: Tensor | None = None,
-    ) -> Tensor:
-        """See ``skinny_product``."""
-        return skinny_product(
-            x, self.weight, self.bias, norm=norm, activation=activation, residual=residual
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +42,7 @@ class KernelLayer:
     qk_norm: Tensor | None
     output: Projection
     post_norm: Tensor
-    gate_up: Projection
-    down: Projection
+    feed: AnyFeedForward
     window: int | None
     scale: float
 
@@ -170,7 +143,7 @@ class KernelLlama:
             if is_last and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
             x = add_rms_norm(summed(layer.output(mixed)), residual, layer.post_norm, eps)
-            x = summed(layer.down(gated(layer.gate_up(x), config.activation)))
+            x = summed(layer.feed(x))
             following = self._norm if is_last else self._layers[number + 1].input_norm
             x = add_rms_norm(x, residual, following, eps)
         return x
@@ -183,25 +156,20 @@ class KernelLlama:
         plans: _Plans,
         rows: Tensor | None,
     ) -> Tensor:
-        config, eps = self._config, self._config.norm_eps
+        """Of several ranks the first adds the residual to its part of each sum; the others' copies
+        are not read."""
+        eps, summed = self._config.norm_eps, self._collectives.all_reduce
+        leads = self._collectives.shard.rank == 0
         for number, layer in enumerate(self._layers):
             qkv = layer.qkv.of_few(residual, norm=Norm(layer.input_norm, eps))
             mixed = self._attend(number, qkv, positions, cache, plans)
             if number + 1 == len(self._layers) and rows is not None:
                 residual, mixed = residual.index_select(0, rows), mixed.index_select(0, rows)
-            residual = self._added(layer.output, mixed, residual)
-            x = layer.gate_up.of_few(
-                residual, norm=Norm(layer.post_norm, eps), activation=config.activation
-            )
-            residual = self._added(layer.down, x, residual)
+            added_to = residual if leads else None
+            residual = summed(layer.output.of_few(mixed, residual=added_to))
+            added_to = residual if leads else None
+            residual = summed(layer.feed.of_few(residual, Norm(layer.post_norm, eps), added_to))
         return rms_norm(residual, self._norm, eps)
-
-    def _added(self, projection: Projection, x: Tensor, residual: Tensor) -> Tensor:
-        """Return ``residual``, which is overwritten, plus the product of few rows. Of several ranks
-        the first adds it to its part of the sum; the others' copies are not read."""
-        leads = self._collectives.shard.rank == 0
-        part = projection.of_few(x, residual=residual if leads else None)
-        return self._collectives.all_reduce(part)
 
     def _attend(
         self, number: int, qkv: Tensor, positions: Tensor, cache: PagedKVCache, plans: _Plans
@@ -260,15 +228,7 @@ def _layer(
     config: ModelConfig, source: WeightSource, number: int, *, deterministic: bool
 ) -> KernelLayer:
     prefix = f"model.layers.{number}."
-    attention, feed = prefix + "self_attn.", prefix + "mlp."
-
-    def plain(name: str, has_bias: bool) -> Projection:
-        bias = source.tensor(name + ".bias") if has_bias else None
-        return Projection(source.tensor(name + ".weight"), bias, deterministic)
-
-    def gate_up(kind: str) -> Tensor:
-        return torch.cat([source.tensor(f"{feed}{name}_proj.{kind}") for name in ("gate", "up")])
-
+    attention = prefix + "self_attn."
     qk_norm = None
     if config.qk_norm is QKNorm.HEAD:
         # One row per head; all query heads share one norm, and all key heads another.
@@ -281,12 +241,9 @@ def _layer(
             deterministic,
         ),
         qk_norm=qk_norm,
-        output=plain(attention + "o_proj", config.output_bias),
+        output=Projection.load(source, attention + "o_proj", config.output_bias, deterministic),
         post_norm=source.tensor(prefix + "post_attention_layernorm.weight"),
-        gate_up=Projection(
-            gate_up("weight"), gate_up("bias") if config.mlp_bias else None, deterministic
-        ),
-        down=plain(feed + "down_proj", config.mlp_bias),
+        feed=load_feed_forward(config, source, number, deterministic=deterministic),
         window=config.sliding_windows[number],
         scale=config.attention_scales[number],
     )

@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.architecture.config import ModelConfig
 from engine.architecture.features import Experts
 from engine.model.layers import ACTIVATIONS, AnyLinear, make_linear
+from engine.sharding.collectives import ALONE, Collectives
 from engine.weights.weights import WeightSource
 
 
@@ -21,12 +22,20 @@ class _Expert(NamedTuple):
 
 
 class MixtureOfExperts:
-    """Adds to each token the sum of what its experts make of it, weighted by the router."""
+    """Adds to each token the sum of what its experts make of it, weighted by the router. Each of
+    several ranks has a part of every expert's inner elements."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, prefix: str) -> None:
+    def __init__(
+        self,
+        config: ModelConfig,
+        source: WeightSource,
+        prefix: str,
+        collectives: Collectives = ALONE,
+    ) -> None:
         if config.experts is None:
             raise ValueError("the model has no experts")
         self._config = config.experts
+        self._collectives = collectives
         self._multiplier = config.multipliers.residual
         self._activation = ACTIVATIONS[config.activation]
         self._router = source.tensor(router_name(prefix))
@@ -42,7 +51,7 @@ class MixtureOfExperts:
             rows, places = torch.where(chosen == number)
             found = self._apply(self._experts[number], x.index_select(0, rows))
             out.index_add_(0, rows, found * weights[rows, places].unsqueeze(1).to(x.dtype))
-        return residual.add_(out, alpha=self._multiplier)
+        return residual.add_(self._collectives.all_reduce(out), alpha=self._multiplier)
 
     def _apply(self, expert: _Expert, x: Tensor) -> Tensor:
         gate_up = expert.gate_up(x)

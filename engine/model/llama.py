@@ -262,7 +262,7 @@ class LlamaLayer:
         self._attention = Attention(config, source, layer, collectives)
         self._feed_norm = make_norm(config, source, layer, names.feed_input)
         self._feed_forward = (
-            MixtureOfExperts(config, source, f"model.layers.{layer}.mlp.")
+            MixtureOfExperts(config, source, f"model.layers.{layer}.mlp.", collectives)
             if config.has_experts(layer)
             else FeedForward(config, source, layer, collectives)
         )

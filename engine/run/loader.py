@@ -243,7 +243,8 @@ def _build(
     if (
         options.kernels
         and availability.kernels_fit(config)
-        and (is_alone or not options.deterministic)  # the ranks' sums depend on the batch's size
+        # The ranks' sums and the tiles of experts depend on the batch's size.
+        and not (options.deterministic and (config.experts is not None or not is_alone))
     ):
         from engine.gpu.attention import with_others  # imports triton, which may be absent
         from engine.gpu.llama import KernelLlama

@@ -3,7 +3,8 @@
 The division is Megatron-LM's (arXiv 1909.08053): the projections into attention and feed-forward
 are divided by their outputs (whole heads; inner elements), the projections out of them by their
 inputs, so that each half of a layer needs one sum over the ranks. Embedding and output head are
-divided by the vocabulary. Norms and learned positions are held by every rank.
+divided by the vocabulary. Of a mixture each expert is divided as a feed-forward is, so all ranks
+compute the same experts. Norms, routers and learned positions are held by every rank.
 """
 
 from __future__ import annotations
@@ -21,7 +22,12 @@ Range = tuple[int, int]  # first element, and the one after the last
 
 # What ranks divide besides a plain Llama.
 SERVED_BY_RANKS = frozenset(
-    {Feature.LEARNED_POSITIONS, Feature.ROPE_BY_LAYER, Feature.QUERY_SCALING}
+    {
+        Feature.LEARNED_POSITIONS,
+        Feature.ROPE_BY_LAYER,
+        Feature.QUERY_SCALING,
+        Feature.EXPERTS,
+    }
 )
 
 
@@ -65,6 +71,12 @@ class Shard:
         )
         inner = config.intermediate_size
         self._require(inner % self.size == 0, f"its {inner} inner elements of a feed-forward")
+        experts = config.experts
+        if experts is not None:
+            self._require(
+                experts.inner % self.size == 0, f"its {experts.inner} elements of an expert"
+            )
+            experts = replace(experts, inner=experts.inner // self.size)
         last, end = Shard(self.size - 1, self.size).vocabulary(config.vocab_size)
         self._require(last < end, f"its vocabulary of {config.vocab_size}")
         return replace(
@@ -72,6 +84,7 @@ class Shard:
             num_heads=heads // self.size,
             num_kv_heads=max(1, kv_heads // self.size),
             intermediate_size=inner // self.size,
+            experts=experts,
         )
 
     def even(self, count: int) -> Range:
@@ -136,6 +149,8 @@ class _Rule(enum.Enum):
     KEY_0 = enum.auto()
     INNER_0 = enum.auto()
     INNER_1 = enum.auto()
+    EXPERT_0 = enum.auto()
+    EXPERT_1 = enum.auto()
     FUSED_0 = enum.auto()  # GPT-2's queries, keys and values side by side
     FUSED_1 = enum.auto()
 
@@ -154,6 +169,9 @@ def _apply(rule: _Rule, config: ModelConfig, shard: Shard) -> Part | Share:
             return Part(0, (shard.key(config),))
         case _Rule.INNER_0 | _Rule.INNER_1:
             return Part(int(rule is _Rule.INNER_1), (shard.even(config.intermediate_size),))
+        case _Rule.EXPERT_0 | _Rule.EXPERT_1:
+            inner = 0 if config.experts is None else config.experts.inner
+            return Part(int(rule is _Rule.EXPERT_1), (shard.even(inner),))
         case _Rule.FUSED_0 | _Rule.FUSED_1:
             query, key = shard.query(config), shard.key(config)
             value_begins = config.q_size + config.kv_size
@@ -182,6 +200,9 @@ _LLAMA = _rules(
         r".*\.mlp\.(gate|up)_proj\.(weight|bias)": _Rule.INNER_0,
         r".*\.mlp\.down_proj\.weight": _Rule.INNER_1,
         r".*\.(o|down)_proj\.bias": _Rule.FIRST,
+        r".*\.mlp\.gate\.weight": _Rule.WHOLE,
+        r".*\.mlp\.experts\.\d+\.(gate|up)_proj\.weight": _Rule.EXPERT_0,
+        r".*\.mlp\.experts\.\d+\.down_proj\.weight": _Rule.EXPERT_1,
     }
 )
 # Weights of projections are [in, out].

@@ -69,6 +69,25 @@ class ProductTiles:
     stages: int
 
 
+@dataclass(frozen=True, slots=True)
+class SkinnyTiles:
+    """``columns`` of the result per program, for all rows; ``depth``: inputs per tile."""
+
+    columns: int
+    depth: int
+    warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class VectorTiles:
+    """``lanes``: threads that share a column, each with four words at a time; ``turns``: columns of
+    each thread; always two with a gate."""
+
+    turns: int
+    lanes: int
+    warps: int
+
+
 # By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all but UNIFORM's fit
 # the 99 KiB of shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
@@ -101,10 +120,42 @@ PRODUCT: dict[int, ProductTiles] = {
     2: ProductTiles(64, 64, 64, 4, 4),
     4: ProductTiles(32, 32, 32, 4, 3),
 }
-# Of at most MIN_ROWS rows, which only read the weights: many narrow programs, deep tiles.
-SKINNY: dict[int, ProductTiles] = {
-    2: ProductTiles(16, 16, 256, 4, 4),
-    4: ProductTiles(16, 16, 128, 4, 3),
+# The most rows of products that do not use the tensor cores.
+FEW_ROWS = 4
+# By (rows, whether a gate's product is computed as well). Each thread holds the total of 32 or 64
+# elements of a tile. 256 inputs a warp are 16 bytes a thread: then inputs and weights lie in the
+# same threads, and nothing passes through shared memory.
+SKINNY: dict[tuple[int, bool], SkinnyTiles] = {
+    (1, False): SkinnyTiles(columns=4, depth=1024, warps=4),
+    (1, True): SkinnyTiles(columns=2, depth=1024, warps=4),
+    (2, False): SkinnyTiles(columns=4, depth=1024, warps=4),
+    (2, True): SkinnyTiles(columns=2, depth=1024, warps=4),
+    (4, False): SkinnyTiles(columns=2, depth=1024, warps=4),
+    (4, True): SkinnyTiles(columns=1, depth=1024, warps=4),
+}
+# By (rows of an expert per tile, bytes of a multiplied element). A gate and its up projection are
+# two tiles of columns.
+EXPERTS: dict[tuple[int, int], ProductTiles] = {
+    (16, 2): ProductTiles(16, 64, 128, 4, 3),
+    (64, 2): ProductTiles(64, 64, 64, 4, 4),
+    (16, 4): ProductTiles(16, 32, 64, 4, 2),
+    (64, 4): ProductTiles(64, 32, 32, 4, 2),
+}
+# A program takes the interpreter as long whatever its tile is, so few programs are best.
+_INTERPRETED_SKINNY = SkinnyTiles(columns=128, depth=128, warps=4)
+# Of weights of few bits: by bits and whether there are several rows.
+FEW_BIT_VECTORS: dict[tuple[int, bool], VectorTiles] = {
+    (4, False): VectorTiles(2, 32, 4),
+    (4, True): VectorTiles(2, 32, 4),
+    (8, False): VectorTiles(2, 32, 4),
+    (8, True): VectorTiles(2, 32, 4),
+}
+# Of more rows, by how many a program computes. The depth is fixed: four slices of a block.
+FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
+    16: ProductTiles(16, 64, 128, 4, 3),
+    32: ProductTiles(32, 64, 128, 4, 3),
+    64: ProductTiles(64, 64, 128, 4, 2),
+    128: ProductTiles(128, 128, 128, 8, 2),
 }
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
 # that do not fit 99 KiB see ``uniform_tiles``.
@@ -135,6 +186,24 @@ def dot_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype of operands of matrix products; the interpreter does not support bfloat16
     arithmetic."""
     return torch.float32 if INTERPRETED else dtype
+
+
+def skinny_tiles(rows: int, *, gated: bool) -> SkinnyTiles:
+    return _INTERPRETED_SKINNY if INTERPRETED else SKINNY[compiled_rows(rows), gated]
+
+
+def expert_tiles(rows: int, dtype: torch.dtype) -> ProductTiles:
+    return EXPERTS[rows, dtype.itemsize]
+
+
+def rows_per_expert_tile(pairs: int, experts: int) -> int:
+    """Return the rows of a tile for ``pairs`` of a token and one of its experts."""
+    return 16 if pairs <= 32 * experts else 64
+
+
+def compiled_rows(rows: int) -> int:
+    """Return for how many rows, at least ``rows``, products of few rows are compiled."""
+    return int(triton.next_power_of_2(rows))
 
 
 def decode_tiles(head_dim: int, dtype: torch.dtype) -> DecodeTiles:

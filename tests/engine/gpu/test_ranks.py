@@ -31,10 +31,11 @@ DRAWN = [
 ]
 
 
+@pytest.mark.parametrize("name", ["qwen3_tied_biases", "qwen3_moe"])
 def test_two_ranks_of_kernels_equal_transformers_and_one_process(
-    device: torch.device, tmp_path: Path
+    device: torch.device, tmp_path: Path, name: str
 ) -> None:
-    variant = VARIANTS["qwen3_tied_biases"]
+    variant = VARIANTS[name]
     few_layers = variant.settings | {"num_hidden_layers": 2}
     oracle = save_model(replace(variant, settings=few_layers), tmp_path)
     prompts = [prompt(17, seed=1), prompt(3, seed=2), prompt(6, seed=3)]

@@ -63,12 +63,19 @@ def subject_of(
 # Variants whose parameters or attention differ; the slow test below has the others too.
 DIVIDED = (
     *("llama_tied", "llama_biases", "llama_sharded", "mistral_sliding_window"),
-    *("qwen2_sliding_upper_layers", "qwen3_tied_biases", "gpt2", "smollm3", "ministral3"),
+    *(
+        "qwen2_sliding_upper_layers",
+        "qwen3_tied_biases",
+        "gpt2",
+        "smollm3",
+        "ministral3",
+        "qwen3_moe",
+    ),
 )
 # Have what ranks do not divide.
 WHOLE = (
     *("phi3_partial", "phi3_long", "granite", "olmo2", "olmo3", "gemma3"),
-    *("mixtral", "olmoe", "qwen3_moe"),
+    *("mixtral", "olmoe"),
 )
 # Two and four ranks of each key head.
 REPEATED = (("llama_multi_query", 2), ("llama_multi_query", 4), ("qwen3_tied_biases", 4))

@@ -39,7 +39,9 @@ def config_of(name: str, directory: Path) -> ModelConfig:
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize("name", ["llama_biases", "qwen2", "qwen3_tied_biases", "gpt2"])
+@pytest.mark.parametrize(
+    "name", ["llama_biases", "qwen2", "qwen3_tied_biases", "qwen3_moe", "gpt2"]
+)
 def test_every_element_is_held_and_none_twice_but_repeated_key_heads_and_norms(
     name: str, size: int, tmp_path: Path
 ) -> None:

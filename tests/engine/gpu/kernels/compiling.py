@@ -11,6 +11,7 @@ with two versions of triton is kept in ``resources``. Another version runs from 
 
 from __future__ import annotations
 
+import itertools
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 import triton
@@ -26,6 +27,9 @@ from triton.backends.compiler import GPUTarget
 from triton.backends.nvidia import driver as nvidia
 from triton.runtime import driver
 from triton.runtime.jit import JITFunction
+
+if TYPE_CHECKING:
+    from engine.gpu.kernels.few_bits import FewBitWeight
 
 TARGET = GPUTarget("cuda", 90, 32)
 RESOURCES = Path(__file__).with_name("resources")
@@ -37,7 +41,7 @@ SPILL_LIMIT = 96
 # Bytes of shared memory that a program may take on sm_90.
 SHARED_LIMIT = 227 * 1024
 # What these read before they wait, no kernel writes.
-LOADS_WEIGHTS_EARLY = {"_add_rms_norm"}
+LOADS_WEIGHTS_EARLY = {"_add_rms_norm", "_few_bit_vectors", "_skinny"}
 
 
 class AbsentDevice:
@@ -190,11 +194,12 @@ def other_calls() -> Iterator[Callable[[], object]]:
         yield lambda wide=wide: product(wide, wide)
         yield lambda wide=wide: product(wide, wide, wide[0, :16])
         tall, norm = torch.zeros(512, 4096, dtype=dtype), Norm(wide[0], 1e-5)
-        yield lambda x=wide, tall=tall, norm=norm: skinny_product(x, tall, norm=norm)
-        yield lambda x=wide, tall=tall: skinny_product(x, tall, residual=x[:, :512].clone())
-        yield lambda x=wide, tall=tall, norm=norm: skinny_product(
-            x, tall, norm=norm, activation="silu"
-        )
+        for few in (wide[:1], wide[:2], wide[:4]):
+            yield lambda x=few, tall=tall, norm=norm: skinny_product(x, tall, norm=norm)
+            yield lambda x=few, tall=tall: skinny_product(x, tall, residual=x[:, :512].clone())
+            yield lambda x=few, tall=tall, norm=norm: skinny_product(
+                x, tall, norm=norm, activation="silu"
+            )
     for name in ("silu", "gelu", "gelu_tanh", "relu"):
         yield lambda name=name: gated(x, name)
     ints = torch.zeros(16, dtype=torch.int32)
@@ -237,6 +242,67 @@ def other_calls() -> Iterator[Callable[[], object]]:
     yield lambda: place_rows(records, ints, ints, ints, columns, table)
     static = StaticBatch.empty(rows=16, decodes=16, chunks=8, blocks=64, device=torch.device("cpu"))
     yield lambda: place_batch(ints, ints, static.layout(16), static.kept, static, 16)
+    yield from few_bit_calls()
+
+
+def few_bit_weight(
+    outputs: int, inputs: int, bits: int, group: int, kind: str = ""
+) -> FewBitWeight:
+    """``kind``: "zeros", "float" or neither."""
+    from engine.gpu.kernels.few_bits import FewBitWeight
+
+    block = 32 * (32 // bits)
+    words = torch.zeros(outputs, -(-inputs // block) * 32, dtype=torch.int32)
+    scales = torch.zeros(outputs, -(-inputs // group), dtype=torch.float16)
+    zeros = scales.clone() if kind == "zeros" else None
+    return FewBitWeight(words, scales, zeros, group, bits, inputs, is_float=kind == "float")
+
+
+def few_bit_calls() -> Iterator[Callable[[], object]]:
+    from engine.gpu.kernels.few_bit_product import few_bit_product
+    from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
+    from engine.gpu.kernels.few_bits import few_bits_to_floats
+    from engine.gpu.kernels.skinny import Norm
+
+    x = torch.zeros(256, 4096, dtype=torch.bfloat16)
+    norm = Norm(x[0], 1e-5)
+    for bits, group, kind in ((4, 32, ""), (4, 128, "zeros"), (8, 32, ""), (8, 4096, "float")):
+        weight = few_bit_weight(4096, 4096, bits, group, kind)
+        yield lambda weight=weight: few_bits_to_floats(weight, torch.bfloat16)
+        for rows in (1, 2, 4):
+            yield lambda rows=rows, weight=weight: few_bit_vectors(x[:rows], weight, norm=norm)
+        yield lambda weight=weight: few_bit_vectors(x[:1], weight, residual=x[:1].clone())
+        yield lambda weight=weight: few_bit_vectors(x[:1], weight, norm=norm, activation="silu")
+        for rows, shares in ((16, 4), (32, 1), (64, 1), (256, 1)):
+            yield lambda rows=rows, shares=shares, weight=weight: few_bit_product(
+                x[:rows], weight, shares=shares
+            )
+
+
+def expert_calls() -> Iterator[Callable[[], object]]:
+    from engine.gpu.kernels.experts import experts_of_few, experts_of_many
+    from engine.gpu.kernels.routing import Groups, choose_experts
+    from engine.gpu.kernels.skinny import Norm
+
+    yield lambda: choose_experts(torch.zeros(16, 128).bfloat16(), 8, renormalised=True)
+    ints = torch.zeros(128, dtype=torch.int32)
+    chosen, weights = torch.zeros(4, 8, dtype=torch.int32), torch.zeros(4, 8)
+    for dtype in (torch.bfloat16, torch.float32):
+        x = torch.zeros(4, 2048, dtype=dtype)
+        gate_up = torch.zeros(1, 1536, 2048, dtype=dtype).expand(128, -1, -1)
+        down = torch.zeros(1, 2048, 768, dtype=dtype).expand(128, -1, -1)
+        for residual in (None, x.clone()):
+            yield lambda x=x, gate_up=gate_up, down=down, residual=residual: experts_of_few(
+                *(x, gate_up, down, chosen, weights),
+                norm=Norm(x[0], 1e-6),
+                activation="silu",
+                residual=residual,
+            )
+        for rows in (16, 64):
+            groups = Groups(ints[:32], torch.zeros(129, dtype=torch.int32), ints, rows, 32)
+            yield lambda x=x, gate_up=gate_up, down=down, groups=groups: experts_of_many(
+                *(x, gate_up, down, groups, weights), activation="silu"
+            )
 
 
 SHAPES = [
@@ -259,6 +325,7 @@ def early_calls() -> Iterator[Callable[[], object]]:
     """Of a decode step, the kernels that start early."""
     from engine.gpu.kernels.activation import gated
     from engine.gpu.kernels.advance import advance
+    from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
     from engine.gpu.kernels.rms_norm import add_rms_norm
     from engine.gpu.kernels.rope_store import norm_rope_store
     from engine.gpu.kernels.skinny import Norm, skinny_product
@@ -267,14 +334,17 @@ def early_calls() -> Iterator[Callable[[], object]]:
     x, weight = torch.zeros(16, 256, dtype=torch.bfloat16), torch.zeros(64, 256).bfloat16()
     norm = Norm(x[0], 1e-5)
     yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
-    yield lambda: skinny_product(x, weight, norm=norm, activation="silu")
-    yield lambda: skinny_product(x, weight, residual=x[:, :64].clone())
+    few = x[:4]
+    yield lambda: skinny_product(few, weight, norm=norm, activation="silu")
+    yield lambda: skinny_product(few, weight, residual=few[:, :64].clone())
+    yield lambda: few_bit_vectors(x[:1], few_bit_weight(64, 256, 4, 32), norm=norm)
     yield lambda: add_rms_norm(x, x.clone(), x[0], 1e-5)
     yield lambda: gated(x, "silu")
     qkv, blocks = x.view(16, 8, 32), torch.zeros(4, 2, 2, 16, 32, dtype=torch.bfloat16)
     rotations = torch.zeros(64, 16, 2)
     yield lambda: norm_rope_store(qkv, blocks, ints, ints, num_heads=4, rotations=rotations)
     yield next(attention_calls(4, 2, 32, 16, torch.bfloat16))
+    yield from itertools.islice(expert_calls(), 3)
 
 
 def print_early() -> None:
@@ -300,7 +370,7 @@ def main() -> int:
                 )
                 too_large += not kernel.fits or bool(tight)
     print("others")
-    for call in other_calls():
+    for call in (*other_calls(), *expert_calls()):
         for kernel in compiled_by(call):
             print("  ", kernel, flush=True)
             too_large += not kernel.fits

@@ -63,6 +63,7 @@ def test_the_kernels_of_a_decode_step_and_the_merging_of_parts_start_early(versi
     assert early == {
         *("_add_rms_norm", "_advance", "_attend_share", "_count_tiles", "_gated"),
         *("_merge_parts", "_norm_rope_store", "_skinny"),
+        *("_route", "_gates_of_pair", "_downs_of_row", "_few_bit_vectors"),
     }
 
 
@@ -77,7 +78,7 @@ def test_decode_attention_leaves_room_for_four_programs_on_a_multiprocessor(vers
             _, registers, _, spilled, *_ = line.split()
             assert int(registers) <= 128, shape
             # Plain; with a window, a cap and sinks; with these over an 8-bit cache.
-            assert int(spilled) <= (0, 16, SPILL_LIMIT)[variant], shape
+            assert int(spilled) <= (16, 24, SPILL_LIMIT)[variant], shape
             variant += 1
             counted += 1
     assert counted == 27

@@ -32,7 +32,8 @@ def test_every_kernel_of_a_decode_step_waits_before_it_reads_or_writes(tmp_path:
     lines = done.stdout.splitlines()
     assert {line.split()[0] for line in lines if line.endswith(" early")} == {
         *("_add_rms_norm", "_advance", "_attend_share", "_count_tiles", "_gated"),
-        *("_norm_rope_store", "_skinny"),
+        *("_norm_rope_store", "_skinny", "_route", "_gates_of_pair", "_downs_of_row"),
+        "_few_bit_vectors",
     }
 
 

@@ -1,0 +1,130 @@
+"""Products of one to four rows with weights of few bits equal float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+pytest.importorskip("triton")
+
+from engine.gpu.kernels import few_bit_vectors as module
+from engine.gpu.kernels.few_bit_vectors import VECTOR_ROWS, few_bit_vectors
+from engine.gpu.kernels.launch import VectorTiles
+from engine.gpu.kernels.skinny import Norm
+from engine.model.layers import ACTIVATIONS
+from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
+
+EPS = 1e-5
+# Levels are several times as large as the weights, so that a sum loses some digits.
+TOLERANCES = {torch.float32: 5e-5, torch.bfloat16: 1.5e-2}
+# Four bits and a zero point for each group, which takes every part of the kernel.
+FOUR = Kind(4, 64, has_zeros=True)
+
+
+def close(found: Tensor, exact: Tensor) -> None:
+    tolerance = TOLERANCES[found.dtype] * float(exact.abs().max())
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=tolerance)
+
+
+def normed(x: Tensor, gain: Tensor) -> Tensor:
+    x = x.double()
+    return x / (x.square().mean(-1, keepdim=True) + EPS).sqrt() * gain.double()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 1024, 8), (2, 300, 13), (3, 1100, 5)])
+def test_each_kind_of_weight(
+    device: torch.device, kind: Kind, rows: int, inputs: int, outputs: int
+) -> None:
+    torch.manual_seed(rows)
+    weight, exact = kind.weight(outputs, inputs, device)
+    x = torch.randn(rows, inputs, device=device)
+    close(few_bit_vectors(x, weight), x.double() @ exact.T)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("rows", range(1, VECTOR_ROWS + 1))
+def test_with_bias_and_after_a_norm(device: torch.device, dtype: torch.dtype, rows: int) -> None:
+    torch.manual_seed(rows)
+    weight, exact = FOUR.weight(20, 600, device)
+    x = torch.randn(rows, 600, device=device).to(dtype)
+    bias, gain = torch.randn(20, device=device).to(dtype), torch.randn(600, device=device).to(dtype)
+    found = few_bit_vectors(x, weight, bias, norm=Norm(gain, EPS))
+    close(found, normed(x, gain) @ exact.T + bias.double())
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("rows", [1, 3])
+def test_gated_after_a_norm(device: torch.device, dtype: torch.dtype, name: str, rows: int) -> None:
+    torch.manual_seed(5)
+    weight, exact = FOUR.weight(2 * 11, 512, device)
+    x = torch.randn(rows, 512, device=device).to(dtype)
+    gain = (torch.randn(512, device=device) * 0.1).to(dtype)
+    bias = torch.randn(2 * 11, device=device).to(dtype)
+    gate, up = (normed(x, gain) @ exact.T + bias.double()).chunk(2, dim=-1)
+    found = few_bit_vectors(x, weight, bias, norm=Norm(gain, EPS), activation=name)
+    close(found, ACTIVATIONS[name](gate.clone()) * up)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_added_to_the_residual_in_place(
+    device: torch.device, dtype: torch.dtype, rows: int
+) -> None:
+    torch.manual_seed(6)
+    weight, matrix = FOUR.weight(24, 512, device)
+    x = torch.randn(rows, 512, device=device).to(dtype)
+    residual = torch.randn(rows, 24, device=device).to(dtype)
+    exact = residual.double() + x.double() @ matrix.T
+    assert few_bit_vectors(x, weight, residual=residual) is residual
+    close(residual, exact)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_scales_of_each_type(device: torch.device, dtype: torch.dtype) -> None:
+    torch.manual_seed(7)
+    weight, exact = FOUR.weight(9, 512, device)
+    x = torch.randn(1, 512, device=device)
+    close(few_bit_vectors(x, with_scales_in(weight, dtype)), x.double() @ exact.T)
+
+
+@pytest.mark.parametrize(
+    "tiles", [VectorTiles(1, 32, 4), VectorTiles(4, 32, 2), VectorTiles(2, 16, 4)], ids=str
+)
+@pytest.mark.parametrize("turns_first", [False, True])
+def test_other_tiles_in_either_order(
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    tiles: VectorTiles,
+    *,
+    turns_first: bool,
+) -> None:
+    monkeypatch.setattr(module, "_TURNS_FIRST", turns_first)
+    torch.manual_seed(8)
+    weight, exact = FOUR.weight(22, 1200, device)
+    x = torch.randn(2, 1200, device=device)
+    sums = x.double() @ exact.T
+    close(few_bit_vectors(x, weight, tiles=tiles), sums)
+    gain = torch.randn(1200, device=device)
+    found = few_bit_vectors(x, weight, norm=Norm(gain, EPS), activation="silu", tiles=tiles)
+    gate, up = (normed(x, gain) @ exact.T).chunk(2, dim=-1)
+    close(found, ACTIVATIONS["silu"](gate.clone()) * up)
+
+
+@pytest.mark.parametrize("options", [{}, {"activation": "silu"}], ids=["plain", "gated"])
+def test_rows_may_be_apart_and_not_too_many(device: torch.device, options: Any) -> None:
+    torch.manual_seed(9)
+    weight, exact = FOUR.weight(8, 256, device)
+    wide = torch.randn(VECTOR_ROWS + 1, 300, device=device)
+    x = wide[:2, 20:276]
+    sums = x.double() @ exact.T
+    if options:
+        gate, up = sums.chunk(2, dim=-1)
+        sums = ACTIVATIONS["silu"](gate.clone()) * up
+    close(few_bit_vectors(x, weight, **options), sums)
+    with pytest.raises(ValueError, match="at most 4"):
+        few_bit_vectors(wide[:, :256], weight)
