@@ -25,6 +25,7 @@ LONG = {
     "engine/gpu/kernels/few_bit_product.py::_few_bit_product": _KERNEL,
     "engine/gpu/kernels/few_bit_vectors.py::_few_bit_vectors": _KERNEL,
     "engine/gpu/kernels/ragged_attention.py::_attend_ragged": _KERNEL,
+    "engine/gpu/kernels/ragged_attention.py::_merge_parts": _KERNEL,
     "engine/gpu/kernels/skinny.py::_skinny": _KERNEL,
     "engine/gpu/kernels/tiles.py::attend_tiles": _KERNEL,
 }

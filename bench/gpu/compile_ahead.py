@@ -36,7 +36,7 @@ _BATCHES: Final = (1, 2, 16, 32, 64, 128, 256)
 def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     """Return the jobs by name."""
     from bench.gpu import correctness, parts
-    from bench.gpu.kernels import DECODE, PREFILL, decode, prefill
+    from bench.gpu.kernels import BEHIND, DECODE, PREFILL, behind, decode, prefill
     from bench.gpu.model import SHAPES
 
     found: dict[str, Callable[[Machine], object]] = {}
@@ -49,6 +49,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
             found[f"decode {little}"] = partial(_called, decode, little)
     for contexts in PREFILL:
         found[f"ragged {contexts}"] = partial(_called, prefill, replace(contexts, length=256))
+    found[f"ragged behind {BEHIND}"] = partial(_called, behind, replace(BEHIND, length=256))
     for name, sizes, few in parts.all_products(machine):
         measure_products = partial(parts.few_bit_products, few) if few else parts.products
         found[name] = partial(_called, measure_products, *sizes)

@@ -20,6 +20,7 @@ from engine.gpu.kernels.launch import early_launch, uniform_tiles
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.ragged_parts import plan_parts
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
@@ -98,14 +99,32 @@ def in_order(device: torch.device) -> Row:
 def ragged(
     shape: Shape, dtype: torch.dtype, scores: Scores, pieces: list[Piece], device: torch.device
 ) -> Row:
+    """As the table says, and with the keys of each tile divided as far as they can be."""
     batch = make_batch(pieces, shape, dtype=dtype, device=device)
-    found = ragged_attention(
-        *(batch.query, batch.blocks, batch.tables, batch.lengths, batch.cu_seqlens, batch.longest),
-        scale=scores.scale,
+    in_parts = plan_parts(
+        *(batch.lengths, batch.cu_seqlens, batch.longest),
+        rows=batch.query.shape[0],
+        heads=shape.heads,
+        kv_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        dtype=dtype,
         window=scores.window,
-        soft_cap=scores.soft_cap,
+        programs=1000,
+        fewest_keys=1,
     )
-    return error(found, attention(batch, pieces, scores), dtype)
+    expected = attention(batch, pieces, scores)
+    rows: Row = {}
+    for parts in (None, in_parts, in_parts):
+        found = ragged_attention(
+            *(batch.query, batch.blocks, batch.tables, batch.lengths, batch.cu_seqlens),
+            batch.longest,
+            scale=scores.scale,
+            window=scores.window,
+            soft_cap=scores.soft_cap,
+            parts=parts,
+        )
+        rows = error(found, expected, dtype)
+    return {**rows, "most_parts": int(in_parts.table[:, 3].max())}
 
 
 def decode(

@@ -19,6 +19,7 @@ from bench.gpu.timing import Machine
 from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.ragged_parts import RaggedParts, plan_parts
 
 BF16: Final = torch.bfloat16
 
@@ -84,6 +85,10 @@ DECODE: Final = [
     Contexts(16, 2048, 32, 8, 64),
 ]
 PREFILL: Final = [Contexts(1, 8192, 32, 8, 128), Contexts(8, 1024, 32, 8, 128)]
+# The last tokens of a long prompt.
+BEHIND: Final = Contexts(1, 30_064, 32, 8, 128)
+BEHIND_TOKENS: Final = 64
+BEHIND_ROW: Final = "kernel ragged 64 behind 30k 32/8x128"
 
 
 def first_rows(report: Report, machine: Machine) -> None:
@@ -91,6 +96,7 @@ def first_rows(report: Report, machine: Machine) -> None:
     for contexts in DECODE[:2]:
         report.add(f"kernel decode {contexts}", partial(decode, contexts, machine))
     _prefill_rows(report, machine, PREFILL[:1])
+    report.add(BEHIND_ROW, partial(behind, BEHIND, machine))
 
 
 def other_rows(report: Report, machine: Machine) -> None:
@@ -143,8 +149,51 @@ def prefill(contexts: Contexts, machine: Machine, tiles: RaggedTiles | None = No
         *(query, blocks, tables, lengths, cu_seqlens, own.length),
         scale=0.1,
         tiles=tiles,
+        parts=_parts(own, lengths, cu_seqlens, own.length, tiles),
     )
     return _computed(contexts, machine, machine.seconds([attend]))
+
+
+def _parts(
+    own: Contexts, lengths: Tensor, cu_seqlens: Tensor, count: int, tiles: RaggedTiles | None
+) -> RaggedParts:
+    """Plan ``count`` tokens of each context: once for all layers of a step, so it is not
+    measured."""
+    return plan_parts(
+        *(lengths, cu_seqlens, count),
+        rows=own.batch * count,
+        heads=own.heads,
+        kv_heads=own.kv_heads,
+        head_dim=own.head_dim,
+        dtype=BF16,
+        window=None,
+        tiles=tiles,
+    )
+
+
+def behind(contexts: Contexts, machine: Machine, tiles: RaggedTiles | None = None) -> Row:
+    """Measure the last ``BEHIND_TOKENS`` tokens of a context."""
+    own, count = contexts.sized(machine), machine.size(BEHIND_TOKENS, 5)
+
+    def inputs() -> Callable[[], Tensor]:
+        blocks, tables, lengths = own.placed(machine.device)
+        query = torch.randn(count, own.heads, own.head_dim, dtype=BF16, device=machine.device)
+        cu_seqlens = torch.tensor([0, count], dtype=torch.int32, device=machine.device)
+        return partial(
+            ragged_attention,
+            *(query, blocks, tables, lengths, cu_seqlens, count),
+            scale=0.1,
+            tiles=tiles,
+            parts=_parts(own, lengths, cu_seqlens, count, tiles),
+        )
+
+    taken = machine.seconds([inputs() for _ in range(machine.copies(own.kv_bytes))])
+    pairs = BEHIND_TOKENS * (contexts.length - (BEHIND_TOKENS - 1) / 2)
+    operations = 4.0 * pairs * contexts.heads * contexts.head_dim
+    floor = machine.ceilings.floor(moved=contexts.kv_bytes, computed=operations)
+    return against(
+        taken, floor, gb_s=contexts.kv_bytes / taken / 1e9, tflop_s=operations / taken / 1e12
+    )
 
 
 def _computed(contexts: Contexts, machine: Machine, taken: float) -> Row:

@@ -13,6 +13,7 @@ from engine.gpu.fresh import FreshAttention
 from engine.gpu.kernels.decode_attention import count_tiles, decode_attention
 from engine.gpu.kernels.launch import uniform_tiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.ragged_parts import RaggedParts, plan_parts
 from engine.gpu.planned import PlannedAttention, PlannedRun
 
 
@@ -49,6 +50,7 @@ class RaggedAttention(Protocol):
         scale: float,
         window: int | None,
         scales: Tensor | None,
+        parts: RaggedParts | None,
         out: Tensor,
     ) -> Tensor: ...
 
@@ -56,12 +58,13 @@ class RaggedAttention(Protocol):
 class AttentionPlan(NamedTuple):
     """How the rows of a step are divided, the same in every layer with the same window.
     ``tables``: the rows that read their keys from the cache; ``fresh``: [first row, end) of chunks
-    whose keys are all in the batch; ``counts``: see ``decode_attention``; ``run``: attends for all
-    chunks, in place of the kernels."""
+    whose keys are all in the batch; ``counts``: see ``decode_attention``; ``parts``: see
+    ``ragged_attention``; ``run``: attends for all chunks, in place of the kernels."""
 
     tables: Ragged
     fresh: tuple[tuple[int, int], ...] = ()
     counts: Tensor | None = None
+    parts: RaggedParts | None = None
     run: PlannedRun | None = None
 
 
@@ -74,7 +77,7 @@ class AttentionKernels:
     decode: DecodeAttention
     ragged: RaggedAttention
     fresh: FreshAttention | None = None
-    divides_decodes: bool = True  # ``decode`` reads ``AttentionPlan.counts``
+    divides: bool = True  # ``decode`` and ``ragged`` read ``AttentionPlan.counts`` and ``parts``
     planned: PlannedAttention | None = None
 
     @property
@@ -85,18 +88,35 @@ class AttentionKernels:
         return min(of_both, default=None)
 
     def plan(
-        self, tables: Ragged, *, window: int | None, head_dim: int, dtype: torch.dtype
+        self,
+        tables: Ragged,
+        *,
+        window: int | None,
+        heads: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
     ) -> AttentionPlan:
         """Called once for a step, before its layers. Reads nothing from the device."""
         plan = self._without_fresh(tables, window)
         if self.planned is not None and self.planned.fits(tables):
             plan = plan._replace(run=self.planned.plan(tables, window))
-        if not self.divides_decodes or not tables.decode_lengths.shape[0]:
-            return plan
-        lengths = tables.decode_lengths
-        return plan._replace(
-            counts=count_tiles(lengths, head_dim=head_dim, dtype=dtype, window=window)
-        )
+        if self.divides and tables.decode_lengths.shape[0]:
+            lengths = tables.decode_lengths
+            counts = count_tiles(lengths, head_dim=head_dim, dtype=dtype, window=window)
+            plan = plan._replace(counts=counts)
+        if self.divides and plan.run is None and plan.tables.longest:
+            parts = plan_parts(
+                *(plan.tables.chunk_lengths, plan.tables.cu_seqlens, plan.tables.longest),
+                rows=tables.slots.shape[0],
+                heads=heads,
+                kv_heads=kv_heads,
+                head_dim=head_dim,
+                dtype=dtype,
+                window=window,
+            )
+            plan = plan._replace(parts=parts)
+        return plan
 
     def _without_fresh(self, tables: Ragged, window: int | None) -> AttentionPlan:
         if self.fresh is None:
@@ -165,6 +185,7 @@ class AttentionKernels:
                 scale=scale,
                 window=window,
                 scales=scales,
+                parts=plan.parts,
                 out=out,
             )
         for first, end in plan.fresh:
@@ -191,7 +212,7 @@ def _one_row_each(
     **options: Unpack[_Options],
 ) -> Tensor:
     rows = torch.arange(query.shape[0] + 1, dtype=torch.int32, device=query.device)
-    return _by_itself(query, blocks, tables, lengths, rows, 1, **options)
+    return _by_itself(query, blocks, tables, lengths, rows, 1, parts=None, **options)
 
 
 def _by_itself(
@@ -201,6 +222,8 @@ def _by_itself(
     lengths: Tensor,
     cu_seqlens: Tensor,
     longest: int,
+    *,
+    parts: RaggedParts | None,
     **options: Unpack[_Options],
 ) -> Tensor:
     ragged = (query, blocks, tables, lengths, cu_seqlens, longest)
@@ -210,7 +233,7 @@ def _by_itself(
 
 TRITON = AttentionKernels(decode_attention, ragged_attention)
 # One kernel for all rows, and no sum is split: a token's result does not depend on the batch.
-DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself, divides_decodes=False)
+DETERMINISTIC = AttentionKernels(_one_row_each, _by_itself, divides=False)
 
 
 def with_others(cudnn: bool, planned: PlannedAttention | None) -> AttentionKernels:

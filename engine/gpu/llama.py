@@ -120,13 +120,18 @@ class KernelLlama:
         rows: Tensor | None = None,
     ) -> Tensor:
         tables = expect(Ragged, layout)
+        config, eps = self._config, self._config.norm_eps
         plans = {
             window: self._attention.plan(
-                tables, window=window, head_dim=self._config.head_dim, dtype=self.dtype
+                tables,
+                window=window,
+                heads=config.num_heads,
+                kv_heads=config.num_kv_heads,
+                head_dim=config.head_dim,
+                dtype=self.dtype,
             )
             for window in self._windows
         }
-        eps = self._config.norm_eps
         summed = self._collectives.all_reduce  # of a product whose inputs ranks share
         residual = self._embed(token_ids)
         if residual.shape[0] <= FEW_ROWS and not self._deterministic:

@@ -22,6 +22,14 @@ def await_inputs(EARLY: tl.constexpr):
 
 
 @triton.jit
+def start_next(EARLY: tl.constexpr):
+    """Let the next kernel start, in one that has itself been launched after the end of those before
+    it."""
+    if EARLY:
+        gdc_launch_dependents()
+
+
+@triton.jit
 def fetch_early(
     weight, columns, stride, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, SPAN: tl.constexpr
 ):

@@ -42,12 +42,16 @@ class DecodeTiles:
 
 @dataclass(frozen=True, slots=True)
 class RaggedTiles:
-    """``rows``: query rows (tokens times the query heads of a key head) per tile."""
+    """``rows``: query rows (tokens times the query heads of a key head) per tile.
+    ``programs_per_sm``: as many as run on a multiprocessor at a time. ``registers``: the most that
+    a thread may take; with 128, two programs of eight warps do. None: no limit."""
 
     rows: int
     keys: int
     warps: int
     stages: int
+    programs_per_sm: int = 2
+    registers: int | None = None
 
     def shared_bytes(self, head_dim: int, itemsize: int) -> int:
         """Shared memory of a program: its queries, and keys and values of all stages."""
@@ -102,13 +106,13 @@ RAGGED: dict[tuple[int, int], RaggedTiles] = {
     (16, 2): RaggedTiles(128, 64, 4, 3),
     (32, 2): RaggedTiles(128, 64, 4, 3),
     (64, 2): RaggedTiles(128, 64, 4, 3),
-    (128, 2): RaggedTiles(128, 64, 8, 2),
-    (256, 2): RaggedTiles(64, 32, 8, 2),
+    (128, 2): RaggedTiles(128, 32, 8, 3, registers=128),
+    (256, 2): RaggedTiles(64, 32, 8, 2, programs_per_sm=1),
     (16, 4): RaggedTiles(64, 32, 4, 2),
     (32, 4): RaggedTiles(64, 32, 4, 2),
     (64, 4): RaggedTiles(32, 32, 4, 2),
     (128, 4): RaggedTiles(16, 32, 4, 2),
-    (256, 4): RaggedTiles(16, 16, 8, 2),
+    (256, 4): RaggedTiles(16, 16, 8, 2, programs_per_sm=1),
 }
 # By bytes of a multiplied element. One entry for all numbers of rows, so that rows do not depend on
 # it; narrow, so that a decode step's products keep all multiprocessors busy.

@@ -30,7 +30,11 @@ def test_a_job_that_fails_is_named_and_the_others_are_done(
 
 
 @pytest.mark.parametrize(
-    "name", ["decode batch 2 ctx 256 32/8x128", "sampling top_p", "engine qwen3-0.6b"]
+    "name",
+    [
+        *("decode batch 2 ctx 256 32/8x128", "ragged behind batch 1 ctx 30064 32/8x128"),
+        *("sampling top_p", "engine qwen3-0.6b"),
+    ],
 )
 def test_jobs_run(name: str) -> None:
     jobs(DRY)[name](machine=DRY)  # type: ignore[call-arg]

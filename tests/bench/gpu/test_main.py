@@ -91,6 +91,7 @@ def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     for loaded in (*engine.MAIN, *engine.VARIANTS):
         expected += [name for name, _, _ in loaded.rows]
     expected += [f"kernel decode {contexts}" for contexts in kernels.DECODE]
+    expected += [kernels.BEHIND_ROW]
     expected += [*ranks.rows(2), *ranks.rows(2, " by NCCL alone"), over_http.ROW]
     assert set(expected) <= rows.keys()
     missing = [goal.what for goal in GOALS if goal.measured(rows) is None]

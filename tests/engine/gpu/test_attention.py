@@ -22,14 +22,17 @@ WITH_FRESH = AttentionKernels(
     TRITON.decode, TRITON.ragged, FreshAttention(SDPBackend.MATH, fewest=4)
 )
 
-OF_HEADS: dict[str, Any] = {"head_dim": 16, "dtype": torch.float32}
+OF_HEADS: dict[str, Any] = {
+    **{"heads": 4, "kv_heads": 2, "head_dim": 16},
+    "dtype": torch.float32,
+}
 
 
 def ragged(batch: Batch, pieces: list[Piece]) -> Ragged:
     alone = sum(piece.count == 1 for piece in pieces)
     chunks = pieces[alone:]
     return Ragged(
-        slots=torch.empty(0, device=batch.query.device),  # attention stores nothing
+        slots=torch.empty(batch.query.shape[0], device=batch.query.device),  # only counted
         decode_lengths=batch.lengths[:alone],
         decode_blocks=batch.tables[:alone],
         chunk_lengths=batch.lengths[alone:],

@@ -9,6 +9,7 @@ from bench.gpu.paged import Batch, Scores, Shape
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import DecodeTiles, RaggedTiles
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.ragged_parts import plan_parts
 
 
 def decode(batch: Batch, scores: Scores, *, programs: int, keys: int = 16) -> Tensor:
@@ -26,7 +27,26 @@ def decode(batch: Batch, scores: Scores, *, programs: int, keys: int = 16) -> Te
     )
 
 
-def ragged(batch: Batch, scores: Scores, *, rows: int = 16, keys: int = 16) -> Tensor:
+def ragged(
+    batch: Batch, scores: Scores, *, rows: int = 16, keys: int = 16, programs: int | None = None
+) -> Tensor:
+    """``programs``: divide the work for so many, down to a tile of keys each."""
+    tiles = RaggedTiles(rows, keys, 4, 2)
+    tokens, heads, head_dim = batch.query.shape
+    parts = None
+    if programs is not None:
+        parts = plan_parts(
+            *(batch.lengths, batch.cu_seqlens, batch.longest),
+            rows=tokens,
+            heads=heads,
+            kv_heads=batch.blocks.shape[2],
+            head_dim=head_dim,
+            dtype=batch.query.dtype,
+            window=scores.window,
+            tiles=tiles,
+            programs=programs,
+            fewest_keys=keys,
+        )
     return ragged_attention(
         batch.query,
         batch.blocks,
@@ -38,7 +58,8 @@ def ragged(batch: Batch, scores: Scores, *, rows: int = 16, keys: int = 16) -> T
         window=scores.window,
         soft_cap=scores.soft_cap,
         sinks=scores.sinks,
-        tiles=RaggedTiles(rows, keys, 4, 2),
+        parts=parts,
+        tiles=tiles,
     )
 
 

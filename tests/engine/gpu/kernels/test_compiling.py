@@ -15,7 +15,7 @@ pytest.importorskip("triton")
 
 import triton
 
-from tests.engine.gpu.kernels.compiling import RESOURCES, SPILL_LIMIT
+from tests.engine.gpu.kernels.compiling import RESOURCES, SHARED_LIMIT, SPILL_LIMIT
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -57,13 +57,13 @@ def test_every_kernel_is_written_down(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["3.6.0", "3.8.0"])
-def test_the_kernels_of_a_decode_step_start_early(version: str) -> None:
+def test_the_kernels_of_a_decode_step_and_the_merging_of_parts_start_early(version: str) -> None:
     lines = (RESOURCES / f"triton-{version}.txt").read_text().splitlines()
     early = {line.split()[0] for line in lines if line.endswith(" early")}
     assert early == {
         *("_add_rms_norm", "_advance", "_attend_share", "_count_tiles", "_gated"),
-        *("_norm_rope_store", "_skinny", "_route", "_gates_of_pair", "_downs_of_row"),
-        "_few_bit_vectors",
+        *("_merge_parts", "_norm_rope_store", "_skinny"),
+        *("_route", "_gates_of_pair", "_downs_of_row", "_few_bit_vectors"),
     }
 
 
@@ -82,3 +82,23 @@ def test_decode_attention_leaves_room_for_four_programs_on_a_multiprocessor(vers
             variant += 1
             counted += 1
     assert counted == 27
+
+
+@pytest.mark.parametrize("version", ["3.6.0", "3.8.0"])
+def test_heads_of_128_leave_room_for_two_prompt_programs_on_a_multiprocessor(version: str) -> None:
+    """In 16 bits, by what is written down. Each shape has three pairs: of the table, uniform."""
+    shape, place, counted = "", 0, 0
+    for line in (RESOURCES / f"triton-{version}.txt").read_text().splitlines():
+        if not line.startswith(" "):
+            shape, place = line, 0
+        elif "_attend_ragged" in line:
+            _, registers, _, spilled, _, _, shared, *_ = line.split()
+            sizes = re.search(r"head dim (\d+), .*torch\.(\w+)", shape)
+            assert sizes is not None
+            if place % 2 == 0 and 64 < int(sizes[1]) <= 128 and sizes[2] != "float32":
+                assert int(registers) <= 128, shape
+                assert int(spilled) <= (0, 24, 32)[place // 2], shape
+                assert 2 * int(shared) <= SHARED_LIMIT
+                counted += 1
+            place += 1
+    assert counted == 18

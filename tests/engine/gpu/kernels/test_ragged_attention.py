@@ -16,7 +16,10 @@ from tests.examples import examples
 pytest.importorskip("triton")
 
 from bench.gpu.paged import Batch, Piece, Scores, Shape, attention, make_batch
+from engine.gpu.kernels import ragged_attention as ragged_module
 from engine.gpu.kernels.ragged_attention import ragged_attention
+from engine.gpu.kernels.ragged_parts import RaggedParts, plan_parts
+from tests.engine.gpu.kernels import attending
 from tests.engine.gpu.kernels.attending import KINDS, SHAPES, assert_close, decode, on, ragged
 
 
@@ -73,6 +76,72 @@ def test_rows_that_no_sequence_has_are_left_alone(device: torch.device) -> None:
     )
     assert (out[:4] == 5.0).all()
     assert_close(out[4:], attention(batch, pieces, Scores())[4:])
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Fill the memory for parts of tiles with NaN, and return how many parts each tile had."""
+    new_partial, found = ragged_module._new_partial, []
+
+    def filled(query: torch.Tensor, slots: int, rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+        partial, lse = new_partial(query, slots, rows)
+        return partial.fill_(float("nan")), lse.fill_(float("nan"))
+
+    def plan(*args: Any, **kwargs: Any) -> RaggedParts:
+        parts = plan_parts(*args, **kwargs)
+        found.extend(parts.table[:, 3].tolist())
+        return parts
+
+    monkeypatch.setattr(ragged_module, "_new_partial", filled)
+    monkeypatch.setattr(attending, "plan_parts", plan)
+    return found
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_tiles_in_parts_of_every_shape_equal_float64(
+    device: torch.device, shape: Shape, cut: list[int]
+) -> None:
+    pieces = [Piece(243, 9), Piece(50), Piece(7, 7)]
+    batch = make_batch(pieces, shape, device=device)
+    found = ragged(batch, Scores(), programs=16 * shape.kv_heads)
+    assert_close(found, attention(batch, pieces, Scores()))
+    assert max(cut) > 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tiles_in_parts_with_window_cap_and_sinks(
+    device: torch.device, kind: str, cut: list[int]
+) -> None:
+    scores = on(KINDS[kind], device)
+    pieces = [Piece(160, 30), Piece(3), Piece(22, 22), Piece(125, 2)]
+    batch = make_batch(pieces, Shape(), device=device)
+    for _ in range(2):  # nothing is left for the next layer
+        assert_close(ragged(batch, scores, programs=40), attention(batch, pieces, scores))
+    assert (max(cut) > 1) == (scores.window is None)  # a window's few keys are not worth it
+
+
+@pytest.mark.parametrize("window", [None, 1, 100, 333])
+@pytest.mark.parametrize("count", [5, 40])
+def test_a_few_tokens_behind_a_long_context_are_divided_among_all_programs(
+    device: torch.device, count: int, window: int | None, cut: list[int]
+) -> None:
+    """More parts than are merged at once; windows that begin inside a part."""
+    pieces = [Piece(900, count)]
+    batch = make_batch(pieces, Shape(), device=device)
+    scores = Scores(window=window)
+    assert_close(ragged(batch, scores, programs=44), attention(batch, pieces, scores))
+    tiles = -(-count // 8)
+    assert sum(cut) == max(cut) * max(cut) * tiles
+    assert max(cut) * tiles * 2 >= 33 or window is not None
+
+
+def test_parts_of_a_fresh_prompt_s_first_tiles_may_be_empty(
+    device: torch.device, cut: list[int]
+) -> None:
+    pieces = [Piece(150, 150)]
+    batch = make_batch(pieces, Shape(), device=device)
+    assert_close(ragged(batch, Scores(), programs=300), attention(batch, pieces, Scores()))
+    assert max(cut) > 2
 
 
 def piece(length: int, count: int) -> Piece:
@@ -141,6 +210,8 @@ def test_any_batch_equals_float64(
     batch = make_batch(pieces, shape, device=device)
     expected = attention(batch, pieces, scores)
     assert_close(ragged(batch, scores, rows=rows, keys=keys), expected)
+    in_parts = ragged(batch, scores, rows=rows, keys=keys, programs=programs * 8 * shape.kv_heads)
+    assert_close(in_parts, expected)
     last = batch.cu_seqlens[1:].long() - 1
     alone = Batch(
         *(batch.query[last], batch.blocks, batch.tables, batch.lengths),
