@@ -40,7 +40,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="the first rows of each kind")
     parser.add_argument("--only", nargs="+", default=[], help="parts of row names")
     parser.add_argument("--skip-checks", action="store_true", help="no correctness rows")
-    parser.add_argument("--tune", choices=["decode", "ragged"], help="search the table instead")
+    parser.add_argument(
+        "--tune", choices=["decode", "ragged", "skinny"], help="search the table instead"
+    )
     parser.add_argument("--head-dims", nargs="+", type=int, default=[128])
     parser.add_argument("--dry", action="store_true", help="all rows, tiny, without a GPU")
     parser.add_argument("--interpret", action="store_true", help="correctness, without a GPU")

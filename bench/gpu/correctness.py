@@ -146,7 +146,7 @@ def gate(size: int, dtype: torch.dtype, device: torch.device) -> Row:
 
 def skinny(size: int, dtype: torch.dtype, device: torch.device) -> Row:
     """Norm, product, gate; product, residual."""
-    x, residual = (torch.randn(5, size, device=device, dtype=dtype) for _ in range(2))
+    x, residual = (torch.randn(3, size, device=device, dtype=dtype) for _ in range(2))
     weight = torch.randn(2 * size, size, device=device, dtype=dtype) / size**0.5
     gain = torch.randn(size, device=device, dtype=dtype)
     normed = functional.rms_norm(x.double(), (size,), gain.double(), 1e-5)

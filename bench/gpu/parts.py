@@ -16,15 +16,15 @@ from bench.gpu.report import Report, Row
 from bench.gpu.timing import Machine
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.few_bit_product import few_bit_product
-from engine.gpu.kernels.few_bit_vectors import VECTOR_ROWS, few_bit_vectors
+from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
 from engine.gpu.kernels.few_bits import FewBitWeight
-from engine.gpu.kernels.launch import VectorTiles
+from engine.gpu.kernels.launch import FEW_ROWS, VectorTiles
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.sampling import sample
-from engine.gpu.kernels.skinny import FEW_ROWS, skinny_product
+from engine.gpu.kernels.skinny import skinny_product
 from engine.messages import SamplingParams
 from engine.sampling.device import sampling_tensors
 
@@ -126,7 +126,7 @@ def few_bit_products(kind: str, inputs: int, outputs: int, machine: Machine) -> 
     found: Row = {"mb": sample.num_bytes / 1e6}
     for rows in ROWS:
         x = torch.randn(rows, inputs, device=machine.device, dtype=BF16)
-        multiply = few_bit_vectors if rows <= VECTOR_ROWS else few_bit_product
+        multiply = few_bit_vectors if rows <= FEW_ROWS else few_bit_product
         own = machine.seconds([partial(multiply, x, weight) for weight in weights], rounds=7)
         bf16 = machine.seconds(
             [partial(functional.linear, x, weight) for weight in floats], rounds=7

@@ -22,11 +22,11 @@ from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
 from engine.gpu.availability import kernels_fit
 from engine.gpu.kernels.activation import gated
-from engine.gpu.kernels.launch import merge_counters
+from engine.gpu.kernels.launch import FEW_ROWS, merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
-from engine.gpu.kernels.skinny import FEW_ROWS, Norm, skinny_product
+from engine.gpu.kernels.skinny import Norm, skinny_product
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.layers import vocabulary_embedding

@@ -30,6 +30,10 @@ from engine.gpu.kernels.tiles import LOG2E, attend_tiles
 
 # A program computes at least so many tiles, as each part of a context must be merged.
 _FEWEST_TILES = 2
+# Elements of parts that a program merges at a time: 32 a thread.
+_MERGED: tl.constexpr = tl.constexpr(4096)
+# Up to so many rows, fewer programs share the work: more parts take longer to merge than they save.
+_FEW_ROWS = 4
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -78,7 +82,7 @@ def _counted(lengths: Tensor, keys: int, window: int | None) -> Tensor:
 
 
 @triton.jit
-def _merge_head(
+def _merge_parts(
     partial,
     partial_lse,
     sinks,
@@ -86,43 +90,52 @@ def _merge_head(
     first,
     parts,
     shift,
-    member,
-    head,
+    kv_head,
     GROUP: tl.constexpr,
     HEAD_DIM: tl.constexpr,
     DIM: tl.constexpr,
     HAS_SINKS: tl.constexpr,
 ):
-    """Merge a head's ``parts``, of the programs from ``first`` on, weighted by their sums of
-    exponentials. ``shift``: the place of the first program's; ``out``: the head's place."""
-    CHUNK: tl.constexpr = 16
+    """Merge the ``parts`` of all query heads of a key head, of the programs from ``first`` on,
+    weighted by their sums of exponentials. ``shift``: the place of the first program's; ``out``:
+    the place of the first query head."""
+    MEMBERS: tl.constexpr = triton.next_power_of_2(GROUP)
+    # As many parts at a time as fit the registers: each tile's loads wait for the one before.
+    CHUNK: tl.constexpr = max(_MERGED // (MEMBERS * DIM), 1)
+    members = tl.arange(0, MEMBERS)
     dims = tl.arange(0, DIM)
-    total = tl.zeros([DIM], tl.float32)
-    top = tl.full([], float("-inf"), tl.float32)
-    mass = tl.full([], 0.0, tl.float32)
+    is_member = members < GROUP
+    total = tl.zeros([MEMBERS, DIM], tl.float32)
+    top = tl.full([MEMBERS], float("-inf"), tl.float32)
+    mass = tl.zeros([MEMBERS], tl.float32)
     if HAS_SINKS:
-        top = tl.load(sinks + head).to(tl.float32) * LOG2E
-        mass = mass + 1.0
-    for done in range(0, parts, CHUNK):  # a tile of all of them would not fit the registers
+        sink = tl.load(sinks + kv_head * GROUP + members, mask=is_member, other=0.0)
+        top = sink.to(tl.float32) * LOG2E
+        mass += 1.0
+    for done in range(0, parts, CHUNK):
         part = done + tl.arange(0, CHUNK)
         slots = (first + part) * 2 + tl.where(part == 0, shift, 0)
-        slots = (slots * GROUP + member).to(tl.int64)
+        heads = (slots * GROUP).to(tl.int64)[:, None] + members[None, :]
+        exists = (part < parts)[:, None] & is_member[None, :]
         # Other programs have just written these: past the L1 cache.
-        lse = tl.load(
-            partial_lse + slots, mask=part < parts, other=float("-inf"), cache_modifier=".cg"
+        lse = tl.load(partial_lse + heads, mask=exists, other=float("-inf"), cache_modifier=".cg")
+        values = tl.load(
+            partial + heads[:, :, None] * HEAD_DIM + dims[None, None, :],
+            mask=exists[:, :, None] & (dims < HEAD_DIM)[None, None, :],
+            other=0.0,
+            cache_modifier=".cg",
         )
-        loads = (part < parts)[:, None] & (dims < HEAD_DIM)[None, :]
-        places = partial + slots[:, None] * HEAD_DIM + dims[None, :]
-        values = tl.load(places, mask=loads, other=0.0, cache_modifier=".cg")
         higher = tl.maximum(top, tl.max(lse, 0))
         level = tl.where(higher == float("-inf"), 0.0, higher)
-        weights = tl.exp2(lse - level)
+        weights = tl.exp2(lse - level[None, :])
         fade = tl.exp2(top - level)
-        total = total * fade + tl.sum(values * weights[:, None], 0)
+        total = total * fade[:, None] + tl.sum(values * weights[:, :, None], 0)
         mass = mass * fade + tl.sum(weights, 0)
         top = higher
-    result = total / tl.where(mass > 0, mass, 1.0)
-    tl.store(out + dims, result.to(out.dtype.element_ty), mask=dims < HEAD_DIM)
+    result = total / tl.where(mass > 0, mass, 1.0)[:, None]
+    is_real = is_member[:, None] & (dims < HEAD_DIM)[None, :]
+    places = out + members[:, None] * HEAD_DIM + dims[None, :]
+    tl.store(places, result.to(out.dtype.element_ty), mask=is_real)
 
 
 @triton.jit
@@ -190,23 +203,20 @@ def _merge_context(
     first = head_begin // share
     last = (head_begin + head_tiles - 1) // share
     shift = tl.where(head_begin == first * share, 0, 1)
-    for member in range(GROUP):
-        head = kv_head * GROUP + member
-        _merge_head(
-            partial,
-            partial_lse,
-            sinks,
-            out + row * out_stride + head * HEAD_DIM,
-            first,
-            last - first + 1,
-            shift,
-            member,
-            head,
-            GROUP=GROUP,
-            HEAD_DIM=HEAD_DIM,
-            DIM=DIM,
-            HAS_SINKS=HAS_SINKS,
-        )
+    _merge_parts(
+        partial,
+        partial_lse,
+        sinks,
+        out + row * out_stride + kv_head * (GROUP * HEAD_DIM),
+        first,
+        last - first + 1,
+        shift,
+        kv_head,
+        GROUP=GROUP,
+        HEAD_DIM=HEAD_DIM,
+        DIM=DIM,
+        HAS_SINKS=HAS_SINKS,
+    )
     tl.store(finished + row * KV_HEADS + kv_head, 0)
 
 
@@ -253,7 +263,8 @@ def _attend_share(
     await_inputs(EARLY)
     program = tl.program_id(0)
     programs = tl.num_programs(0)
-    for idle in range(program, rows, programs):
+    # The last programs have the least other work.
+    for idle in range(programs - 1 - program, rows, programs):
         if tl.load(lengths + idle) == 0:
             place = out + tl.cast(idle, tl.int64) * out_stride
             _clear_row(place, KV_HEADS, GROUP, ROWS, HEAD_DIM, DIM)
@@ -389,7 +400,7 @@ def decode_attention(
     rows, heads, head_dim = query.shape
     kv_heads = blocks.shape[2]
     tiles = tiles or decode_tiles(head_dim, query.dtype)
-    programs = programs or num_sms(query.device) * tiles.programs_per_sm
+    programs = programs or num_sms(query.device) * _programs_per_sm(rows, tiles)
     if counts is None:
         counts = _counted(lengths[:rows], tiles.keys, window)
     out = query.new_empty(rows, heads * head_dim) if out is None else out
@@ -417,6 +428,10 @@ def decode_attention(
         ),
     )
     return out
+
+
+def _programs_per_sm(rows: int, tiles: DecodeTiles) -> int:
+    return min(tiles.programs_per_sm, 2) if rows <= _FEW_ROWS else tiles.programs_per_sm
 
 
 def _new_partial(query: Tensor, programs: int, group: int) -> tuple[Tensor, Tensor]:

@@ -75,6 +75,15 @@ class VectorTiles:
     warps: int
 
 
+@dataclass(frozen=True, slots=True)
+class SkinnyTiles:
+    """``columns`` of the result per program, for all rows; ``depth``: inputs per tile."""
+
+    columns: int
+    depth: int
+    warps: int
+
+
 # By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all but UNIFORM's fit
 # the 99 KiB of shared memory that a program gets on today's smaller devices.
 DECODE: dict[tuple[int, int], DecodeTiles] = {
@@ -107,10 +116,18 @@ PRODUCT: dict[int, ProductTiles] = {
     2: ProductTiles(64, 64, 64, 4, 4),
     4: ProductTiles(32, 32, 32, 4, 3),
 }
-# Of at most MIN_ROWS rows, which only read the weights: many narrow programs, deep tiles.
-SKINNY: dict[int, ProductTiles] = {
-    2: ProductTiles(16, 16, 256, 4, 4),
-    4: ProductTiles(16, 16, 128, 4, 3),
+# The most rows of products that do not use the tensor cores.
+FEW_ROWS = 4
+# By (rows, whether a gate's product is computed as well). Each thread holds the total of 32 or 64
+# elements of a tile. 256 inputs a warp are 16 bytes a thread: then inputs and weights lie in the
+# same threads, and nothing passes through shared memory.
+SKINNY: dict[tuple[int, bool], SkinnyTiles] = {
+    (1, False): SkinnyTiles(columns=4, depth=1024, warps=4),
+    (1, True): SkinnyTiles(columns=2, depth=1024, warps=4),
+    (2, False): SkinnyTiles(columns=4, depth=1024, warps=4),
+    (2, True): SkinnyTiles(columns=2, depth=1024, warps=4),
+    (4, False): SkinnyTiles(columns=2, depth=1024, warps=4),
+    (4, True): SkinnyTiles(columns=1, depth=1024, warps=4),
 }
 # Of weights of few bits: by bits and whether there are several rows.
 FEW_BIT_VECTORS: dict[tuple[int, bool], VectorTiles] = {
@@ -126,6 +143,8 @@ FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
     64: ProductTiles(64, 64, 128, 4, 2),
     128: ProductTiles(128, 128, 128, 8, 2),
 }
+# A program takes the interpreter as long whatever its tile is, so few programs are best.
+_INTERPRETED_SKINNY = SkinnyTiles(columns=128, depth=128, warps=4)
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
 # that do not fit 99 KiB see ``uniform_tiles``.
 UNIFORM: dict[tuple[int, int], RaggedTiles] = {
@@ -155,6 +174,15 @@ def dot_dtype(dtype: torch.dtype) -> torch.dtype:
     """Return the dtype of operands of matrix products; the interpreter does not support bfloat16
     arithmetic."""
     return torch.float32 if INTERPRETED else dtype
+
+
+def skinny_tiles(rows: int, *, gated: bool) -> SkinnyTiles:
+    return _INTERPRETED_SKINNY if INTERPRETED else SKINNY[compiled_rows(rows), gated]
+
+
+def compiled_rows(rows: int) -> int:
+    """Return for how many rows, at least ``rows``, products of few rows are compiled."""
+    return int(triton.next_power_of_2(rows))
 
 
 def decode_tiles(head_dim: int, dtype: torch.dtype) -> DecodeTiles:

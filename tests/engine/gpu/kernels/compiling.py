@@ -40,7 +40,7 @@ SPILL_LIMIT = 96
 # Bytes of shared memory that a program may take on sm_90.
 SHARED_LIMIT = 227 * 1024
 # What these read before they wait, no kernel writes.
-LOADS_WEIGHTS_EARLY = {"_add_rms_norm", "_few_bit_vectors"}
+LOADS_WEIGHTS_EARLY = {"_add_rms_norm", "_few_bit_vectors", "_skinny"}
 
 
 class AbsentDevice:
@@ -193,11 +193,12 @@ def other_calls() -> Iterator[Callable[[], object]]:
         yield lambda wide=wide: product(wide, wide)
         yield lambda wide=wide: product(wide, wide, wide[0, :16])
         tall, norm = torch.zeros(512, 4096, dtype=dtype), Norm(wide[0], 1e-5)
-        yield lambda x=wide, tall=tall, norm=norm: skinny_product(x, tall, norm=norm)
-        yield lambda x=wide, tall=tall: skinny_product(x, tall, residual=x[:, :512].clone())
-        yield lambda x=wide, tall=tall, norm=norm: skinny_product(
-            x, tall, norm=norm, activation="silu"
-        )
+        for few in (wide[:1], wide[:2], wide[:4]):
+            yield lambda x=few, tall=tall, norm=norm: skinny_product(x, tall, norm=norm)
+            yield lambda x=few, tall=tall: skinny_product(x, tall, residual=x[:, :512].clone())
+            yield lambda x=few, tall=tall, norm=norm: skinny_product(
+                x, tall, norm=norm, activation="silu"
+            )
     for name in ("silu", "gelu", "gelu_tanh", "relu"):
         yield lambda name=name: gated(x, name)
     ints = torch.zeros(16, dtype=torch.int32)
@@ -306,9 +307,10 @@ def early_calls() -> Iterator[Callable[[], object]]:
     x, weight = torch.zeros(16, 256, dtype=torch.bfloat16), torch.zeros(64, 256).bfloat16()
     norm = Norm(x[0], 1e-5)
     yield lambda: advance(ints, table, ints, ints, ints, block_size=16)
-    yield lambda: skinny_product(x, weight, norm=norm, activation="silu")
-    yield lambda: skinny_product(x, weight, residual=x[:, :64].clone())
     yield lambda: few_bit_vectors(x[:1], few_bit_weight(64, 256, 4, 32), norm=norm)
+    few = x[:4]
+    yield lambda: skinny_product(few, weight, norm=norm, activation="silu")
+    yield lambda: skinny_product(few, weight, residual=few[:, :64].clone())
     yield lambda: add_rms_norm(x, x.clone(), x[0], 1e-5)
     yield lambda: gated(x, "silu")
     qkv, blocks = x.view(16, 8, 32), torch.zeros(4, 2, 2, 16, 32, dtype=torch.bfloat16)

@@ -8,7 +8,8 @@ from torch import Tensor
 
 pytest.importorskip("triton")
 
-from engine.gpu.kernels.skinny import FEW_ROWS, Norm, skinny_product
+from engine.gpu.kernels.launch import FEW_ROWS, SKINNY
+from engine.gpu.kernels.skinny import Norm, skinny_product
 from engine.model.layers import ACTIVATIONS
 
 EPS = 1e-5
@@ -30,7 +31,7 @@ def normed(x: Tensor, gain: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 64, 64), (3, 300, 40), (16, 520, 33)])
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(1, 64, 64), (3, 300, 40), (4, 1100, 33)])
 @pytest.mark.parametrize("has_bias", [False, True])
 @pytest.mark.parametrize("has_norm", [False, True])
 def test_plain_and_after_a_norm(
@@ -75,9 +76,9 @@ def test_gated_after_a_norm(
 @pytest.mark.parametrize("dtype", TOLERANCES)
 def test_added_to_the_residual_in_place(device: torch.device, dtype: torch.dtype) -> None:
     torch.manual_seed(6)
-    x = some(5, 80, device=device, dtype=dtype)
+    x = some(3, 80, device=device, dtype=dtype)
     weight = some(48, 80, device=device, dtype=dtype)
-    residual = some(5, 48, device=device, dtype=dtype)
+    residual = some(3, 48, device=device, dtype=dtype)
     exact = residual.double() + x.double() @ weight.double().T
     assert skinny_product(x, weight, residual=residual) is residual
     close(residual, exact, dtype)
@@ -89,5 +90,22 @@ def test_rows_may_be_apart_and_not_too_many(device: torch.device) -> None:
     weight = torch.randn(20, 64, device=device)
     x = wide[:3, 20:84]
     close(skinny_product(x, weight), x.double() @ weight.double().T, torch.float32)
-    with pytest.raises(ValueError, match="at most 16"):
+    with pytest.raises(ValueError, match="at most 4"):
         skinny_product(wide[:, :64], weight)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 4])
+@pytest.mark.parametrize("is_gated", [False, True])
+def test_with_the_tiles_of_a_gpu(device: torch.device, *, rows: int, is_gated: bool) -> None:
+    torch.manual_seed(8)
+    x = torch.randn(rows, 2060, device=device)
+    weight = torch.randn(18, 2060, device=device) * 0.1
+    gain = torch.randn(2060, device=device)
+    expected = normed(x, gain) @ weight.double().T
+    if is_gated:
+        gate, up = expected.chunk(2, dim=-1)
+        expected = ACTIVATIONS["silu"](gate.clone()) * up
+    tiles = SKINNY[4 if rows == 3 else rows, is_gated]
+    activation = "silu" if is_gated else ""
+    found = skinny_product(x, weight, norm=Norm(gain, EPS), activation=activation, tiles=tiles)
+    close(found, expected, torch.float32)
