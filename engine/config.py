@@ -79,7 +79,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["none", "int8", "int4"],
         setting(
             _MODEL,
-            "Quantize weight matrices while loading, with one scale for every 32 inputs; CPU only, "
+            "Quantize weight matrices while loading, with one scale for every 32 inputs; one device, "
             "all decoders except GPT-2. Those that a GGUF file has in few bits stay as they are.",
         ),
     ] = "none"

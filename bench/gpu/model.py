@@ -60,6 +60,8 @@ _TINY: Final = {
     "head_dim": 16,
     "max_position_embeddings": 512,
 }
+# Twice the bits of a weight with its share of the scales. Embeddings and logits stay in 16 bits.
+_BITS: Final = {"none": 32, "int8": 17, "int4": 9}
 MAX_SEQS: Final = 256
 # A context of 128k tokens, and what is generated after it.
 _LONGEST: Final = 131_072 + 1024
@@ -67,12 +69,13 @@ _LONGEST: Final = 131_072 + 1024
 
 @dataclass(frozen=True)
 class Subject:
-    """A model that is loaded. ``products``: bytes of all matrices, the last of which (``head``) is
-    multiplied only for tokens that are sampled. ``attention``: operations for a pair of a query
-    and a key, in all layers."""
+    """A model that is loaded. ``products``: bytes of all matrices in 16 bits, the last of which
+    (``head``) is multiplied only for tokens that are sampled; ``read``: as they are stored.
+    ``attention``: operations for a pair of a query and a key, in all layers."""
 
     runner: ModelRunner | ParallelRunner
     products: int
+    read: int
     head: int
     kv_bytes_per_token: int
     attention: int
@@ -82,7 +85,7 @@ class Subject:
 
     def decode_floor(self, contexts: Items[int], ceilings: Ceilings) -> float:
         """Return the least time of a step of one token for each of ``contexts``."""
-        products = ceilings.floor(moved=self.products, computed=self.products * len(contexts))
+        products = ceilings.floor(moved=self.read, computed=self.products * len(contexts))
         return products + ceilings.floor(
             moved=sum(contexts) * self.kv_bytes_per_token,
             computed=sum(contexts) * self.attention,
@@ -132,6 +135,7 @@ def subject_of(
     return Subject(
         runner,
         products=read // ranks,
+        read=(head + (read - head) * _BITS[config.quantization] // 32) // ranks,
         head=head // ranks,
         kv_bytes_per_token=2 * element * kv_size // ranks,
         attention=4 * query_size // ranks,

@@ -8,6 +8,7 @@ over them are added.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -22,26 +23,37 @@ from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
 from engine.gpu.availability import kernels_fit
 from engine.gpu.kernels.activation import gated
+from engine.gpu.kernels.few_bit_product import few_bit_product
+from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
+from engine.gpu.kernels.few_bits import FewBitWeight
 from engine.gpu.kernels.launch import FEW_ROWS, merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.skinny import Norm, skinny_product
+from engine.gpu.matrices import KernelMatrices, KernelMatrix
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.layers import vocabulary_embedding
 from engine.weights.weights import WeightSource
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """``weight`` [out, in], and ``bias`` [out] if there is one."""
+    """``weight`` [out, in], and ``bias`` [out] if there is one. ``deterministic``: the weight is in
+    floats."""
 
-    weight: Tensor
+    weight: KernelMatrix
     bias: Tensor | None
     deterministic: bool = False
 
     def __call__(self, x: Tensor) -> Tensor:
+        if isinstance(self.weight, FewBitWeight):
+            few = x.shape[0] <= FEW_ROWS
+            multiply = few_bit_vectors if few else few_bit_product
+            return multiply(x, self.weight, self.bias)
         apply = product if self.deterministic else linear
         return apply(x, self.weight, self.bias)
 
@@ -54,6 +66,10 @@ class Projection:
         residual: Tensor | None = None,
     ) -> Tensor:
         """See ``skinny_product``."""
+        if isinstance(self.weight, FewBitWeight):
+            return few_bit_vectors(
+                x, self.weight, self.bias, norm=norm, activation=activation, residual=residual
+            )
         return skinny_product(
             x, self.weight, self.bias, norm=norm, activation=activation, residual=residual
         )
@@ -96,7 +112,8 @@ class KernelLlama:
     ) -> None:
         """``deterministic``: a token's result is the same to the bit in any batch, however its
         prompt is divided; ``attention`` is not used then. ``collectives``: as for
-        ``engine.model.llama.LlamaModel``."""
+        ``engine.model.llama.LlamaModel``. A layer's matrices that ``source`` has in few bits stay
+        so, unless ``deterministic``."""
         if not kernels_fit(config):
             raise ValueError("the kernels do not compute this model")
         self._config = config
@@ -106,10 +123,17 @@ class KernelLlama:
         merge_counters(device, 0)
         embedding = source.tensor(EMBEDDING)
         self._embed = vocabulary_embedding(embedding, config.vocab_size, collectives)
+        matrices = KernelMatrices(source, embedding.dtype, device, not deterministic)
         self._layers = [
-            _layer(config, source, number, deterministic=deterministic)
+            _layer(config, matrices, number, deterministic=deterministic)
             for number in range(config.num_layers)
         ]
+        if matrices.kept or matrices.dequantized:
+            logger.info(
+                "of the layers' matrices, %d stay in few bits on the GPU, %d are dequantized",
+                matrices.kept,
+                matrices.dequantized,
+            )
         self._windows = {layer.window for layer in self._layers}
         self._norm = source.tensor(NORM)
         self._head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
@@ -252,17 +276,18 @@ class KernelLlama:
 
 
 def _layer(
-    config: ModelConfig, source: WeightSource, number: int, *, deterministic: bool
+    config: ModelConfig, matrices: KernelMatrices, number: int, *, deterministic: bool
 ) -> KernelLayer:
+    source = matrices.source
     prefix = f"model.layers.{number}."
     attention, feed = prefix + "self_attn.", prefix + "mlp."
 
     def plain(name: str, has_bias: bool) -> Projection:
         bias = source.tensor(name + ".bias") if has_bias else None
-        return Projection(source.tensor(name + ".weight"), bias, deterministic)
+        return Projection(matrices.below_each_other([name + ".weight"]), bias, deterministic)
 
-    def gate_up(kind: str) -> Tensor:
-        return torch.cat([source.tensor(f"{feed}{name}_proj.{kind}") for name in ("gate", "up")])
+    def gate_up(kind: str) -> list[str]:
+        return [f"{feed}{name}_proj.{kind}" for name in ("gate", "up")]
 
     qk_norm = None
     if config.qk_norm is QKNorm.HEAD:
@@ -271,7 +296,7 @@ def _layer(
     return KernelLayer(
         input_norm=source.tensor(prefix + "input_layernorm.weight"),
         qkv=Projection(
-            fused_qkv(config, source, attention, "weight"),
+            matrices.qkv(config, attention),
             fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
             deterministic,
         ),
@@ -279,7 +304,11 @@ def _layer(
         output=plain(attention + "o_proj", config.output_bias),
         post_norm=source.tensor(prefix + "post_attention_layernorm.weight"),
         gate_up=Projection(
-            gate_up("weight"), gate_up("bias") if config.mlp_bias else None, deterministic
+            matrices.below_each_other(gate_up("weight")),
+            torch.cat([source.tensor(name) for name in gate_up("bias")])
+            if config.mlp_bias
+            else None,
+            deterministic,
         ),
         down=plain(feed + "down_proj", config.mlp_bias),
         window=config.sliding_windows[number],
