@@ -264,7 +264,7 @@ def _choose_dtype(
     if device.type == "cpu" and config.dtype not in ("auto", "float32"):
         raise ModelError(
             f"--quantization {config.quantization} supports float32 on a CPU, not "
-            f"--dtype {config.dtype}"
+            f"--dtype {config.dtype} on {device}"
         )
     if ranks > 1:
         raise ModelError(f"--quantization {config.quantization} supports a single device")

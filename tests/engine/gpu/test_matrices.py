@@ -45,7 +45,9 @@ def test_a_quantized_checkpoint_gives_the_tokens_of_what_it_means(
     assert ("few bits on the GPU" in caplog.text) == is_kept
     prompts = [random.Random(size).choices(range(VOCABULARY), k=size) for size in (3, 20)]
     params = SamplingParams(max_tokens=3, temperature=0.0)
-    for prompt, output in zip(prompts, Engine(runner).generate(prompts, params), strict=True):
+    for prompt, output in zip(
+        prompts, Engine(tmp_path, runner=runner).generate(prompts, params), strict=True
+    ):
         with torch.inference_mode():
             logits = oracle(torch.tensor([prompt + output.token_ids])).logits[0]
         assert output.token_ids == logits.argmax(-1)[len(prompt) - 1 : -1].tolist()
@@ -60,6 +62,7 @@ def test_quantized_at_load_and_with_deterministic_in_floats(tmp_path: Path) -> N
     prompt = random.Random(1).choices(range(VOCABULARY), k=9)
     params = SamplingParams(max_tokens=3, temperature=0.0)
     found, expected = (
-        Engine(runner).generate([prompt], params)[0].token_ids for runner in (quantized, exact)
+        Engine(tmp_path, runner=runner).generate([prompt], params)[0].token_ids
+        for runner in (quantized, exact)
     )
     assert found == expected
