@@ -79,8 +79,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["none", "int8", "int4"],
         setting(
             _MODEL,
-            "Quantize weight matrices while loading, with one scale for every 32 inputs; CPU only, "
-            "all decoders except GPT-2. Those that a GGUF file has in few bits stay as they are.",
+            "Quantize weight matrices while loading, with one scale for every 32 inputs; on one "
+            "device, all decoders except GPT-2. Those that a GGUF file has in few bits stay as "
+            "they are.",
         ),
     ] = "none"
     seed: Annotated[int, setting(_MODEL, "Seed of dummy weights.", ge=0, le=2**63 - 1)] = 0

@@ -63,6 +63,8 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
         found[name] = partial(_checked, number)
     for model in SHAPES:
         found[f"engine {model}"] = partial(_one_layer, model)
+    for bits in ("int4", "int8"):
+        found[f"engine llama-8b {bits}"] = partial(_one_layer, "llama-8b", quantization=bits)
     return found
 
 
@@ -78,14 +80,14 @@ def _checked(number: int, machine: Machine) -> None:
         check()
 
 
-def _one_layer(model: str, machine: Machine) -> None:
+def _one_layer(model: str, machine: Machine, **settings: Any) -> None:
     from bench.gpu import engine
     from bench.gpu.company import Chunk
     from bench.gpu.model import load, shape_of
 
     shape = shape_of(model, machine) | {"num_hidden_layers": 1}
     blocks = 96 if machine.dry else 2048
-    subject, _ = load(shape, machine, num_kv_blocks=blocks, max_model_len=256)
+    subject, _ = load(shape, machine, num_kv_blocks=blocks, max_model_len=256, **settings)
     bench = engine.Bench(subject, machine)
     company = bench.company(4, 100, chunk=Chunk(12))
     company.ahead(2)

@@ -305,6 +305,14 @@ FP8_CACHE: Final[Rows] = (
 BLOCKS_OF_64: Final[Rows] = (
     ("block-64 qwen3-0.6b batch 256 ctx 1024", partial(steps, batch=256, context=1024), 5),
 )
+# Weights quantized at load, 32 to a group.
+INT4: Final[Rows] = (
+    ("int4 llama-8b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+    ("int4 llama-8b batch 16 ctx 256", partial(steps, batch=16, context=256), 3),
+    ("int4 llama-8b prefill 8192 tokens", partial(prefill, tokens=8192), 5),
+    ("int4 llama-8b profile batch 1", partial(profiled, batch=1, context=256), 5),
+)
+INT8: Final[Rows] = (("int8 llama-8b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),)
 
 
 @dataclass(frozen=True)
@@ -329,6 +337,8 @@ VARIANTS: Final = (
     Loaded("qwen3-30b-a3b", MIXTURE, 45),
     Loaded("qwen3-0.6b", NO_EARLY, 20, " no-early-launch", (("programmatic_launch", False),)),
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
+    Loaded("llama-8b", INT4, 50, " int4", (("quantization", "int4"),)),
+    Loaded("llama-8b", INT8, 50, " int8", (("quantization", "int8"),)),
     Loaded("qwen3-0.6b", NO_GRAPHS, 20, " no-graphs", (("cuda_graphs", False),)),
     Loaded("qwen3-0.6b", FP8_CACHE, 20, " fp8-cache", (("kv_cache_dtype", "fp8"),)),
     Loaded("qwen3-0.6b", BLOCKS_OF_64, 20, " block-64", (("block_size", 64),)),

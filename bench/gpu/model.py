@@ -80,6 +80,8 @@ _TINY: Final = {
     "max_position_embeddings": 512,
 }
 _TINY_EXPERTS: Final = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2}
+# Twice the bits of a weight with its share of the scales. Embeddings and logits stay in 16 bits.
+_BITS: Final = {"none": 32, "int8": 17, "int4": 9}
 MAX_SEQS: Final = 256
 # A context of 128k tokens, and what is generated after it.
 _LONGEST: Final = 131_072 + 1024
@@ -108,12 +110,13 @@ NO_EXPERTS: Final = ExpertBytes(0, 1, 1)
 
 @dataclass(frozen=True)
 class Subject:
-    """A model that is loaded. ``products``: bytes of all matrices, the last of which (``head``) is
-    multiplied only for tokens that are sampled. ``attention``: operations for a pair of a query
-    and a key, in all layers."""
+    """A model that is loaded. ``products``: bytes of all matrices in 16 bits, the last of which
+    (``head``) is multiplied only for tokens that are sampled; ``read``: as they are stored.
+    ``attention``: operations for a pair of a query and a key, in all layers."""
 
     runner: ModelRunner | ParallelRunner
     products: int
+    read: int
     head: int
     kv_bytes_per_token: int
     attention: int
@@ -126,7 +129,7 @@ class Subject:
         """Return the least time of a step of one token for each of ``contexts``."""
         rows = len(contexts)
         products = ceilings.floor(
-            moved=self.products - self.experts.unused(rows),
+            moved=self.read - self.experts.unused(rows),
             computed=(self.products - self.experts.idle) * rows,
         )
         return products + ceilings.floor(
@@ -188,6 +191,7 @@ def subject_of(
     return Subject(
         runner,
         products=read // ranks,
+        read=(head + (read - head) * _BITS[config.quantization] // 32) // ranks,
         head=head // ranks,
         kv_bytes_per_token=2 * element * kv_size // ranks,
         attention=4 * query_size // ranks,

@@ -15,6 +15,7 @@ from engine.gpu.kernels.experts import experts_of_few, experts_of_many
 from engine.gpu.kernels.launch import rows_per_expert_tile
 from engine.gpu.kernels.routing import choose_experts, group
 from engine.gpu.kernels.skinny import Norm, skinny_product
+from engine.gpu.matrices import KernelMatrices
 from engine.gpu.projection import Projection
 from engine.model.experts import expert_prefix, router_name
 from engine.weights.weights import WeightSource
@@ -84,18 +85,23 @@ class Mixture:
 
 
 def load_feed_forward(
-    config: ModelConfig, source: WeightSource, layer: int, *, deterministic: bool
+    config: ModelConfig, matrices: KernelMatrices, layer: int, *, deterministic: bool
 ) -> AnyFeedForward:
     prefix = f"model.layers.{layer}.mlp."
     if config.experts is not None and config.has_experts(layer):
-        return _mixture(config, config.experts, source, prefix)
+        return _mixture(config, config.experts, matrices.source, prefix)
 
-    def gate_up(kind: str) -> Tensor:
-        return torch.cat([source.tensor(f"{prefix}{name}_proj.{kind}") for name in ("gate", "up")])
+    def gate_up(kind: str) -> list[str]:
+        return [f"{prefix}{name}_proj.{kind}" for name in ("gate", "up")]
 
+    biases = [matrices.source.tensor(name) for name in gate_up("bias")] if config.mlp_bias else []
     return Dense(
-        Projection(gate_up("weight"), gate_up("bias") if config.mlp_bias else None, deterministic),
-        Projection.load(source, prefix + "down_proj", config.mlp_bias, deterministic),
+        Projection(
+            matrices.below_each_other(gate_up("weight")),
+            torch.cat(biases) if biases else None,
+            deterministic,
+        ),
+        Projection.load(matrices, prefix + "down_proj", config.mlp_bias, deterministic),
         config.activation,
     )
 

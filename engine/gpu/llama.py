@@ -8,6 +8,7 @@ over them are added.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 
 import torch
@@ -26,11 +27,14 @@ from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.skinny import Norm
+from engine.gpu.matrices import KernelMatrices
 from engine.gpu.projection import Projection
 from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.layers import vocabulary_embedding
 from engine.weights.weights import WeightSource
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,8 @@ class KernelLlama:
     ) -> None:
         """``deterministic``: a token's result is the same to the bit in any batch, however its
         prompt is divided; ``attention`` is not used then. ``collectives``: as for
-        ``engine.model.llama.LlamaModel``."""
+        ``engine.model.llama.LlamaModel``. A layer's matrices that ``source`` has in few bits stay
+        so, unless ``deterministic``."""
         if not kernels_fit(config):
             raise ValueError("the kernels do not compute this model")
         self._config = config
@@ -79,10 +84,17 @@ class KernelLlama:
         merge_counters(device, 0)
         embedding = source.tensor(EMBEDDING)
         self._embed = vocabulary_embedding(embedding, config.vocab_size, collectives)
+        matrices = KernelMatrices(source, embedding.dtype, device, not deterministic)
         self._layers = [
-            _layer(config, source, number, deterministic=deterministic)
+            _layer(config, matrices, number, deterministic=deterministic)
             for number in range(config.num_layers)
         ]
+        if matrices.kept or matrices.dequantized:
+            logger.info(
+                "of the layers' matrices, %d stay in few bits on the GPU, %d are dequantized",
+                matrices.kept,
+                matrices.dequantized,
+            )
         self._windows = {layer.window for layer in self._layers}
         self._norm = source.tensor(NORM)
         self._head = embedding if config.tie_word_embeddings else source.tensor(HEAD)
@@ -225,8 +237,9 @@ class KernelLlama:
 
 
 def _layer(
-    config: ModelConfig, source: WeightSource, number: int, *, deterministic: bool
+    config: ModelConfig, matrices: KernelMatrices, number: int, *, deterministic: bool
 ) -> KernelLayer:
+    source = matrices.source
     prefix = f"model.layers.{number}."
     attention = prefix + "self_attn."
     qk_norm = None
@@ -236,14 +249,14 @@ def _layer(
     return KernelLayer(
         input_norm=source.tensor(prefix + "input_layernorm.weight"),
         qkv=Projection(
-            fused_qkv(config, source, attention, "weight"),
+            matrices.qkv(config, attention),
             fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
             deterministic,
         ),
         qk_norm=qk_norm,
-        output=Projection.load(source, attention + "o_proj", config.output_bias, deterministic),
+        output=Projection.load(matrices, attention + "o_proj", config.output_bias, deterministic),
         post_norm=source.tensor(prefix + "post_attention_layernorm.weight"),
-        feed=load_feed_forward(config, source, number, deterministic=deterministic),
+        feed=load_feed_forward(config, matrices, number, deterministic=deterministic),
         window=config.sliding_windows[number],
         scale=config.attention_scales[number],
     )

@@ -7,28 +7,37 @@ from dataclasses import dataclass
 from torch import Tensor
 from torch.nn.functional import linear
 
+from engine.gpu.kernels.few_bit_product import few_bit_product
+from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
+from engine.gpu.kernels.few_bits import FewBitWeight
+from engine.gpu.kernels.launch import FEW_ROWS
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.skinny import Norm, skinny_product
-from engine.weights.weights import WeightSource
+from engine.gpu.matrices import KernelMatrices, KernelMatrix
 
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """``weight`` [out, in], and ``bias`` [out] if there is one."""
+    """``weight`` [out, in], and ``bias`` [out] if there is one. ``deterministic``: the weight is in
+    floats."""
 
-    weight: Tensor
+    weight: KernelMatrix
     bias: Tensor | None
     deterministic: bool = False
 
     @classmethod
     def load(
-        cls, source: WeightSource, name: str, has_bias: bool, deterministic: bool
+        cls, matrices: KernelMatrices, name: str, has_bias: bool, deterministic: bool
     ) -> Projection:
         """Return the one that a checkpoint stores as ``name``."""
-        bias = source.tensor(name + ".bias") if has_bias else None
-        return cls(source.tensor(name + ".weight"), bias, deterministic)
+        bias = matrices.source.tensor(name + ".bias") if has_bias else None
+        return cls(matrices.below_each_other([name + ".weight"]), bias, deterministic)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if isinstance(self.weight, FewBitWeight):
+            few = x.shape[0] <= FEW_ROWS
+            multiply = few_bit_vectors if few else few_bit_product
+            return multiply(x, self.weight, self.bias)
         apply = product if self.deterministic else linear
         return apply(x, self.weight, self.bias)
 
@@ -41,6 +50,10 @@ class Projection:
         residual: Tensor | None = None,
     ) -> Tensor:
         """See ``skinny_product``."""
+        if isinstance(self.weight, FewBitWeight):
+            return few_bit_vectors(
+                x, self.weight, self.bias, norm=norm, activation=activation, residual=residual
+            )
         return skinny_product(
             x, self.weight, self.bias, norm=norm, activation=activation, residual=residual
         )

@@ -232,6 +232,14 @@ def _weights(
     )
 
 
+def _stores_few_bits_for_gpu(settings: LoadSettings) -> bool:
+    """True if a GPU reads weights that are in few bits already; what is in floats stays so then."""
+    if settings.device.type == "cpu" or settings.dummy_seed is not None:
+        return False
+    directory = settings.directory
+    return (directory / LINK).exists() or read_quantization(directory) is not None
+
+
 def _build(
     config: ModelConfig, source: WeightSource, settings: LoadSettings, options: DecoderOptions
 ) -> Decoder[Any]:
@@ -240,12 +248,17 @@ def _build(
     if Feature.LEARNED_POSITIONS in config.features and not options.deterministic:
         return gpt2.GPT2Model(config, source, options.collectives)
     is_alone = options.collectives.shard.size == 1
-    if (
+    with_kernels = (
         options.kernels
         and availability.kernels_fit(config)
         # The ranks' sums and the tiles of experts depend on the batch's size.
         and not (options.deterministic and (config.experts is not None or not is_alone))
-    ):
+    )
+    if options.quantization != "none" and not _stores_few_bits_for_gpu(settings):
+        # The kernels look embeddings up, and compute logits, in floats.
+        floats = {llama.EMBEDDING, llama.HEAD} if with_kernels else set()
+        source = QuantisedWeights(source, options.quantization, router_names(config) | floats)
+    if with_kernels:
         from engine.gpu.attention import with_others  # imports triton, which may be absent
         from engine.gpu.llama import KernelLlama
 
@@ -258,8 +271,6 @@ def _build(
             attention=with_others(options.attention.cudnn, options.attention.planned),
             collectives=options.collectives,
         )
-    if options.quantization != "none":
-        source = QuantisedWeights(source, options.quantization, router_names(config))
     if library is not None and compiled_pass_fits(config, library.lanes):
         return CompiledLlama(
             config,

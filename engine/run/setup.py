@@ -261,7 +261,7 @@ def _choose_dtype(
 ) -> torch.dtype:
     if config.quantization == "none":
         return choose_dtype(config.dtype, model.dtype, device)
-    if device.type != "cpu" or config.dtype not in ("auto", "float32"):
+    if device.type == "cpu" and config.dtype not in ("auto", "float32"):
         raise ModelError(
             f"--quantization {config.quantization} supports float32 on a CPU, not "
             f"--dtype {config.dtype} on {device}"
@@ -270,6 +270,8 @@ def _choose_dtype(
         raise ModelError(f"--quantization {config.quantization} supports a single device")
     if isinstance(model, ModelConfig) and Feature.LEARNED_POSITIONS in model.features:
         raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
+    if device.type != "cpu":
+        return choose_dtype(config.dtype, model.dtype, device)
     return torch.float32
 
 

@@ -87,10 +87,12 @@ class QuantisedWeights:
         self._exact = exact
 
     def tensor(self, name: str) -> Tensor:
+        if name in self._exact:
+            return self._source.tensor(name)
         found = matrix(self._source, name)
         if isinstance(found, GroupedWeight):
             return found.dequantised()
-        if found.dim() != 2 or name in self._exact:
+        if found.dim() != 2:
             return found
         return quantise(found, self._bits).dequantised().to(found.dtype)
 

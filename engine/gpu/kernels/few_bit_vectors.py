@@ -14,7 +14,7 @@ import triton.language as tl
 from torch import Tensor
 
 from engine.gpu.kernels.activation import activated
-from engine.gpu.kernels.dependent import await_inputs, fetch_early
+from engine.gpu.kernels.dependent import await_inputs
 from engine.gpu.kernels.few_bits import (
     ONE,
     FewBitWeight,
@@ -23,10 +23,15 @@ from engine.gpu.kernels.few_bits import (
     slice_factor,
     slice_levels,
 )
-from engine.gpu.kernels.launch import FEW_BIT_VECTORS, VectorTiles, early_launch, row_stride
+from engine.gpu.kernels.launch import (
+    FEW_BIT_VECTORS,
+    FEW_ROWS,
+    VectorTiles,
+    early_launch,
+    row_stride,
+)
 from engine.gpu.kernels.skinny import Norm
 
-VECTOR_ROWS = 4
 # Of dimensions without adjacent elements, which one triton lays along threads first: up to 3.7 the
 # first, later the last.
 _TURNS_FIRST = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8)
@@ -59,6 +64,24 @@ def _row_slice(
     if not IS_FLOAT:
         sums -= base * tl.sum(values, 2)
     return total + sums * scale, squares
+
+
+@triton.jit
+def _fetch_early(scales, columns, OUTPUTS: tl.constexpr, GROUPS: tl.constexpr, SPAN: tl.constexpr):
+    """Ask for the first ``SPAN`` scales of the rows ``columns``, so that they are in the L2 cache
+    when they are read."""
+    LINE: tl.constexpr = 128 * 8 // scales.dtype.element_ty.primitive_bitwidth
+    starts = tl.minimum(tl.arange(0, SPAN // LINE) * LINE, GROUPS - 1)
+    rows = tl.minimum(columns, OUTPUTS - 1).to(tl.int64)
+    places = scales + rows[:, None] * GROUPS + starts[None, :]
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; // dummy $0",
+        "=r,l",
+        [places.to(tl.int64, bitcast=True)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
 
 
 @triton.jit
@@ -201,9 +224,9 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
     if EARLY:
         LAST: tl.constexpr = (2 if ACTIVATION != "" else 1) * OUTPUTS
         rows_read = tl.reshape(bias_rows, [TURNS * OWN])
-        fetch_early(scales, rows_read, GROUPS, LAST, GROUPS, SPAN)
+        _fetch_early(scales, rows_read, LAST, GROUPS, SPAN)
         if HAS_ZEROS:
-            fetch_early(zeros, rows_read, GROUPS, LAST, GROUPS, SPAN)
+            _fetch_early(zeros, rows_read, LAST, GROUPS, SPAN)
     await_inputs(EARLY)
     # Of a lane's first word in the block, of which each slice has one input for each word.
     inputs = (lanes // 8 * BLOCK + lanes % 8 * 4)[:, :, None] + quarters
@@ -299,11 +322,11 @@ def few_bit_vectors(
     residual: Tensor | None = None,
     tiles: VectorTiles | None = None,
 ) -> Tensor:
-    """See ``engine.gpu.kernels.skinny.skinny_product``; of at most ``VECTOR_ROWS`` rows. ``tiles``:
+    """See ``engine.gpu.kernels.skinny.skinny_product``; of at most ``FEW_ROWS`` rows. ``tiles``:
     others than the table's."""
     rows, _ = x.shape
-    if rows > VECTOR_ROWS:
-        raise ValueError(f"{rows} rows; at most {VECTOR_ROWS} are supported")
+    if rows > FEW_ROWS:
+        raise ValueError(f"{rows} rows; at most {FEW_ROWS} are supported")
     outputs = weight.shape[0] // 2 if activation else weight.shape[0]
     if tiles is None:
         tiles = FEW_BIT_VECTORS[weight.bits, rows > 1]

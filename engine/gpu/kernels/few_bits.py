@@ -67,6 +67,7 @@ def packed_few_bits(weight: GroupedWeight, device: torch.device) -> FewBitWeight
         zeros = torch.where(scales == 0, 0.0, minimums / scales).round()
         if not torch.equal(zeros * scales, minimums):
             return None
+        zeros = zeros if bool(zeros.any()) else None
     exact = _shortest(scales, zeros)
     codes = weight.codes.to(device)
     half = 1 << _FOUR - 1

@@ -11,8 +11,8 @@ from torch import Tensor
 pytest.importorskip("triton")
 
 from engine.gpu.kernels import few_bit_vectors as module
-from engine.gpu.kernels.few_bit_vectors import VECTOR_ROWS, few_bit_vectors
-from engine.gpu.kernels.launch import VectorTiles
+from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
+from engine.gpu.kernels.launch import FEW_ROWS, VectorTiles
 from engine.gpu.kernels.skinny import Norm
 from engine.model.layers import ACTIVATIONS
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
@@ -46,7 +46,7 @@ def test_each_kind_of_weight(
 
 
 @pytest.mark.parametrize("dtype", TOLERANCES)
-@pytest.mark.parametrize("rows", range(1, VECTOR_ROWS + 1))
+@pytest.mark.parametrize("rows", range(1, FEW_ROWS + 1))
 def test_with_bias_and_after_a_norm(device: torch.device, dtype: torch.dtype, rows: int) -> None:
     torch.manual_seed(rows)
     weight, exact = FOUR.weight(20, 600, device)
@@ -119,7 +119,7 @@ def test_other_tiles_in_either_order(
 def test_rows_may_be_apart_and_not_too_many(device: torch.device, options: Any) -> None:
     torch.manual_seed(9)
     weight, exact = FOUR.weight(8, 256, device)
-    wide = torch.randn(VECTOR_ROWS + 1, 300, device=device)
+    wide = torch.randn(FEW_ROWS + 1, 300, device=device)
     x = wide[:2, 20:276]
     sums = x.double() @ exact.T
     if options:
