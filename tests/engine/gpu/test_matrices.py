@@ -27,7 +27,9 @@ def kinds(runner: ModelRunner) -> list[type]:
     decoder = runner._parts.decoder
     assert isinstance(decoder, KernelLlama)
     layer = decoder._layers[0]
-    return [type(each.weight) for each in (layer.qkv, layer.output, layer.gate_up, layer.down)]
+    return [
+        type(each.weight) for each in (layer.qkv, layer.output, layer.feed.gate_up, layer.feed.down)
+    ]
 
 
 @pytest.mark.parametrize(
