@@ -12,7 +12,7 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.features import Experts
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.experts import experts_of_few, experts_of_many
-from engine.gpu.kernels.launch import rows_per_expert_tile
+from engine.gpu.kernels.launch import FEW_ROWS, rows_per_expert_tile
 from engine.gpu.kernels.routing import choose_experts, group
 from engine.gpu.kernels.skinny import Norm, skinny_product
 from engine.gpu.matrices import KernelMatrices
@@ -29,8 +29,8 @@ class AnyFeedForward(Protocol):
         ...
 
     def of_few(self, x: Tensor, norm: Norm, residual: Tensor | None) -> Tensor:
-        """Return the same for at most ``FEW_ROWS`` rows and the norm of ``x``; plus ``residual``,
-        if given, which is overwritten and may be ``x``."""
+        """Return the same for the norm of ``x``, at most ``FEW_ROWS`` rows, plus ``residual``, if
+        given, which is overwritten and may be ``x``."""
         ...
 
 
@@ -61,6 +61,10 @@ class Mixture:
 
     def __call__(self, x: Tensor) -> Tensor:
         chosen, weights = self._route(x @ self.router.t())
+        if x.shape[0] <= FEW_ROWS:
+            return experts_of_few(
+                x, self.gate_up, self.down, chosen, weights, activation=self.activation
+            )
         rows = rows_per_expert_tile(chosen.numel(), self.config.count)
         groups = group(chosen, self.config.count, rows)
         return experts_of_many(

@@ -22,7 +22,7 @@ from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan
 from engine.gpu.availability import kernels_fit
 from engine.gpu.feed_forward import AnyFeedForward, load_feed_forward
-from engine.gpu.kernels.launch import FEW_ROWS, merge_counters
+from engine.gpu.kernels.launch import VECTOR_ROWS, merge_counters
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm, rms_norm
 from engine.gpu.kernels.rope_store import norm_rope_store
@@ -146,7 +146,7 @@ class KernelLlama:
         }
         summed = self._collectives.all_reduce  # of a product whose inputs ranks share
         residual = self._embed(token_ids)
-        if residual.shape[0] <= FEW_ROWS and not self._deterministic:
+        if residual.shape[0] <= VECTOR_ROWS and not self._deterministic:
             return self._states_of_few(residual, positions, cache, plans, rows)
         x = rms_norm(residual, self._layers[0].input_norm, eps)
         for number, layer in enumerate(self._layers):

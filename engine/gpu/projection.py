@@ -10,7 +10,7 @@ from torch.nn.functional import linear
 from engine.gpu.kernels.few_bit_product import few_bit_product
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
 from engine.gpu.kernels.few_bits import FewBitWeight
-from engine.gpu.kernels.launch import FEW_ROWS
+from engine.gpu.kernels.launch import VECTOR_ROWS
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.skinny import Norm, skinny_product
 from engine.gpu.matrices import KernelMatrices, KernelMatrix
@@ -35,7 +35,7 @@ class Projection:
 
     def __call__(self, x: Tensor) -> Tensor:
         if isinstance(self.weight, FewBitWeight):
-            few = x.shape[0] <= FEW_ROWS
+            few = x.shape[0] <= VECTOR_ROWS
             multiply = few_bit_vectors if few else few_bit_product
             return multiply(x, self.weight, self.bias)
         apply = product if self.deterministic else linear

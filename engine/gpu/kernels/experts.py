@@ -42,9 +42,10 @@ def _gates_of_pair(
     COLUMNS: tl.constexpr,
     DEPTH: tl.constexpr,
     ACTIVATION: tl.constexpr,
+    HAS_NORM: tl.constexpr,
     EARLY: tl.constexpr,
 ):
-    """Compute some gated columns of a row's norm by one of its experts."""
+    """Compute some gated columns of a row, or of its norm, by one of its experts."""
     await_inputs(EARLY)
     pair = tl.program_id(1)
     expert = tl.load(chosen + pair).to(tl.int64)
@@ -64,11 +65,14 @@ def _gates_of_pair(
         factors = tl.load(gates_weight + places[None, :], mask=mask, other=0.0)
         up_factors = tl.load(ups_weight + places[None, :], mask=mask, other=0.0)
         values = tl.load(x + places, mask=is_input, other=0.0).to(tl.float32)
-        squares += values * values
-        values *= tl.load(gain + places, mask=is_input, other=0.0).to(tl.float32)
+        if HAS_NORM:
+            squares += values * values
+            values *= tl.load(gain + places, mask=is_input, other=0.0).to(tl.float32)
         gates += factors.to(tl.float32) * values[None, :]
         ups += up_factors.to(tl.float32) * values[None, :]
-    scale = 1.0 / tl.sqrt(tl.sum(squares, 0) / INPUTS + eps)
+    scale = 1.0
+    if HAS_NORM:
+        scale = 1.0 / tl.sqrt(tl.sum(squares, 0) / INPUTS + eps)
     gate = activated(tl.sum(gates, 1) * scale, ACTIVATION)
     total = gate * (tl.sum(ups, 1) * scale)
     tl.store(out + pair * INNER + columns, total.to(out.dtype.element_ty), mask=is_column)
@@ -127,11 +131,11 @@ def experts_of_few(
     chosen: Tensor,
     weights: Tensor,
     *,
-    norm: Norm,
     activation: str,
-    residual: Tensor | None,
+    norm: Norm | None = None,
+    residual: Tensor | None = None,
 ) -> Tensor:
-    """Return the mixture of the norm of ``x`` [rows, hidden], in its dtype, plus ``residual``,
+    """Return the mixture of ``x`` [rows, hidden], or of its norm, in its dtype, plus ``residual``,
     which is overwritten, if given.
 
     ``gate_up`` [experts, 2 * inner, hidden], gates first; ``down`` [experts, hidden, inner];
@@ -142,16 +146,17 @@ def experts_of_few(
     tiles = skinny_tiles(1, gated=True)
     inside = torch.empty(rows * top_k, inner, dtype=x.dtype, device=x.device)
     _gates_of_pair[(triton.cdiv(inner, tiles.columns), rows * top_k)](
-        *(x, gate_up, norm.gain, chosen, inside, row_stride(x)),
+        *(x, gate_up, None if norm is None else norm.gain, chosen, inside, row_stride(x)),
         gate_up.stride(0),
         gate_up.stride(1),
-        norm.eps,
+        0.0 if norm is None else norm.eps,
         INPUTS=hidden,
         INNER=inner,
         TOP_K=top_k,
         COLUMNS=tiles.columns,
         DEPTH=tiles.depth,
         ACTIVATION=activation,
+        HAS_NORM=norm is not None,
         **early_launch(),
         num_warps=tiles.warps,
     )

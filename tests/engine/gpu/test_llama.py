@@ -197,7 +197,7 @@ class Launches(TorchDispatchMode):
 
 
 @pytest.mark.skipif(not INTERPRETED, reason="counts what the interpreter runs")
-@pytest.mark.parametrize(("rows", "launches"), [(1, 6), (4, 6), (5, 9)])
+@pytest.mark.parametrize(("rows", "launches"), [(1, 6), (2, 9)])
 def test_a_layer_of_a_small_batch_takes_six_launches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, launches: int
 ) -> None:
