@@ -334,7 +334,7 @@ WITH_FLASHINFER: Final = Loaded(
     "llama-8b", FLASHINFER, 120, " flashinfer", (("attention", "flashinfer"),)
 )
 VARIANTS: Final = (
-    # Little is left for the KV cache beside 61 GB of weights.
+    # Little is left for the KV cache with 61 GB of weights.
     Loaded("qwen3-30b-a3b", MIXTURE, 45, settings=(("max_model_len", 16_384),)),
     Loaded("qwen3-0.6b", NO_EARLY, 20, " no-early-launch", (("programmatic_launch", False),)),
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
