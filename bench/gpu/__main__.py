@@ -145,14 +145,15 @@ def _pack(report: Report, machine: Machine, options: argparse.Namespace) -> None
 
 def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> None:
     """What says most comes first, as the time may end."""
-    from bench.gpu import correctness, device, engine, kernels, over_http, parts, ranks, tune
+    from bench.gpu import device, engine, kernels, over_http, parts, ranks, tune
+    from bench.gpu.checks import all_checks
 
     if machine.device.type == "cuda":
         report.facts["clocks"] = report.add("clocks", device.clocks, always=True) or {}
     if options.tune:
         tune.tune(report, machine, options.tune, options.head_dims)
         return
-    checks = correctness.checks(machine.device, large=not machine.dry)
+    checks = all_checks(machine.device, large=not machine.dry)
     checks = [] if options.skip_checks else checks[: 4 if options.quick else None]
     for name, check in checks[:3]:
         report.add(name, check)
@@ -176,9 +177,9 @@ def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> N
 
 
 def _check(report: Report, device: torch.device, *, large: bool) -> None:
-    from bench.gpu import correctness
+    from bench.gpu.checks import all_checks
 
-    for name, check in correctness.checks(device, large=large):
+    for name, check in all_checks(device, large=large):
         report.add(name, check)
 
 

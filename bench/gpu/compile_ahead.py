@@ -35,7 +35,8 @@ _BATCHES: Final = (1, 2, 16, 32, 64, 128, 256)
 
 def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
     """Return the jobs by name."""
-    from bench.gpu import correctness, parts
+    from bench.gpu import parts
+    from bench.gpu.checks import all_checks
     from bench.gpu.kernels import BEHIND, DECODE, PREFILL, behind, decode, prefill
     from bench.gpu.model import SHAPES
 
@@ -59,7 +60,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
         for rows in (1, 256):
             found[f"{measure.__name__} {rows}"] = partial(_called, measure, rows)
     large = not machine.dry
-    for number, (name, _) in enumerate(correctness.checks(torch.device("cpu"), large=large)):
+    for number, (name, _) in enumerate(all_checks(torch.device("cpu"), large=large)):
         found[name] = partial(_checked, number)
     for model in SHAPES:
         found[f"engine {model}"] = partial(_one_layer, model)
@@ -73,9 +74,9 @@ def _called(measure: Callable[..., object], *arguments: Any, machine: Machine) -
 
 
 def _checked(number: int, machine: Machine) -> None:
-    from bench.gpu import correctness
+    from bench.gpu.checks import all_checks
 
-    _, check = correctness.checks(machine.device, large=not machine.dry)[number]
+    _, check = all_checks(machine.device, large=not machine.dry)[number]
     with contextlib.suppress(AssertionError):  # what is wrong shows in the check's own row
         check()
 

@@ -18,7 +18,7 @@ from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.few_bit_product import few_bit_product
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
 from engine.gpu.kernels.few_bits import FewBitWeight
-from engine.gpu.kernels.launch import FEW_ROWS, VectorTiles
+from engine.gpu.kernels.launch import FEW_ROWS, VECTOR_ROWS, VectorTiles
 from engine.gpu.kernels.logprobs import gather_logprobs
 from engine.gpu.kernels.product import product
 from engine.gpu.kernels.rms_norm import add_rms_norm
@@ -127,7 +127,7 @@ def few_bit_products(kind: str, inputs: int, outputs: int, machine: Machine) -> 
     found: Row = {"mb": sample.num_bytes / 1e6}
     for rows in ROWS:
         x = torch.randn(rows, inputs, device=machine.device, dtype=BF16)
-        multiply = few_bit_vectors if rows <= FEW_ROWS else few_bit_product
+        multiply = few_bit_vectors if rows <= VECTOR_ROWS else few_bit_product
         own = machine.seconds([partial(multiply, x, weight) for weight in weights], rounds=7)
         bf16 = machine.seconds(
             [partial(functional.linear, x, weight) for weight in floats], rounds=7

@@ -1,7 +1,7 @@
 """A Llama-like decoder of fused kernels and matrix products.
 
 Each layer takes nine launches: four products, QK norm with rotary embedding and storing in the
-cache, attention, the gate, and two residual additions with the norm that follows. For few rows it
+cache, attention, the gate, and two residual additions with the norm that follows. For one row it
 takes six: norms, the gate and the additions are part of the products. With several ranks, two sums
 over them are added.
 """

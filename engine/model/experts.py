@@ -70,6 +70,18 @@ def router_names(config: ModelConfig) -> frozenset[str]:
     return frozenset(router_name(f"model.layers.{layer}.mlp.") for layer in layers)
 
 
+def expert_names(config: ModelConfig) -> frozenset[str]:
+    """Return the names of all experts' weights."""
+    count = 0 if config.experts is None else config.experts.count
+    return frozenset(
+        f"{expert_prefix(f'model.layers.{layer}.mlp.', number)}{part}_proj.weight"
+        for layer in range(config.num_layers)
+        if config.has_experts(layer)
+        for number in range(count)
+        for part in ("gate", "up", "down")
+    )
+
+
 def expert_prefix(prefix: str, number: int) -> str:
     return f"{prefix}experts.{number}."
 

@@ -25,7 +25,7 @@ from engine.gguf.weights import GgufWeights
 from engine.gpu import availability
 from engine.model import bert, gpt2, llama
 from engine.model.decoder import Decoder, States
-from engine.model.experts import router_names
+from engine.model.experts import expert_names, router_names
 from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
@@ -255,9 +255,15 @@ def _build(
         and not (options.deterministic and (config.experts is not None or not is_alone))
     )
     if options.quantization != "none" and not _stores_few_bits_for_gpu(settings):
-        # The kernels look embeddings up, and compute logits, in floats.
-        floats = {llama.EMBEDDING, llama.HEAD} if with_kernels else set()
-        source = QuantisedWeights(source, options.quantization, router_names(config) | floats)
+        if device.type != "cpu" and not with_kernels:
+            raise ModelError(
+                f"--quantization {options.quantization} needs our kernels on a GPU, which do not "
+                "compute this model here (--gpu-path triton says why)"
+            )
+        exact = router_names(config)
+        if with_kernels:  # these look embeddings up, and compute logits and experts, in floats
+            exact |= {llama.EMBEDDING, llama.HEAD} | expert_names(config)
+        source = QuantisedWeights(source, options.quantization, exact)
     if with_kernels:
         from engine.gpu.attention import with_others  # imports triton, which may be absent
         from engine.gpu.llama import KernelLlama

@@ -33,7 +33,7 @@ _FEWEST_TILES = 2
 # Elements of parts that a program merges at a time: 32 a thread.
 _MERGED: tl.constexpr = tl.constexpr(4096)
 # Up to so many rows, fewer programs share the work: more parts take longer to merge than they save.
-_FEW_ROWS = 4
+_ROWS_WITH_FEWER_PROGRAMS = 4
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -431,7 +431,11 @@ def decode_attention(
 
 
 def _programs_per_sm(rows: int, tiles: DecodeTiles) -> int:
-    return min(tiles.programs_per_sm, 2) if rows <= _FEW_ROWS else tiles.programs_per_sm
+    return (
+        min(tiles.programs_per_sm, 2)
+        if rows <= _ROWS_WITH_FEWER_PROGRAMS
+        else tiles.programs_per_sm
+    )
 
 
 def _new_partial(query: Tensor, programs: int, group: int) -> tuple[Tensor, Tensor]:

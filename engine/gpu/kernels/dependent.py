@@ -27,23 +27,3 @@ def start_next(EARLY: tl.constexpr):
     it."""
     if EARLY:
         gdc_launch_dependents()
-
-
-@triton.jit
-def fetch_early(
-    weight, columns, stride, OUTPUTS: tl.constexpr, INPUTS: tl.constexpr, SPAN: tl.constexpr
-):
-    """Ask for the first ``SPAN`` elements of the rows ``columns`` of a weight, whose rows are
-    ``stride`` apart, so that they are in the L2 cache when they are read."""
-    LINE: tl.constexpr = 128 * 8 // weight.dtype.element_ty.primitive_bitwidth
-    starts = tl.minimum(tl.arange(0, SPAN // LINE) * LINE, INPUTS - 1)
-    rows = tl.minimum(columns, OUTPUTS - 1).to(tl.int64)
-    places = weight + rows[:, None] * stride + starts[None, :]
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; // dummy $0",
-        "=r,l",
-        [places.to(tl.int64, bitcast=True)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )

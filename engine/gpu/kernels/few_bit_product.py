@@ -31,6 +31,7 @@ from engine.gpu.kernels.launch import (
     merge_counters,
     num_sms,
     row_stride,
+    shared_memory,
 )
 from engine.gpu.kernels.types import triton_type
 
@@ -38,6 +39,9 @@ MOST_CONVERTED_ROWS = 512
 # Programs that should run on each multiprocessor, and blocks that each of them should have.
 _PROGRAMS_PER_SM = 3
 _FEWEST_BLOCKS = 4
+# Bytes of shared memory that the largest tile takes, of elements of at most so many bytes.
+_SHARED_OF_LARGEST = 184 << 10
+_SHORT = 2
 
 
 @triton.jit
@@ -108,7 +112,8 @@ def _four_slices(
     return tl.reshape(tl.permute(joined, (0, 2, 3, 1)), [COLUMNS, 128])
 
 
-@triton.jit
+# The number of rows changes while serving, where nothing is to be compiled.
+@triton.jit(do_not_specialize=["count"])
 def _few_bit_product(
     x,
     words,
@@ -197,7 +202,7 @@ def few_bit_product(
         return linear(x, few_bits_to_floats(weight, x.dtype), bias)
     outputs, _ = weight.shape
     if tiles is None:
-        most = max(FEW_BIT_PRODUCT)
+        most = _most_rows(x)
         tiles = FEW_BIT_PRODUCT[min(most, max(16, triton.next_power_of_2(rows)))]
     grid = (triton.cdiv(rows, tiles.rows), triton.cdiv(outputs, tiles.columns))
     if shares is None:
@@ -231,6 +236,15 @@ def few_bit_product(
         num_stages=tiles.stages,
     )
     return out
+
+
+def _most_rows(x: Tensor) -> int:
+    """Return the rows of the largest tile that fits the device's shared memory."""
+    if x.dtype.itemsize > _SHORT:
+        return min(FEW_BIT_PRODUCT)
+    if shared_memory(x.device) < _SHARED_OF_LARGEST:
+        return 64
+    return max(FEW_BIT_PRODUCT)
 
 
 def _shares(programs: int, blocks: int, sms: int) -> int:

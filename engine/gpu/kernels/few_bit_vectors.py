@@ -32,8 +32,8 @@ from engine.gpu.kernels.launch import (
 )
 from engine.gpu.kernels.skinny import Norm
 
-# Of dimensions without adjacent elements, which one triton lays along threads first: up to 3.7 the
-# first, later the last.
+# Which of the other dimensions triton spreads over threads first: up to 3.7 the first, later the
+# last.
 _TURNS_FIRST = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8)
 
 

@@ -120,8 +120,8 @@ PRODUCT: dict[int, ProductTiles] = {
     2: ProductTiles(64, 64, 64, 4, 4),
     4: ProductTiles(32, 32, 32, 4, 3),
 }
-# The most rows that products without tensor cores compute, and for how many they are used: on an
-# H100 they take 0.9 of cuBLAS's time for one row of an 8B model's layer, and 1.4 for four.
+# The most rows that products without tensor cores can compute, and the most for which they are
+# used: on an H100 they take 0.9 of cuBLAS's time for one row of an 8B model, and 1.4 for four.
 FEW_ROWS = 4
 VECTOR_ROWS = 1
 # By (rows, whether a gate's product is computed as well). Each thread holds the total of 32 or 64

@@ -20,8 +20,8 @@ from engine.gpu.kernels.launch import RaggedTiles, num_sms, padded, ragged_tiles
 # result goes among all parts, and the sequence's first row, rows and length.
 FIELDS = 8
 _BLOCK = 32
-# At most so many programs per program that can run at a time have a part: more divide more evenly,
-# but the result of each is written and read once more.
+# At most this many parts for each program that can run at a time: more divide more evenly, but the
+# result of each is written and read once more.
 _MOST_WAVES = 2
 # Nothing is cut unless it should then end in half the time: on an H100 a prompt of 1,024 tokens of
 # a small model took longer in two parts.

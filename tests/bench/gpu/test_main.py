@@ -14,7 +14,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from bench.gpu import correctness, engine, kernels, over_http, ranks
+from bench.gpu import engine, kernels, over_http, ranks
+from bench.gpu.checks import all_checks
 from bench.gpu.page import GOALS
 
 pytestmark = pytest.mark.integration
@@ -87,7 +88,7 @@ def test_every_row_runs_to_its_end(tmp_path: Path) -> None:
     result = run(tmp_path / "gpu.json", "--seconds=1700")
     rows = {row["row"]: row for row in result["rows"]}
     assert [name for name, row in rows.items() if {"error", "left_out"} & row.keys()] == []
-    expected = [name for name, _ in correctness.checks(torch.device("cpu"), large=False)]
+    expected = [name for name, _ in all_checks(torch.device("cpu"), large=False)]
     for loaded in (*engine.MAIN, *engine.VARIANTS):
         expected += [name for name, _, _ in loaded.rows]
     expected += [f"kernel decode {contexts}" for contexts in kernels.DECODE]

@@ -198,7 +198,7 @@ class Launches(TorchDispatchMode):
 
 @pytest.mark.skipif(not INTERPRETED, reason="counts what the interpreter runs")
 @pytest.mark.parametrize(("rows", "launches"), [(1, 6), (2, 9)])
-def test_a_layer_of_a_small_batch_takes_six_launches(
+def test_a_layer_takes_six_launches_for_one_row_and_nine_for_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, launches: int
 ) -> None:
     counts = []

@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 
 pytest.importorskip("triton")
 
+from engine.gpu.feed_forward import Mixture
 from engine.gpu.kernels.few_bits import FewBitWeight
 from engine.gpu.llama import KernelLlama
 from engine.messages import SamplingParams
@@ -68,3 +69,19 @@ def test_quantized_at_load_and_with_deterministic_in_floats(tmp_path: Path) -> N
         for runner in (quantized, exact)
     )
     assert found == expected
+
+
+def test_experts_stay_as_they_are_when_other_matrices_are_quantized(tmp_path: Path) -> None:
+    save_model(Variant("qwen3_moe", {"head_dim": 32, "num_hidden_layers": 1}), tmp_path)
+    layers = []
+    for quantization in ("none", "int4"):
+        runner = load_runner(tmp_path, gpu_path="triton", quantization=quantization)
+        decoder = runner._parts.decoder
+        assert isinstance(decoder, KernelLlama)
+        layers.append(decoder._layers[0])
+    exact, quantized = layers
+    assert isinstance(quantized.output.weight, FewBitWeight)
+    assert isinstance(exact.feed, Mixture)
+    assert isinstance(quantized.feed, Mixture)
+    for name in ("router", "gate_up", "down"):
+        assert torch.equal(getattr(quantized.feed, name), getattr(exact.feed, name))
