@@ -111,6 +111,7 @@ def ragged(
         window=scores.window,
         programs=1000,
         fewest_keys=1,
+        least_gain=1,
     )
     expected = attention(batch, pieces, scores)
     rows: Row = {}

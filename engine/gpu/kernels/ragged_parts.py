@@ -156,11 +156,12 @@ def plan_parts(
     tiles: RaggedTiles | None = None,
     programs: int | None = None,
     fewest_keys: int = FEWEST_KEYS,
+    least_gain: int = _LEAST_GAIN,
 ) -> RaggedParts:
     """Return what ``ragged_attention`` divides the work by, the same for all layers with the same
     window. For ``lengths``, ``cu_seqlens`` and ``longest`` see there; ``rows``: of the query;
-    ``dtype``: its type. ``tiles``, ``programs`` (how many can run at a time) and ``fewest_keys``
-    (of a part) override the table's."""
+    ``dtype``: its type. ``tiles``, ``programs`` (how many can run at a time), ``fewest_keys`` (of a
+    part) and ``least_gain`` (by which a cut must be faster) override the table's."""
     tiles = tiles or ragged_tiles(head_dim, dtype)
     programs = programs or num_sms(lengths.device) * tiles.programs_per_sm
     group = heads // kv_heads
@@ -188,7 +189,7 @@ def plan_parts(
         # To write and read a part's result takes as long as the keys and values of so many tiles.
         COST=max(1, 4 * tile_rows(tiles, group) // (tiles.keys * dtype.itemsize)),
         MOST_WAVES=_MOST_WAVES,
-        LEAST_GAIN=_LEAST_GAIN,
+        LEAST_GAIN=least_gain,
         FIELDS=FIELDS,
         SEQUENCE_BLOCK=padded(sequences),
         BLOCK=_BLOCK,

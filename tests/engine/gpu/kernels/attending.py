@@ -46,6 +46,7 @@ def ragged(
             tiles=tiles,
             programs=programs,
             fewest_keys=keys,
+            least_gain=1,
         )
     return ragged_attention(
         batch.query,
