@@ -14,7 +14,7 @@ from engine.gpu.kernels.experts import experts_of_few, experts_of_many
 from engine.gpu.kernels.few_bit_product import few_bit_product
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
 from engine.gpu.kernels.few_bits import FewBitWeight, packed_e4m3, packed_few_bits
-from engine.gpu.kernels.launch import rows_per_expert_tile
+from engine.gpu.kernels.launch import VECTOR_ROWS, rows_per_expert_tile
 from engine.gpu.kernels.routing import choose_experts, group
 from engine.weights.grouped import GroupedWeight, Scales
 
@@ -40,7 +40,7 @@ def few_bits(
     worst = 0.0
     for count in rows:
         x = torch.randn(count, size, device=device).to(dtype)
-        multiply = few_bit_vectors if count == 1 else few_bit_product
+        multiply = few_bit_vectors if count <= VECTOR_ROWS else few_bit_product
         found = error(multiply(x, weight), x.double() @ exact.T, dtype)
         worst = max(worst, found["relative_error"])
     return {"relative_error": worst}

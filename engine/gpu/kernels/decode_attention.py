@@ -431,11 +431,8 @@ def decode_attention(
 
 
 def _programs_per_sm(rows: int, tiles: DecodeTiles) -> int:
-    return (
-        min(tiles.programs_per_sm, 2)
-        if rows <= _ROWS_WITH_FEWER_PROGRAMS
-        else tiles.programs_per_sm
-    )
+    most = 2 if rows <= _ROWS_WITH_FEWER_PROGRAMS else tiles.programs_per_sm
+    return min(tiles.programs_per_sm, most)
 
 
 def _new_partial(query: Tensor, programs: int, group: int) -> tuple[Tensor, Tensor]:

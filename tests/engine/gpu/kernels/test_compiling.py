@@ -78,7 +78,8 @@ def test_decode_attention_leaves_room_for_four_programs_on_a_multiprocessor(vers
             _, registers, _, spilled, *_ = line.split()
             assert int(registers) <= 128, shape
             # Plain; with a window, a cap and sinks; with these over an 8-bit cache.
-            assert int(spilled) <= (16, 24, SPILL_LIMIT)[variant], shape
+            plain = 12 if "head dim 256" in shape else 0
+            assert int(spilled) <= (plain, 16, SPILL_LIMIT)[variant], shape
             variant += 1
             counted += 1
     assert counted == 27
