@@ -213,10 +213,12 @@ def is_listening(server: QuireServer) -> bool:
 
 
 def test_a_hanging_process_is_killed_and_restarted(checkpoint: Path) -> None:
-    limits = ("--worker-hang-timeout", "2", "--engine-hang-timeout", "2")
+    limits = ("--worker-hang-timeout", "4", "--engine-hang-timeout", "4")
+    stopped = []
     with QuireServer(str(checkpoint), *SMALL, *limits) as server:
         for module, name in (("service.worker", "worker"), ("engine", "engine")):
             hangs = child(server, module)
+            stopped.append((name, hangs))
             os.kill(hangs, signal.SIGSTOP)
             until(partial(is_gone, hangs), 30, f"the {name} to be killed")
             until(lambda: is_listening(server), 30, "the worker to listen")
@@ -225,7 +227,8 @@ def test_a_hanging_process_is_killed_and_restarted(checkpoint: Path) -> None:
         killed = [
             line for line in server.log_lines() if line["event"] == "is unresponsive, killing it"
         ]
-        assert [line["child"] for line in killed] == ["worker", "engine"]
+        # On a machine without a free core another process may be silent for as long.
+        assert set(stopped) <= {(line["child"], line["pid"]) for line in killed}
 
 
 def test_nothing_it_prints_can_end_or_block_it(checkpoint: Path) -> None:
