@@ -106,9 +106,10 @@ class QuantizedCheckpoint:
 
 
 def log_kept(quantized: QuantizedFormat, kept: int, dequantized: int) -> None:
-    """Log how many matrices stay in few bits."""
+    """Log how many matrices were read in few bits. Kernels on a GPU may still dequantize some of
+    these, and log that."""
     logger.info(
-        "%s: %d matrices stay in few bits, %d are dequantized",
+        "%s: matrices read in few bits: %d, dequantized: %d",
         quantized.description,
         kept,
         dequantized,
