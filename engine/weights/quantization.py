@@ -20,7 +20,7 @@ from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import WeightSource
 
 Quantization = Literal["none", "int8", "int4", "fp8"]
-Kind = Literal["int8", "int4", "fp8"]
+QuantizedKind = Literal["int8", "int4", "fp8"]
 Bits = Literal["int8", "int4"]
 
 GROUP = 32
@@ -102,7 +102,7 @@ class QuantisedWeights:
     has the same weights as one with it."""
 
     def __init__(
-        self, source: WeightSource, kind: Kind, exact: Collection[str] = frozenset()
+        self, source: WeightSource, kind: QuantizedKind, exact: Collection[str] = frozenset()
     ) -> None:
         self._source = source
         self._kind = kind
