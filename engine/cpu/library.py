@@ -191,6 +191,19 @@ class Library:
             ctypes.c_int,
             ctypes.c_void_p,
         ]
+        self.panel_bytes = native.quire_panel_bytes
+        self.panel_bytes.restype = ctypes.c_int64
+        self.panel_bytes.argtypes = [ctypes.POINTER(LinearStruct)]
+        self.pack_blocks = native.quire_pack_blocks
+        self.pack_blocks.restype = ctypes.c_int
+        self.pack_blocks.argtypes = [
+            ctypes.c_void_p,
+            ctypes.POINTER(LinearStruct),
+            ctypes.c_int,
+            ctypes.c_void_p,
+            ctypes.c_void_p,
+            ctypes.POINTER(ctypes.c_int64),
+        ]
         self.rms_norm = native.quire_rms_norm
         self.rms_norm.restype = None
         self.rms_norm.argtypes = [

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.weights.blocks import BlockRows, BlockSource
 from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import WeightSource
 
@@ -95,6 +96,11 @@ class QuantisedWeights:
         if found.dim() != 2:
             return found
         return quantise(found, self._bits).dequantised().to(found.dtype)
+
+    def blocks(self, name: str) -> BlockRows | None:
+        if name in self._exact or not isinstance(self._source, BlockSource):
+            return None
+        return self._source.blocks(name)
 
     def grouped(self, name: str) -> GroupedWeight | None:
         if name in self._exact:
