@@ -18,6 +18,7 @@ import subprocess
 import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -60,7 +61,7 @@ def pocket_texts(count: int) -> Sequences:
             enable_thinking=case.enable_thinking,
         )
         answer = "" if case.tools or case.enable_thinking else case.expected
-        tokens = tokenizer(prompt + answer)["input_ids"]
+        tokens = tokenizer(str(prompt) + answer)["input_ids"]
         if len(tokens) <= LONGEST:
             found.append(tokens)
     return found[:count]
@@ -90,7 +91,7 @@ def exact_logits(directory: Path, config: ModelConfig, texts: Sequences) -> Tens
     """Return float64 [tokens, vocabulary]."""
     stated = json.loads((directory / "config.json").read_text())
     made = AutoConfig.for_model("qwen3", **stated)
-    model = AutoModelForCausalLM.from_config(made).double()
+    model: Any = AutoModelForCausalLM.from_config(made).double()  # type: ignore[no-untyped-call]
     shapes = parameter_shapes(config)
     with GgufWeights(
         directory / LINK,

@@ -300,10 +300,11 @@ INLINE void fill_panel(const int kind, int inputs, const char *const *rows, cons
     for (int at = 0; at < PANEL; at += LANES) {
       for (int r = 0; r < LANES; r++) {
         const char *row = rows[at + r];
+        if (!row) memset(&each[r], 0, sizeof(decoded));
         if (row)
           decode(types[at + r], row + stored_bytes(types[at + r], first), groups, &each[r]);
-        else
-          memset(&each[r], 0, sizeof(decoded));
+        else if (kind == NIBBLES) /* whose bytes are zeros, like those of outputs beyond the last */
+          memset(each[r].codes, -8, sizeof(each[r].codes));
         place_scales(kind, &each[r], groups, panel, first, at + r);
       }
       place_codes(kind, each, groups, panel, first, at);

@@ -45,7 +45,8 @@ class PackedBlocks(NamedTuple):
 def kind_of_blocks(rows: BlockRows) -> IntegerKind | None:
     """Return the smallest kind that stores rows of such types without loss; None: their values
     decide."""
-    kinds = {_KINDS.get(number) for number in rows.types[rows.begins != 0].unique().tolist()}
+    found = torch.bincount(rows.types[rows.begins != 0]).nonzero().flatten().tolist()
+    kinds = {_KINDS.get(number) for number in found}
     if None in kinds:
         return None
     if len(kinds) == 1:

@@ -17,7 +17,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.blocks import packed_blocks
 from engine.cpu.library import BatchStruct, LayerStruct, Library, LinearStruct, ModelStruct
-from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix, stored
+from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix, stored_matrix
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.model.experts import expert_prefix, router_name
 from engine.model.llama import (
@@ -85,7 +85,7 @@ class CompiledLlama:
         self._threads = threads
         self._hidden = config.hidden_size
         self._bf16_products = bf16_products
-        [embedding] = stored(source, EMBEDDING)
+        embedding = stored_matrix(source, EMBEDDING)
         self._multiplier = embedding_multiplier(config, _dtype(embedding))
         tied = config.tie_word_embeddings
         self._embedding: PackedWeight | Tensor = (
@@ -108,7 +108,7 @@ class CompiledLlama:
         self._head = (
             self._embedding
             if tied and isinstance(self._embedding, PackedWeight)
-            else self._weight(*stored(source, HEAD), None)
+            else self._weight(stored_matrix(source, HEAD), None)
         )
         norm = self._floats(source.tensor(NORM))
         self._model = _model_struct(config, self._layers, norm, deterministic=deterministic)
@@ -179,7 +179,7 @@ class CompiledLlama:
                 fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
             ),
             self._packed(
-                *stored(source, attention + "o_proj.weight"),
+                stored_matrix(source, attention + "o_proj.weight"),
                 source.tensor(attention + "o_proj.bias") if config.output_bias else None,
                 config.multipliers.residual,
             ),
@@ -220,7 +220,7 @@ class CompiledLlama:
         maps = [
             (
                 self._packed(gate_up_matrix(source, name, self._library.panel), None),
-                self._packed(*stored(source, name + "down_proj.weight"), None),
+                self._packed(stored_matrix(source, name + "down_proj.weight"), None),
             )
             for name in names
         ]
@@ -243,7 +243,7 @@ class CompiledLlama:
                 biases() if config.mlp_bias else None,
             ),
             self._packed(
-                *stored(source, prefix + "down_proj.weight"),
+                stored_matrix(source, prefix + "down_proj.weight"),
                 source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
                 config.multipliers.residual,
             ),

@@ -29,6 +29,11 @@ def stored(source: WeightSource, *names: str) -> list[Matrix]:
     return [matrix(source, name) for name in names]
 
 
+def stored_matrix(source: WeightSource, name: str) -> Matrix:
+    """Return one matrix, as ``stored`` does."""
+    return stored(source, name)[0]
+
+
 def fused_qkv_matrix(config: ModelConfig, source: WeightSource, prefix: str) -> Matrix:
     """See ``engine.model.llama.fused_qkv``, of the weights."""
     parts = stored(source, *(f"{prefix}{name}_proj.weight" for name in "qkv"))
