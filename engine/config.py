@@ -76,12 +76,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     quantization: Annotated[
-        Literal["none", "int8", "int4"],
+        Literal["none", "int8", "int4", "fp8"],
         setting(
             _MODEL,
-            "Quantize weight matrices while loading, with one scale for every 32 inputs; on one "
-            "device, all decoders except GPT-2. Those that a GGUF file has in few bits stay as "
-            "they are.",
+            "Quantize weight matrices while loading: int8 and int4 with one scale for every 32 "
+            "inputs, fp8 (E4M3, on a GPU) with one for each output; on one device, all decoders "
+            "except GPT-2. Those that are stored in few bits stay as they are.",
         ),
     ] = "none"
     seed: Annotated[int, setting(_MODEL, "Seed of dummy weights.", ge=0, le=2**63 - 1)] = 0

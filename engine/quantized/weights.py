@@ -94,7 +94,16 @@ class QuantizedCheckpoint:
         stored = self._named[name]
         if not isinstance(stored, QuantizedTensor):
             return None
-        found = stored.load().grouped()
+        return self._noted(name, stored.load().grouped())
+
+    def float8(self, name: str) -> GroupedWeight | None:
+        """Return a matrix in E4M3; None if it is stored otherwise. Raises WeightsError."""
+        stored = self._named[name]
+        if not isinstance(stored, QuantizedTensor) or stored.stack:
+            return None
+        return self._noted(name, stored.load().float8())
+
+    def _noted(self, name: str, found: GroupedWeight | None) -> GroupedWeight | None:
         if found is not None:
             self._kept += 1
             self._count(name)
