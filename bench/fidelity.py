@@ -170,6 +170,8 @@ class Row:
     tokens: int
     kl_theirs_ours: float
     agree: float
+    agree_exact_ours: float
+    agree_exact_theirs: float
     kl_exact_ours: float
     kl_exact_theirs: float
     error_ours: float
@@ -191,6 +193,8 @@ def measure(model: str, kind: str, path: Path, texts: Sequences, peers: Path) ->
         len(exact),
         divergence(theirs, ours),
         agreement(theirs, ours),
+        agreement(exact, ours),
+        agreement(exact, theirs),
         divergence(exact, ours),
         divergence(exact, theirs),
         error(ours, exact),
