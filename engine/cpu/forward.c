@@ -6,10 +6,11 @@
  *
  * vectors.h: vector types. threads.h: the thread team. linear.h: matrix products, which take most
  * of the time. attention.h: attention and the paged cache. experts.h: mixtures of experts. model.h:
- * the arguments of a pass.
+ * the arguments of a pass. blocks.h: packs weights, rows.h: reads them back.
  * Compiled by engine/cpu/library.py.
  */
 #include "attention.h"
+#include "blocks.h"
 #include "experts.h"
 #include "rows.h"
 
@@ -179,6 +180,17 @@ void quire_linear(void *threads, const linear *l, const float *x, int rows, floa
 /* Rows `index` of a weight: y [count][inputs]. False, and nothing is written, if one is not there. */
 int quire_rows(const linear *l, const int64_t *index, int count, float *y) {
   return rows_of(l, index, count, y);
+}
+
+/* The bytes of a panel of the weight. */
+int64_t quire_panel_bytes(const linear *l) { return panel_bytes(l); }
+
+/* Fills the weight, which is zeros, from blocks in a file (blocks.h): the rows of outputs `begins` at
+ * these bytes, 0 for a row of zeros, of these `types`. Returns 0; an errno; or -1 if the file ends;
+ * and for both, where. */
+int quire_pack_blocks(void *threads, const linear *l, int file, const int64_t *begins,
+                      const int32_t *types, int64_t *failed_at) {
+  return pack_blocks(threads, l, file, begins, types, failed_at);
 }
 
 /* Root mean square normalisation of `rows` rows of `size` floats, a multiple of quire_lanes(). */

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 FORWARD_SOURCE = Path(__file__).with_name("forward.c")  # includes the headers in its folder
 
@@ -161,46 +161,29 @@ class Library:
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
         self.bf16_products = bool(native.quire_bf16_products())
-        self._team = native.quire_team
-        self._team.restype = ctypes.c_void_p
-        self._team.argtypes = [ctypes.c_int]
-        self.scratch = native.quire_scratch
-        self.scratch.restype = ctypes.c_int64
-        self.scratch.argtypes = [ctypes.POINTER(ModelStruct), *[ctypes.c_int] * 3]
-        self.forward = native.quire_forward
-        self.forward.restype = None
-        self.forward.argtypes = [
-            ctypes.c_void_p,
-            ctypes.POINTER(ModelStruct),
-            ctypes.POINTER(BatchStruct),
-        ]
-        self.linear = native.quire_linear
-        self.linear.restype = None
-        self.linear.argtypes = [
-            ctypes.c_void_p,
-            ctypes.POINTER(LinearStruct),
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_void_p,
-        ]
-        self.rows = native.quire_rows
-        self.rows.restype = ctypes.c_int
-        self.rows.argtypes = [
-            ctypes.POINTER(LinearStruct),
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_void_p,
-        ]
-        self.rms_norm = native.quire_rms_norm
-        self.rms_norm.restype = None
-        self.rms_norm.argtypes = [
-            ctypes.c_void_p,
-            ctypes.c_void_p,
-            ctypes.c_int,
-            ctypes.c_int,
-            ctypes.c_float,
-            ctypes.c_void_p,
-        ]
+        pointer, integer, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
+        linear = ctypes.POINTER(LinearStruct)
+        model, batch = ctypes.POINTER(ModelStruct), ctypes.POINTER(BatchStruct)
+
+        def function(name: str, result: Any, *arguments: Any) -> Any:
+            found: Any = native[f"quire_{name}"]
+            found.restype, found.argtypes = result, arguments
+            return found
+
+        self._team = function("team", pointer, integer)
+        self.scratch = function("scratch", size, model, integer, integer, integer)
+        self.forward = function("forward", None, pointer, model, batch)
+        self.linear = function("linear", None, pointer, linear, pointer, integer, pointer)
+        self.rows = function("rows", integer, linear, pointer, integer, pointer)
+        self.panel_bytes = function("panel_bytes", size, linear)
+        self.pack_blocks = function(
+            "pack_blocks",
+            integer,
+            *(pointer, linear, integer, pointer, pointer, ctypes.POINTER(size)),
+        )
+        self.rms_norm = function(
+            "rms_norm", None, pointer, pointer, integer, integer, ctypes.c_float, pointer
+        )
 
     @functools.cache  # noqa: B019 - a library and its teams live as long as the process
     def team(self, threads: int) -> int:

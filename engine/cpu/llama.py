@@ -15,8 +15,9 @@ from engine.architecture.features import Experts, Feature, QKNorm
 from engine.architecture.rope import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
+from engine.cpu.blocks import packed_blocks
 from engine.cpu.library import BatchStruct, LayerStruct, Library, LinearStruct, ModelStruct
-from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix
+from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix, stored_matrix
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.model.experts import expert_prefix, router_name
 from engine.model.llama import (
@@ -30,8 +31,7 @@ from engine.model.llama import (
     query_factors,
     whole_qk_norms,
 )
-from engine.weights.grouped import GroupedWeight
-from engine.weights.quantization import matrix
+from engine.weights.blocks import BlockRows
 from engine.weights.weights import WeightSource
 
 # What the compiled pass computes besides a plain Llama; torch computes a model with anything else.
@@ -85,13 +85,13 @@ class CompiledLlama:
         self._threads = threads
         self._hidden = config.hidden_size
         self._bf16_products = bf16_products
-        embedding = matrix(source, EMBEDDING)
+        embedding = stored_matrix(source, EMBEDDING)
         self._multiplier = embedding_multiplier(config, _dtype(embedding))
         tied = config.tie_word_embeddings
         self._embedding: PackedWeight | Tensor = (
-            self._weight(embedding, None)
-            if tied or isinstance(embedding, GroupedWeight)
-            else embedding
+            embedding
+            if isinstance(embedding, Tensor) and not tied
+            else self._weight(embedding, None)
         )
         del embedding  # its memory, if it is packed
         self._logit_divisor = config.multipliers.logits
@@ -108,7 +108,7 @@ class CompiledLlama:
         self._head = (
             self._embedding
             if tied and isinstance(self._embedding, PackedWeight)
-            else self._weight(matrix(source, HEAD), None)
+            else self._weight(stored_matrix(source, HEAD), None)
         )
         norm = self._floats(source.tensor(NORM))
         self._model = _model_struct(config, self._layers, norm, deterministic=deterministic)
@@ -179,7 +179,7 @@ class CompiledLlama:
                 fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
             ),
             self._packed(
-                matrix(source, attention + "o_proj.weight"),
+                stored_matrix(source, attention + "o_proj.weight"),
                 source.tensor(attention + "o_proj.bias") if config.output_bias else None,
                 config.multipliers.residual,
             ),
@@ -220,7 +220,7 @@ class CompiledLlama:
         maps = [
             (
                 self._packed(gate_up_matrix(source, name, self._library.panel), None),
-                self._packed(matrix(source, name + "down_proj.weight"), None),
+                self._packed(stored_matrix(source, name + "down_proj.weight"), None),
             )
             for name in names
         ]
@@ -243,7 +243,7 @@ class CompiledLlama:
                 biases() if config.mlp_bias else None,
             ),
             self._packed(
-                matrix(source, prefix + "down_proj.weight"),
+                stored_matrix(source, prefix + "down_proj.weight"),
                 source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
                 config.multipliers.residual,
             ),
@@ -259,7 +259,9 @@ class CompiledLlama:
 
     def _weight(self, weight: Matrix, bias: Tensor | None, scale: float = 1.0) -> PackedWeight:
         return PackedWeight(
-            weight,
+            packed_blocks(weight, self._library, self._team)
+            if isinstance(weight, BlockRows)
+            else weight,
             bias,
             self._library.panel,
             bf16_products=self._bf16_products,

@@ -7,18 +7,36 @@ from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.rope import pair_order
+from engine.cpu.blocks import kind_of_blocks
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight, interleaved
+from engine.weights.blocks import BlockRows, BlockSource, together
 from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
 
-Matrix = GroupedWeight | Tensor
+Matrix = BlockRows | GroupedWeight | Tensor
+
+
+def stored(source: WeightSource, *names: str) -> list[Matrix]:
+    """Return matrices with the same inputs: all in blocks of one file, of types that ``blocks.h``
+    packs, or each in few bits or in floats."""
+    if isinstance(source, BlockSource):
+        found = [source.blocks(name) for name in names]
+        blocks = [each for each in found if each is not None and kind_of_blocks(each) is not None]
+        if len(blocks) == len(names):
+            return [*blocks]
+    return [matrix(source, name) for name in names]
+
+
+def stored_matrix(source: WeightSource, name: str) -> Matrix:
+    """Return one matrix, as ``stored`` does."""
+    return stored(source, name)[0]
 
 
 def fused_qkv_matrix(config: ModelConfig, source: WeightSource, prefix: str) -> Matrix:
     """See ``engine.model.llama.fused_qkv``, of the weights."""
-    parts = [matrix(source, f"{prefix}{name}_proj.weight") for name in "qkv"]
+    parts = stored(source, *(f"{prefix}{name}_proj.weight" for name in "qkv"))
     order = pair_order(config.head_dim, config.rotary_dim)
 
     def rows(heads: int) -> Tensor:
@@ -26,18 +44,25 @@ def fused_qkv_matrix(config: ModelConfig, source: WeightSource, prefix: str) -> 
 
     query, key, value = parts
     turned = [_rows(query, rows(config.num_heads)), _rows(key, rows(config.num_kv_heads)), value]
+    if blocks := _in_blocks(turned):
+        return together(blocks, torch.cat)
     grouped = [part for part in turned if isinstance(part, GroupedWeight)]
     return joined(grouped) if len(grouped) == len(turned) else torch.cat(_floats(turned))
 
 
 def gate_up_matrix(source: WeightSource, prefix: str, panel: int) -> Matrix:
     """Return the rows of gate and up, panel by panel in turn."""
-    parts = [matrix(source, f"{prefix}{name}_proj.weight") for name in ("gate", "up")]
+    parts = stored(source, *(f"{prefix}{name}_proj.weight" for name in ("gate", "up")))
+
+    def join(both: list[Tensor]) -> Tensor:
+        return interleaved(both[0], both[1], panel)
+
+    if blocks := _in_blocks(parts):
+        return together(blocks, join)
     grouped = [part for part in parts if isinstance(part, GroupedWeight)]
     if len(grouped) == len(parts):
-        return combined(alike(grouped), lambda both: interleaved(both[0], both[1], panel))
-    gate, up = _floats(parts)
-    return interleaved(gate, up, panel)
+        return combined(alike(grouped), join)
+    return join(_floats(parts))
 
 
 def embedded(embedding: PackedWeight | Tensor, library: Library, token_ids: Tensor) -> Tensor:
@@ -48,12 +73,17 @@ def embedded(embedding: PackedWeight | Tensor, library: Library, token_ids: Tens
 
 
 def _rows(part: Matrix, index: Tensor) -> Matrix:
-    if isinstance(part, GroupedWeight):
-        return part.rows(index)
-    return part.index_select(0, index)
+    return part.index_select(0, index) if isinstance(part, Tensor) else part.rows(index)
+
+
+def _in_blocks(parts: list[Matrix]) -> list[BlockRows]:
+    """Return the parts if they are in blocks: then ``stored`` has all of them so."""
+    return [part for part in parts if isinstance(part, BlockRows)]
 
 
 def _floats(parts: list[Matrix]) -> list[Tensor]:
-    return [
-        part.dequantised() if isinstance(part, GroupedWeight) else part.float() for part in parts
-    ]
+    found = []
+    for part in parts:
+        assert not isinstance(part, BlockRows)
+        found.append(part.float() if isinstance(part, Tensor) else part.dequantised())
+    return found

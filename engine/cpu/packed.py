@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.cpu.blocks import PackedBlocks
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LinearStruct
 from engine.cpu.pages import zeros
@@ -38,7 +39,7 @@ class PackedWeight:
 
     def __init__(
         self,
-        weight: Tensor | GroupedWeight,
+        weight: Tensor | GroupedWeight | PackedBlocks,
         bias: Tensor | None,
         panel: int,
         *,
@@ -52,6 +53,8 @@ class PackedWeight:
         if isinstance(weight, GroupedWeight):
             self.kind = kind_of(weight)
             self._weight = packed_integers(weight, self.kind, panel)
+        elif isinstance(weight, PackedBlocks):
+            self.kind, self._weight = weight.kind, weight.panels
         else:
             self.kind, self._weight = _floats(weight, panel, bf16_products)
             if self.kind is WeightKind.BFLOAT16_PAIRS:

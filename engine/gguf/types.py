@@ -51,3 +51,5 @@ TYPES = {
     40: TensorType("NVFP4", 64, 36),
     41: TensorType("Q1_0", 128, 18),
 }
+
+NUMBERS = {kind.name: number for number, kind in TYPES.items()}

@@ -20,6 +20,8 @@ from engine.gguf.blocks import DECODERS, DecodedBlocks, Floats
 from engine.gguf.config import family_of
 from engine.gguf.container import GgufTensor, header_of
 from engine.gguf.names import ROPE_FACTORS, gguf_name
+from engine.gguf.types import NUMBERS
+from engine.weights.blocks import BlockRows
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import Shapes, mismatches
@@ -34,7 +36,8 @@ class GgufWeights:
     Face's checkpoints. A context manager. ``progress(done, total)`` is called as each is requested,
     in elements.
 
-    Quantized tensors are dequantized to ``dtype``; ``grouped`` returns one as it is stored.
+    Quantized tensors are dequantized to ``dtype``; ``grouped`` returns one as it is stored, and
+    ``blocks`` where.
     """
 
     def __init__(
@@ -55,11 +58,12 @@ class GgufWeights:
         self._progress = progress
         self._total = sum(math.prod(shape) for shape in shapes.values())
         self._done = 0
+        self._taken: set[str] = set()
         self._ends = ExitStack()
         with ExitStack() as ends:
             self._file = TensorFile(path)
             ends.callback(self._file.close)
-            header = header_of(self._file)
+            header = header_of(self._file, keep_texts=False)
             self._tensors = header.tensors
             self._permuted = family_of(header).permuted
             self._match()
@@ -91,6 +95,19 @@ class GgufWeights:
         whole = self.tensor(name)
         return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
 
+    def blocks(self, name: str) -> BlockRows | None:
+        """Return where a matrix is in the file; None if it is stored in floats."""
+        stored = self._tensors[gguf_name(name)]
+        if stored.type.name not in DECODERS:
+            return None
+        self._take(name)
+        rows, inputs = stored.shape
+        begins = torch.arange(rows) * stored.row_bytes + stored.begin
+        types = torch.full((rows,), NUMBERS[stored.type.name], dtype=torch.int32)
+        found = BlockRows(self._file, begins, types, inputs)
+        order = self._order(name)
+        return found if order is None else found.rows(_by_head(order, rows))
+
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix in its few bits; None if it is stored in floats. Raises WeightsError."""
         if self._tensors[gguf_name(name)].type.name not in DECODERS:
@@ -107,7 +124,9 @@ class GgufWeights:
     # --- reading -------------------------------------------------------------------------------
 
     def _take(self, name: str) -> GgufTensor:
-        self._done += math.prod(self._shapes[name])
+        if name not in self._taken:
+            self._taken.add(name)
+            self._done += math.prod(self._shapes[name])
         self._progress(self._done, self._total)
         return self._tensors[gguf_name(name)]
 
@@ -138,8 +157,7 @@ class GgufWeights:
             self._file.read_into(raw.data.cast("B"), stored.begin + first * row_bytes)
             piece = _decoded(stored, raw, columns)
             if order is not None:
-                heads = torch.arange(0, height, unit).unsqueeze(1)
-                index = (heads + order).view(-1)
+                index = _by_head(order, height)
                 piece = piece.rows(index) if isinstance(piece, GroupedWeight) else piece[index]
             yield first, piece
 
@@ -203,6 +221,11 @@ def grouped_weight(found: DecodedBlocks, columns: int) -> GroupedWeight:
         scales(found.minimums, found.fine_minimums),
         found.codes.shape[1] // groups,
     )
+
+
+def _by_head(order: Tensor, rows: int) -> Tensor:
+    """Return the place of each of ``rows`` rows, of which each head's are in ``order``."""
+    return (torch.arange(0, rows, order.shape[0]).unsqueeze(1) + order).view(-1)
 
 
 def _empty_like(piece: GroupedWeight, rows: int) -> GroupedWeight:

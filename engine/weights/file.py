@@ -35,11 +35,21 @@ class TensorFile:
             try:
                 count = os.preadv(self._descriptor, [buffer], offset)
             except OSError as error:
-                raise WeightsError(f"cannot read {self.path}: {error.strerror}") from error
+                raise self.failure(error.errno or 0, offset) from error
             if count == 0:
-                raise WeightsError(f"cannot read {self.path}: it ends at byte {offset}")
+                raise self.failure(0, offset)
             buffer = buffer[count:]
             offset += count
+
+    def fileno(self) -> int:
+        """Return the descriptor, for code that reads by itself."""
+        return self._descriptor
+
+    def failure(self, number: int, offset: int) -> WeightsError:
+        """Return the error of a read at ``offset`` that failed with the errno ``number``; 0: the
+        file ends there."""
+        what = os.strerror(number) if number else f"it ends at byte {offset}"
+        return WeightsError(f"cannot read {self.path}: {what}")
 
     def close(self) -> None:
         """No read may be in progress."""

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from engine.weights.blocks import BlockRows, BlockSource
 from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import WeightSource
 
@@ -119,6 +120,11 @@ class QuantisedWeights:
         kind = self._kind
         made = quantise_float8(found) if kind == "fp8" else quantise(found, kind)
         return made.dequantised().to(found.dtype)
+
+    def blocks(self, name: str) -> BlockRows | None:
+        if name in self._exact or not isinstance(self._source, BlockSource):
+            return None
+        return self._source.blocks(name)
 
     def grouped(self, name: str) -> GroupedWeight | None:
         if name in self._exact:

@@ -9,14 +9,18 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig, load_model_config
+from engine.cpu.blocks import packed_blocks
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.cpu.matrices import embedded, fused_qkv_matrix, gate_up_matrix
 from engine.cpu.packed import PackedWeight, interleaved
+from engine.gguf.weights import GgufWeights
 from engine.model.llama import EMBEDDING, fused_qkv
 from engine.run.loader import parameter_shapes
+from engine.weights.blocks import BlockRows
 from engine.weights.grouped import GroupedWeight
 from engine.weights.quantization import QuantisedWeights, matrix, quantise
-from tests.engine.tiny_models import VARIANTS, save_model
+from tests.engine.gguf.making import write_gguf
+from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
 ATTENTION = "model.layers.1.self_attn."
 MLP = "model.layers.1.mlp."
@@ -95,3 +99,55 @@ def test_tokens_are_looked_up_in_either_form(config: ModelConfig, in_floats: str
         assert torch.equal(embedded(packed, opened, ids), expected)
         if isinstance(embedding, Tensor):
             assert torch.equal(embedded(embedding, opened, ids), expected)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen3"])
+@pytest.mark.parametrize(
+    ("kinds", "in_blocks"),
+    [
+        ({}, True),
+        ({"k_proj": "Q5_0", "up_proj": "Q8_0"}, True),
+        ({"k_proj": "Q4_1", "up_proj": "Q4_1"}, False),
+        ({"q_proj": "F16", "gate_proj": "BF16"}, False),
+    ],
+)
+def test_blocks_of_a_file_give_the_same_weights(
+    tmp_path: Path, family: str, kinds: dict[str, str], *, in_blocks: bool
+) -> None:
+    """As those that are decoded in Python; also rows that a family stores in another order."""
+    try:
+        opened = library()
+    except LibraryUnavailableError as error:
+        pytest.skip(str(error))
+    save_model(Variant(family, {"intermediate_size": 96, "head_dim": 32}), tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    named = {name: kind for name in shapes for part, kind in kinds.items() if part in name}
+    path = write_gguf(tmp_path, tmp_path / "m.gguf", "Q4_0", kinds=named, tokenizer=False)
+    with GgufWeights(
+        path,
+        shapes,
+        head_dim=config.head_dim,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+        progress=lambda done, total: None,
+    ) as source:
+        for found, expected in (
+            (
+                fused_qkv_matrix(config, source, ATTENTION),
+                fused_qkv(config, source, ATTENTION, "weight"),
+            ),
+            (
+                gate_up_matrix(source, MLP, opened.panel),
+                interleaved(
+                    *(source.tensor(f"{MLP}{name}_proj.weight") for name in ("gate", "up")),
+                    opened.panel,
+                ),
+            ),
+        ):
+            assert isinstance(found, BlockRows) is in_blocks
+            if isinstance(found, BlockRows):
+                found = packed_blocks(found, opened, opened.team(1))
+            packed = PackedWeight(found, None, opened.panel)
+            index = torch.arange(expected.shape[0])
+            assert torch.equal(packed.rows(opened, index), expected)

@@ -6,7 +6,9 @@ from __future__ import annotations
 import resource
 import struct
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import gguf
 import numpy as np
@@ -15,6 +17,7 @@ import pytest
 from engine.architecture.errors import WeightsError
 from engine.gguf import container
 from engine.gguf.container import GgufHeader, read_gguf_header
+from engine.weights.file import TensorFile
 from tests.engine.gguf.hostile import hostile_file, small_file, text
 
 _MOST_BYTES = 16 << 20  # of memory, for a file of a few kilobytes
@@ -69,6 +72,31 @@ def test_keys_and_tensors_are_those_of_the_library(right: bytes, tmp_path: Path)
         assert list(ours.shape) == list(reversed(tensor.shape.tolist()))
         raw = right[ours.begin : ours.begin + ours.num_bytes]
         assert raw == tensor.data.tobytes()
+
+
+def test_strings_of_arrays_are_skipped_as_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [random.randbytes(random.randrange(40)).hex() for random in [Random(1)] * 500]
+    value = struct.pack("<IQ", 8, len(words)) + b"".join(map(text, words))
+    path = tmp_path / "words.gguf"
+    path.write_bytes(file_of(key("words", 9, value), key("after", 4, b"\7\0\0\0"), keys=2))
+    for most in (1 << 20, 64, 1):  # bytes that are read at a time
+        monkeypatch.setattr(container, "_READ_BYTES", most)
+        with closing(TensorFile(path)) as file:
+            kept = container.header_of(file)
+            skipped = container.header_of(file, keep_texts=False)
+        assert kept.keys == {"words": words, "after": 7}
+        assert skipped.keys == {"words": [], "after": 7}
+
+
+def test_an_array_of_strings_that_is_cut_short_is_refused(tmp_path: Path) -> None:
+    value = struct.pack("<IQ", 8, 3) + text("a") + text("b") + struct.pack("<Q", 99)
+    path = tmp_path / "cut.gguf"
+    path.write_bytes(file_of(key("words", 9, value), keys=1))
+    for keep_texts in (True, False):
+        with closing(TensorFile(path)) as file, pytest.raises(WeightsError, match="element 2,"):
+            container.header_of(file, keep_texts=keep_texts)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from engine.architecture.errors import WeightsError
 from engine.gguf import weights
 from engine.gguf.weights import GgufWeights
 from engine.run.loader import parameter_shapes
+from engine.weights.blocks import BlockRows
 from engine.weights.weights import Shapes
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
@@ -60,6 +61,15 @@ def test_every_tensor_is_that_of_the_checkpoint(
     assert told[-1] == (total, total)
 
 
+def read_back(blocks: BlockRows, dtype: gguf.GGMLQuantizationType) -> torch.Tensor:
+    block, size = gguf.GGML_QUANT_SIZES[dtype]
+    raw = np.zeros((blocks.shape[0], blocks.inputs // block * size), np.uint8)
+    for row, begin in zip(raw, blocks.begins.tolist(), strict=True):
+        blocks.file.read_into(row.data, begin)
+    assert blocks.types.unique().tolist() == [dtype]
+    return torch.from_numpy(gguf.dequantize(raw, dtype))
+
+
 @pytest.mark.parametrize("kind", ["F16", "BF16", "Q8_0", "Q4_0", "Q5_1"])
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
 def test_quantized_tensors_are_those_of_the_library(
@@ -86,6 +96,10 @@ def test_quantized_tensors_are_those_of_the_library(
             if grouped is not None:
                 assert torch.equal(grouped.dequantised(), expected)
                 assert grouped.group == 32
+            blocks = source.blocks(name)
+            assert (blocks is None) == (grouped is None)
+            if blocks is not None:
+                assert torch.equal(read_back(blocks, dtype), expected)
 
 
 def test_a_part_is_that_of_the_whole_and_the_dtype_is_the_one_asked_for(tmp_path: Path) -> None:

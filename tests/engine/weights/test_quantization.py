@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import gguf
 import pytest
 import torch
@@ -10,6 +12,8 @@ from hypothesis import strategies as st
 
 from engine.gguf.blocks import DECODERS
 from engine.gguf.weights import grouped_weight
+from engine.weights.blocks import BlockRows
+from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight
 from engine.weights.quantization import (
     GROUP,
@@ -92,6 +96,25 @@ def test_only_matrices_are_quantised_and_those_in_few_bits_stay_as_they_are(bits
     assert torch.equal(found.dequantised(), source.tensor("matrix"))
     assert matrix(source, "small") is small
     assert torch.equal(source.tensor("small"), small.dequantised())
+
+
+def test_matrices_in_blocks_stay_there_but_for_the_exact_ones(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    file = TensorFile(tmp_path / "file")
+    blocks = BlockRows(file, torch.tensor([96]), torch.tensor([8], dtype=torch.int32), 32)
+
+    class Source:
+        def tensor(self, name: str) -> torch.Tensor:
+            raise AssertionError(name)
+
+        def blocks(self, name: str) -> BlockRows | None:
+            return blocks
+
+    source = QuantisedWeights(Source(), "int8", exact={"router"})
+    assert source.blocks("matrix") is blocks
+    assert source.blocks("router") is None
+    assert QuantisedWeights(Fixed(torch.ones(2, 32)), "int8").blocks("matrix") is None
+    file.close()
 
 
 @pytest.mark.parametrize(("bits", "error"), [("int8", 0.0054), ("int4", 0.0860)])
