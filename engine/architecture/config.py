@@ -12,6 +12,7 @@ from engine.architecture.families import DECODER_FAMILIES, DecoderFamily, Tensor
 from engine.architecture.features import (
     NO_MULTIPLIERS,
     Experts,
+    ExpertStorage,
     Feature,
     Multipliers,
     NormPlace,
@@ -48,6 +49,17 @@ BARE_ARCHITECTURES = {
     "MistralModel": "mistral",
     "Qwen2Model": "qwen2",
     "Qwen3Model": "qwen3",
+    "SmolLM3Model": "smollm3",
+    "Phi3Model": "phi3",
+    "GraniteModel": "granite",
+    "Olmo2Model": "olmo2",
+    "Olmo3Model": "olmo3",
+    "Gemma3TextModel": "gemma3_text",
+    "MinistralModel": "ministral",
+    "Ministral3Model": "ministral3",
+    "MixtralModel": "mixtral",
+    "OlmoeModel": "olmoe",
+    "Qwen3MoeModel": "qwen3_moe",
     "GPT2Model": "gpt2",
 }
 _FAMILIES = ARCHITECTURES | BARE_ARCHITECTURES
@@ -115,6 +127,7 @@ class ModelConfig:
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None
     experts: Experts | None = None
+    expert_storage: ExpertStorage = ExpertStorage.APART  # on the hub; a checkpoint may differ
     text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
 
     @property
@@ -295,6 +308,7 @@ def _read_llama_like(
         multipliers=layers.multipliers,
         query_scaling=layers.query_scaling,
         experts=layers.experts,
+        expert_storage=family.expert_storage,
     )
 
 

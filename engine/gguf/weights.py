@@ -22,7 +22,7 @@ from engine.gguf.container import GgufTensor, header_of
 from engine.gguf.names import ROPE_FACTORS, gguf_name
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight, Scales
-from engine.weights.weights import Shapes, mismatches
+from engine.weights.weights import Shapes, mismatches, narrowed
 
 # Decoding a piece takes about ten times as much memory for a moment.
 _PIECE_BYTES = 1 << 20
@@ -88,8 +88,7 @@ class GgufWeights:
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """See ``CheckpointWeights.part``; the whole tensor is read."""
-        whole = self.tensor(name)
-        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+        return narrowed(self.tensor(name), dim, ranges)
 
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix in its few bits; None if it is stored in floats. Raises WeightsError."""

@@ -82,16 +82,34 @@ def new_model(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Modul
     return model.eval()
 
 
-def checked_class(model: nn.Module, config: Any) -> str:
-    """Return the model's class, which config.json must name. Raises ConfigError."""
-    found = type(model).__name__
+def named_class(model: Any, config: Any) -> tuple[str, bool]:
+    """Return the class that config.json names, and whether it generates: the class of ``model``
+    does, that of its body has no output head. Raises ConfigError for any other."""
+    found, bare = type(model).__name__, type(model.base_model).__name__
     named = config.architectures or ()
-    if found not in named:
-        raise ConfigError(
-            f"config.json's architectures are {', '.join(named) or 'missing'}, where {found} "
-            f"generates text for a {config.model_type}"
+    for name in (found, bare):
+        if name in named:
+            return name, name == found
+    raise ConfigError(
+        f"config.json's architectures are {', '.join(named) or 'missing'}, where {found} "
+        f"generates text for a {config.model_type}, and {bare} makes embeddings"
+    )
+
+
+def model_without_head(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Do the same as ``new_model`` for a checkpoint that has no output head: the embeddings take
+    its place, so that no parameter is missing, and are never used for it. ``config`` is changed.
+    Raises UnsupportedError if the head has parameters of its own even so."""
+    config.tie_word_embeddings = True
+    model: Any = new_model(config, device, dtype)
+    body = {id(parameter) for parameter in model.base_model.parameters()}
+    own = [name for name, each in model.named_parameters() if id(each) not in body]
+    if own:
+        raise UnsupportedError(
+            f"a {config.model_type} without an output head is not supported: "
+            f"{type(model).__name__} has {', '.join(own[:3])} besides"
         )
-    return found
+    return model
 
 
 def first_line(error: BaseException) -> str:

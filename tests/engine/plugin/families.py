@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk
@@ -177,6 +180,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
     },
 }
+
+
+def require_release_with(*kinds: str) -> None:
+    """Skip a test where an older release of transformers lacks one of ``kinds``."""
+    missing = {kind.partition("#")[0] for kind in kinds} - CONFIG_MAPPING_NAMES.keys()
+    if missing:
+        pytest.skip(f"transformers {transformers.__version__} has no {', '.join(sorted(missing))}")
 
 
 def tiny_config(kind: str) -> Any:

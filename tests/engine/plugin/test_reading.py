@@ -57,7 +57,10 @@ def test_what_the_engine_needs_is_found_without_weights(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"architectures": ["LlamaModel"]}, "where LlamaForCausalLM generates text"),
+        (
+            {"architectures": ["LlamaForTokenClassification"]},
+            "where LlamaForCausalLM generates text for a llama, and LlamaModel makes embeddings",
+        ),
         ({"dtype": "float8"}, "dtype must be one of"),
         ({"num_hidden_layers": 1000, "layer_types": None}, "at most 512 are supported"),
         ({"max_position_embeddings": None}, "cannot read it|how many positions"),
