@@ -192,6 +192,10 @@ def load_model_config(directory: str | Path) -> ModelConfig:
         return _read_text_part(directory, fields, *found)
     architecture = _architecture(fields)
     family = _FAMILIES[architecture]
+    if (kind := fields.text("model_type", family)) != family:  # what transformers goes by
+        raise UnsupportedError(
+            f"{fields.source}: {architecture} with the model_type {kind} is not supported"
+        )
     read_quantization(directory)  # refuses what the weights' readers do not know
     eos = read_eos_token_ids(directory, fields)
     if family == "gpt2":

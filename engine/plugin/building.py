@@ -44,12 +44,20 @@ def read_source(directory: Path) -> Any:
         del config.quantization_config  # the weights are dequantized, or in our products
     if (found := text_part(fields)) is not None:
         return _text_source(config, text_fields(fields, found[1]))
-    if config.get_text_config() is not config or _MEDIA.search(" ".join(config.sub_configs)):
+    if not _is_text_alone(config):
         raise UnsupportedError(
             f"{fields.source}: {config.model_type} is more than a decoder of text, which alone is "
             "supported"
         )
     return config
+
+
+def _is_text_alone(config: Any) -> bool:
+    try:
+        text = config.get_text_config()
+    except ValueError:  # there are several
+        return False
+    return text is config and not _MEDIA.search(" ".join(config.sub_configs))
 
 
 def _text_source(config: Any, fields: ConfigFields) -> Any:
@@ -90,6 +98,10 @@ def named_class(model: Any, config: Any) -> tuple[str, bool]:
     for name in (found, bare):
         if name in named:
             return name, name == found
+    if model.config_class is not type(config):  # EXAONE 3 is computed as a Llama, say
+        for name in named:
+            if name.endswith("ForCausalLM"):
+                return name, True
     raise ConfigError(
         f"config.json's architectures are {', '.join(named) or 'missing'}, where {found} "
         f"generates text for a {config.model_type}, and {bare} makes embeddings"
@@ -99,10 +111,11 @@ def named_class(model: Any, config: Any) -> tuple[str, bool]:
 def model_without_head(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Module:
     """Do the same as ``new_model`` for a checkpoint that has no output head: the embeddings take
     its place, so that no parameter is missing, and are never used for it. ``config`` is changed.
-    Raises UnsupportedError if the head has parameters of its own even so."""
+    Raises UnsupportedError if the head has other parameters."""
     config.tie_word_embeddings = True
-    model: Any = new_model(config, device, dtype)
-    body = {id(parameter) for parameter in model.base_model.parameters()}
+    model = new_model(config, device, dtype)
+    decoder: Any = model
+    body = {id(parameter) for parameter in decoder.base_model.parameters()}
     own = [name for name, each in model.named_parameters() if id(each) not in body]
     if own:
         raise UnsupportedError(

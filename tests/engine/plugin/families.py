@@ -155,6 +155,9 @@ SHAPES: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         "num_hidden_layers": _LAYERS,
     },
+    "hunyuan_v1_dense": {"head_dim": 16},
+    "hunyuan_v1_moe": {"head_dim": 16},
+    "nemotron": {"num_key_value_heads": 8},
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": _LAYERS},
     "lfm2_moe": {
         "layer_types": ["conv", "full_attention"] * 2,
@@ -216,7 +219,7 @@ def save_family(
     oracle: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"
     )
-    freeze_frequencies(oracle, config.max_position_embeddings)
+    freeze_frequencies(oracle, getattr(config, "max_position_embeddings", 0))
     return oracle.eval()
 
 

@@ -45,6 +45,7 @@ def test_the_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:
         ({"model_type": "llama", "hidden_size": "wide"}, "transformers cannot read it"),
         ({"model_type": "gemma3"}, "more than a decoder of text"),
         ({"model_type": "phi4_multimodal"}, "more than a decoder of text"),
+        ({"model_type": "musicgen"}, "more than a decoder of text"),
     ],
 )
 def test_a_configuration_that_is_not_served_is_refused_in_a_sentence(
