@@ -52,7 +52,7 @@ RUN_SECONDS = 600
 # Libraries' threads spin for a while after their work (OpenMP: 0.2 s).
 CALM_SECONDS = 0.3
 
-PEER_SHAPES = ("234m", "13m")
+PEER_SHAPES = ("234m", "13m", "1b")
 
 
 class Absent(Exception):  # noqa: N818 - not an error: the row is skipped

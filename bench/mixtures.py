@@ -24,7 +24,6 @@ import random
 import statistics
 import tempfile
 import time
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -74,16 +73,8 @@ def bytes_read(rows: int, bits: float) -> float:
 class Ours:
     """The engine. Every request has another prompt."""
 
-    def __init__(self, directory: Path, threads: int, batch: int, quantization: str) -> None:
-        settings = EngineConfig(
-            model=str(directory),
-            load_format="dummy",
-            dtype="bfloat16" if quantization == "none" else "float32",
-            quantization=quantization,  # type: ignore[arg-type]  # one of the option's choices
-            device="cpu",
-            threads=threads,
-            max_num_seqs=batch,
-        )
+    def __init__(self, settings: EngineConfig, batch: int, vocabulary: int) -> None:
+        self._vocabulary = vocabulary
         self._core = EngineCore(
             load_model_runner(settings, lambda phase, done, total: None),
             max_num_seqs=batch,
@@ -100,7 +91,7 @@ class Ours:
         params = SamplingParams(max_tokens=tokens, temperature=0.0, ignore_eos=True)
         for _ in range(rows):
             self._handle += 1
-            prompt = self._chance.choices(range(CONFIG.vocab_size), k=PROMPT_TOKENS)
+            prompt = self._chance.choices(range(self._vocabulary), k=PROMPT_TOKENS)
             self._core.add(
                 CONNECTION,
                 Submit(
@@ -168,7 +159,16 @@ def measure(options: argparse.Namespace, threads: int, machine: Machine) -> dict
     peer = fastest_peer() if options.peer else None
     with tempfile.TemporaryDirectory() as directory:
         CONFIG.save_pretrained(directory)
-        ours = Ours(Path(directory), threads, options.batch, options.quantization)
+        settings = EngineConfig(
+            model=directory,
+            load_format="dummy",
+            dtype="bfloat16" if options.quantization == "none" else "float32",
+            quantization=options.quantization,
+            device="cpu",
+            threads=threads,
+            max_num_seqs=options.batch,
+        )
+        ours = Ours(settings, options.batch, CONFIG.vocab_size)
     bits = BITS[options.quantization]
     rounds = []
     for _ in range(options.rounds):

@@ -32,6 +32,14 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 16,
         "num_key_value_heads": 8,
     },
+    "1b": {
+        "vocab_size": 32000,
+        "hidden_size": 2048,
+        "intermediate_size": 6144,
+        "num_hidden_layers": 20,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+    },
 }
 
 

@@ -36,11 +36,13 @@ _STATUSES = {
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """``detail``: a sentence for people, empty when there is nothing to add."""
+    """``detail``: a sentence for people, empty when there is nothing to add. ``unserved_inputs``:
+    what the model's checkpoint reads besides text, which the server does not take."""
 
     state: State
     model: str = ""
     detail: str = ""
+    unserved_inputs: tuple[str, ...] = ()
 
 
 class RefusalError(Exception):
@@ -55,6 +57,7 @@ class RefusalError(Exception):
 class _EngineBody(msgspec.Struct):
     phase: str = ""
     detail: str = ""
+    unserved_inputs: tuple[str, ...] | None = None
 
 
 class _HealthBody(msgspec.Struct):
@@ -144,7 +147,12 @@ def interpret_health(status: int, content: bytes) -> Health:
     else:
         state, words = (State.LOADING if status == 503 else State.FAILED), ""
     told = () if state is State.READY else (body.problem, body.engine.detail)
-    return Health(state, body.model, " ".join(filter(None, (words, *told))))
+    return Health(
+        state,
+        body.model,
+        " ".join(filter(None, (words, *told))),
+        body.engine.unserved_inputs or (),
+    )
 
 
 def list_models(url: str, api_key: str) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import textwrap
+from collections.abc import Sequence
 
 UNKNOWN = "–"
 MOST_DECIMALS = 3
@@ -71,6 +72,12 @@ def in_full(value: float) -> str:
 
 def percent(ratio: float) -> str:
     return UNKNOWN if math.isnan(ratio) else f"{number(ratio * 100)} %"
+
+
+def text_only(unserved: Sequence[str]) -> str:
+    """``unserved``: inputs that a checkpoint reads and the server does not take: ``text only, no
+    image or video``. Empty if there are none."""
+    return f"text only, no {' or '.join(unserved)}" if unserved else ""
 
 
 def _rounded(value: float, digits: int) -> float:

@@ -76,11 +76,12 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         ),
     ] = "auto"
     quantization: Annotated[
-        Literal["none", "int8", "int4"],
+        Literal["none", "int8", "int4", "fp8"],
         setting(
             _MODEL,
-            "Quantize weight matrices while loading, with one scale for every 32 inputs; on one "
-            "device, all decoders except GPT-2. Those that a GGUF file has in few bits stay as "
+            "Quantize weight matrices while loading: int8 and int4 with one scale for every 32 "
+            "inputs, fp8 (E4M3, on a GPU) with one for each output; on one device, all decoders "
+            "that our own code computes, except GPT-2. Those that are stored in few bits stay as "
             "they are.",
         ),
     ] = "none"
@@ -134,16 +135,16 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "torch"],
         setting(
             _HARDWARE,
-            "How a CPU computes in float32. auto: by our own C code, compiled at the first "
-            "start, if there is a compiler; torch: by torch alone.",
+            "How a CPU computes. auto: by our own C code, compiled at the first start, if there is "
+            "a compiler and the code supports the model, else by torch; torch: by torch alone.",
         ),
     ] = "auto"
     gpu_path: Annotated[
         Literal["auto", "torch", "triton"],
         setting(
             _HARDWARE,
-            "How a GPU computes. auto: by our own Triton kernels if triton is installed "
-            "and support the model; torch: by torch alone; triton: fail without them.",
+            "How a GPU computes. auto: by our own Triton kernels if triton is installed and they "
+            "support the model, else by torch; torch: by torch alone; triton: fail without them.",
         ),
     ] = "auto"
     attention: Annotated[

@@ -74,12 +74,21 @@ class Option:
     def is_list(self) -> bool:
         return isinstance(self.kind, inspect.ListType | inspect.VarTupleType)
 
+    @property
+    def choices(self) -> str:
+        """Which values there are, in words; empty if they are not a list."""
+        if not isinstance(self.kind, inspect.LiteralType):
+            return ""
+        *others, last = map(str, self.kind.values)
+        return f"must be {', '.join(others)} or {last}" if others else f"must be {last}"
+
     def parse(self, text: str | list[str]) -> Any:
         """Convert what a user typed to the field's value. Raises OptionError."""
         try:
             return self.check(text)
         except msgspec.ValidationError as error:
-            raise OptionError(f"{error}{self.quoted(text)}") from None
+            reason = self.choices or str(error)
+            raise OptionError(f"{reason}{self.quoted(text)}") from None
 
     def check(self, value: Any) -> Any:
         """Return ``value`` in the field's type. Raises msgspec.ValidationError."""

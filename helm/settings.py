@@ -65,7 +65,7 @@ _OWNED = (
 # Secrets with separate values, each an existing Secret.
 _BY_VALUE = ("api_key", "store_url", "signing_key", "admin_key")
 # Engine settings without effect on the other device.
-CPU_ONLY = ("quantization", "cpu_path", "kv_cache_memory")
+CPU_ONLY = ("cpu_path", "kv_cache_memory")
 GPU_ONLY = ("gpu_path", "attention", "cuda_graphs", "gpu_memory_utilization")
 # Remarks on values.
 _NOTES = {

@@ -217,8 +217,7 @@ class Owner(msgspec.Struct, frozen=True, array_like=True):
 
 
 class KvMap(msgspec.Struct, frozen=True):
-    """The pool at ``time``, its blocks in order of their numbers, run-length coded. Maps of more
-    than 16,384 blocks are sampled: each block of a run represents ``blocks_each``."""
+    """The pool at ``time``, its blocks in order of their numbers, run-length coded."""
 
     time: float
     blocks: int
@@ -230,19 +229,18 @@ class KvMap(msgspec.Struct, frozen=True):
     owners: tuple[Owner, ...]
     evictions: int = 0  # totals since the engine's start
     preemptions: int = 0
-    blocks_each: int = 1
+    blocks_each: int = 1  # that a block of a run represents: more in maps of over 16,384 blocks
 
 
 class SharedPrefix(msgspec.Struct, frozen=True):
-    """A chain of cached blocks from a prompt's start or from its ``parent``'s end (an index into
-    the answer; None: from the start). ``request_id``: of a request that computed it."""
+    """A chain of cached blocks from a prompt's start or from its ``parent``'s end."""
 
-    parent: int | None
+    parent: int | None  # an index into the answer; None: from the start
     tokens: int
     holders: int  # running sequences
     hits: int
     last_used: float
-    request_id: str
+    request_id: str  # of a request that computed it
 
 
 class PrefixTree(msgspec.Struct, frozen=True):
@@ -308,6 +306,8 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
     five_minutes: Window
     slo: dict[str, float]
     parts: dict[str, str]  # health of engine, store, tracing … in a word or sentence
+    quantization: str = ""  # as in /health; empty until the model is loaded
+    unserved_inputs: tuple[str, ...] = ()  # likewise
     engines: int = 1  # that the server has when all run
     engine_restarts: int = 0
     worker_restarts: int = 0

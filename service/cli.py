@@ -70,23 +70,15 @@ def _parser() -> argparse.ArgumentParser:
         "serve",
         # Each flag has exactly one spelling: the chart, for example, refuses some flags by name.
         allow_abbrev=False,
+        # The list of all flags would bury the error below it.
+        usage="quire serve [MODEL] [--FLAG VALUE ...]  (all flags: quire serve --help)",
         help="serve a model over HTTP",
         description="Serve a model directory in Hugging Face layout, a GGUF file (docs/gguf.md) or "
         "a model by its name on the hub (docs/models-by-name.md); by default pocket, the embedded "
         "demonstration model; or simulated:[PROFILE][,KEY=VALUE...], a timed stand-in "
         "without weights (docs/simulated-models.md). Every flag can also be given by its variable.",
     )
-    serve.add_argument(
-        "model_directory",
-        nargs="?",
-        metavar="MODEL",
-        help="model directory, GGUF file, name on the hub (OWNER/NAME, or OWNER/NAME:Q4_K_M for a "
-        "GGUF file), or simulated:... (same as --model)",
-    )
-    add_arguments(serve, EngineConfig)
-    add_arguments(serve, HubSettings)
-    add_arguments(serve, ServiceSettings)
-    serve.set_defaults(command=_serve)
+    _add_serve_arguments(serve)
 
     _add_pull_arguments(
         commands.add_parser(
@@ -121,6 +113,20 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--port", type=int, default=8000, help="port to check (8000)")
     check.set_defaults(command=_doctor)
     return parser
+
+
+def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
+    serve.add_argument(
+        "model_directory",
+        nargs="?",
+        metavar="MODEL",
+        help="model directory, GGUF file, name on the hub (OWNER/NAME, or OWNER/NAME:Q4_K_M for a "
+        "GGUF file), or simulated:... (same as --model)",
+    )
+    add_arguments(serve, EngineConfig)
+    add_arguments(serve, HubSettings)
+    add_arguments(serve, ServiceSettings)
+    serve.set_defaults(command=_serve)
 
 
 def _add_pull_arguments(pull: argparse.ArgumentParser) -> None:
@@ -178,7 +184,8 @@ def _pull(namespace: argparse.Namespace) -> int:
     name = namespace.name
     if not is_hub_name(name):
         form = "a name has the form OWNER/NAME, or OWNER/NAME:Q4_K_M for a GGUF file"
-        reason = "it is a path here" if Path(name).exists() else form
+        here = f"it is a path here, which 'quire serve {name}' serves as it is"
+        reason = here if Path(name).exists() else form
         raise OptionError(f"cannot pull {name}: {reason}")
     # Imported late: no other command needs the library.
     from service.hub.pull import end_at_signals, pull
@@ -244,7 +251,7 @@ def _serve(namespace: argparse.Namespace) -> int:
             return 1
     if model.place is not None or model.gguf is not None:
         engine = msgspec.structs.replace(engine, model=str(directory))
-    problem = doctor.model_problem(directory, without_weights=model.is_simulated)
+    problem = doctor.start_problem(directory, without_weights=model.is_simulated)
     if problem:
         print(f"quire: {problem}", file=sys.stderr)
         return 1

@@ -28,8 +28,10 @@ SUPPORTED_PYTHONS = ((3, 11), (3, 12))
 SUPPORTED_TORCH = ((2, 11), (2, 13))
 _TORCH_SECONDS = 120
 _ENOUGH_FILES = 4096
-_GIB = 1 << 30
-_MODEL_REMEDY = "give a directory in Hugging Face layout, or a name that 'quire pull' has fetched"
+_MIB, _GIB = 1 << 20, 1 << 30
+_FORMS = "give a directory in Hugging Face layout, a file that ends in .gguf"
+_START_REMEDY = f"{_FORMS}, or a name on the hub (OWNER/NAME)"
+_MODEL_REMEDY = f"{_FORMS}, or a name that 'quire pull' has fetched"
 
 # Runs in a separate process: torch takes seconds to import and may crash.
 _ASK_TORCH = """
@@ -219,10 +221,17 @@ def port_finding(port: int) -> Finding:
     return Finding(Level.OK, "port", f"{port} is free")
 
 
+def start_problem(model: Path, *, without_weights: bool = False) -> str:
+    """Return why ``model`` cannot be served, and what to do; empty if it can. ``without_weights``:
+    as in ``examine``."""
+    problem = model_problem(model, without_weights=without_weights)
+    return f"{problem}; {_START_REMEDY}" if problem and not without_weights else problem
+
+
 def model_problem(model: Path, *, without_weights: bool = False) -> str:
     """Return why ``model`` cannot be served, as far as its files show; empty if it can."""
     if not model.is_dir():
-        return f"no such model directory: {model}"
+        return f"{model} is a file" if model.is_file() else f"no such model directory: {model}"
     return ("" if without_weights else _config_problem(model)) or _tokenizer_problem(model)
 
 
@@ -263,7 +272,8 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
     except ConfigError as error:
         return Finding(Level.FAIL, "model", str(error), "serve a checkpoint in another format")
     kind = "" if quantized is None else f" ({quantized.description})"
-    return Finding(Level.OK, "model", f"{model}, {size / _GIB:.2f} GiB of weights{kind}")
+    written = f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
+    return Finding(Level.OK, "model", f"{model}, {written} of weights{kind}")
 
 
 def _optional_findings() -> Iterator[Finding]:

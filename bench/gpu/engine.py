@@ -230,6 +230,7 @@ SMALL: Final[Rows] = (
 )
 LARGE: Final[Rows] = (
     ("steps llama-8b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+    ("steps llama-8b batch 16 ctx 256", partial(steps, batch=16, context=256), 3),
     ("prefill llama-8b 8192 tokens", partial(prefill, tokens=8192), 5),
     ("burst llama-8b c4", partial(burst, streams=4, asked=1024, answered=256), 8),
     ("steps llama-8b batch 64 ctx 1024", partial(steps, batch=64, context=1024), 4),
@@ -313,6 +314,10 @@ INT4: Final[Rows] = (
     ("int4 llama-8b profile batch 1", partial(profiled, batch=1, context=256), 5),
 )
 INT8: Final[Rows] = (("int8 llama-8b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),)
+FP8: Final[Rows] = (
+    ("fp8 llama-8b batch 1 ctx 256", partial(steps, batch=1, context=256), 3),
+    ("fp8 llama-8b batch 16 ctx 256", partial(steps, batch=16, context=256), 3),
+)
 
 
 @dataclass(frozen=True)
@@ -340,6 +345,7 @@ VARIANTS: Final = (
     Loaded("llama-8b", DETERMINISTIC, 40, " deterministic", (("deterministic", True),)),
     Loaded("llama-8b", INT4, 50, " int4", (("quantization", "int4"),)),
     Loaded("llama-8b", INT8, 50, " int8", (("quantization", "int8"),)),
+    Loaded("llama-8b", FP8, 50, " fp8", (("quantization", "fp8"),)),
     Loaded("qwen3-0.6b", NO_GRAPHS, 20, " no-graphs", (("cuda_graphs", False),)),
     Loaded("qwen3-0.6b", FP8_CACHE, 20, " fp8-cache", (("kv_cache_dtype", "fp8"),)),
     Loaded("qwen3-0.6b", BLOCKS_OF_64, 20, " block-64", (("block_size", 64),)),

@@ -159,6 +159,8 @@ def _steps(rows: Rows) -> list[str]:
         "prefill",
         "cudnn",
         "determin",
+        "int4",
+        "int8",
         "fp8",
         "block",
         "tp",

@@ -11,7 +11,7 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.signing_in import admitted, one_server, operators_only
 from dashboard.views.keys import keys_section
-from dashboard.words import age, in_full, plain_markdown
+from dashboard.words import age, in_full, plain_markdown, text_only
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
 _LEVELS = ("debug", "info", "warning", "error")
@@ -97,11 +97,16 @@ def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:
 
 
 def _serving(overview: Overview) -> None:
-    st.markdown(
-        plain_markdown(
-            f"{overview.model} on Quire {overview.version}, up for {age(overview.uptime)}, "
-            f"{overview.state}. {overview.verdict.sentence}"
-        )
+    st.markdown(plain_markdown(serving(overview)))
+
+
+def serving(overview: Overview) -> str:
+    """Return what serves and how it is, in a sentence or two."""
+    traits = [overview.quantization, text_only(overview.unserved_inputs)]
+    about = "; ".join(filter(None, traits))
+    return (
+        f"{overview.model}{f' ({about})' if about else ''} on Quire {overview.version}, "
+        f"up for {age(overview.uptime)}, {overview.state}. {overview.verdict.sentence}"
     )
 
 

@@ -23,7 +23,7 @@ from dashboard.poller import View
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.session import poller_for, remembered
 from dashboard.tiles import as_html, tiles
-from dashboard.words import number, plain_markdown
+from dashboard.words import number, plain_markdown, text_only
 from observability.outcomes import OUTCOMES, OutcomeGroup
 
 REFRESH_SECONDS = 1.0
@@ -141,22 +141,27 @@ def _draw(view: View) -> None:
 
 def _banner(view: View) -> None:
     now = condition(view)
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.badge(now.word, color=_BADGES[now.level])  # type: ignore[arg-type]  # a literal, by the table
+        st.markdown(plain_markdown(" · ".join(facts(view))))
+        st.caption(_age(view), width="content")
+    for sentence in now.sentences:
+        (st.error if now.level is Level.CRITICAL else st.warning)(plain_markdown(sentence))
+
+
+def facts(view: View) -> list[str]:
+    """Return what is known of the model: its name, and what it runs on and takes."""
     engine = view.engine
-    facts = [
+    found = [
         f"**{engine.get('model') or view.health.model or 'no model yet'}**",
         engine.get("device", ""),
         engine.get("dtype", ""),
         engine.get("quantization", ""),
     ]
     if context := engine.get("max_model_len"):
-        facts.append(f"context of {int(context):,} tokens")
-    facts = [fact for fact in facts if fact not in ("", "none")]
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.badge(now.word, color=_BADGES[now.level])  # type: ignore[arg-type]  # a literal, by the table
-        st.markdown(plain_markdown(" · ".join(facts)))
-        st.caption(_age(view), width="content")
-    for sentence in now.sentences:
-        (st.error if now.level is Level.CRITICAL else st.warning)(plain_markdown(sentence))
+        found.append(f"context of {int(context):,} tokens")
+    found.append(text_only(view.health.unserved_inputs))
+    return [fact for fact in found if fact not in ("", "none")]
 
 
 def _age(view: View) -> str:

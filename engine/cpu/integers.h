@@ -16,11 +16,12 @@
  *                 codes of -32 to 32
  *   BYTES_FLOAT   s code - m, both for each 16 inputs  s, m: float32 [2]
  *   NIBBLES_ZERO  s (code - zero)                      s: float16, zero: uint8
+ *   NIBBLES_MX    s level, the code's of `mx_levels`   s: uint8, the exponent of a float32
  */
 #pragma once
 #include "vectors.h"
 
-enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO };
+enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBLES_MX };
 #define GROUP_INPUTS 32
 #define STEPS (GROUP_INPUTS / 4)
 #define SUPER 8 /* groups that share a header */
@@ -36,14 +37,14 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO };
 
 INLINE int is_integer(int kind) { return kind >= NIBBLES; }
 INLINE int is_nibbles(int kind) {
-  return kind == NIBBLES || kind == NIBBLES_K || kind == NIBBLES_ZERO;
+  return kind == NIBBLES || kind == NIBBLES_K || kind == NIBBLES_ZERO || kind == NIBBLES_MX;
 }
 
 INLINE int64_t header_bytes(int kind) {
   return kind == NIBBLES_K ? PANEL * 4 : kind == BYTES_K ? PANEL * 2 : 0;
 }
 INLINE int64_t scales_bytes(int kind) {
-  return PANEL * (kind == BYTES_FLOAT ? 16 : kind == NIBBLES_ZERO ? 3 : 2);
+  return PANEL * (kind == BYTES_FLOAT ? 16 : kind == NIBBLES_ZERO ? 3 : kind == NIBBLES_MX ? 1 : 2);
 }
 INLINE int64_t group_bytes(int kind) {
   return scales_bytes(kind) + PANEL * GROUP_INPUTS / (is_nibbles(kind) ? 2 : 1);
@@ -52,6 +53,9 @@ INLINE int64_t group_bytes(int kind) {
 INLINE int64_t group_begin(int kind, int64_t group) {
   return group * group_bytes(kind) + (group / SUPER + 1) * header_bytes(kind);
 }
+
+/* Twice the numbers of E2M1. */
+static const int8_t mx_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
 /* GROUP_INPUTS inputs of a row. */
 typedef struct {
@@ -108,6 +112,23 @@ INLINE ivec splat_codes(const int8_t *p) {
 
 INLINE ivec load_bytes(const void *p) { return *(const memory_ivec *)p; }
 
+/* The levels of bytes below 16. */
+INLINE ivec levels_of(ivec codes) {
+#if defined(FILLS_AVX512) && defined(__AVX512BW__)
+  const __m512i levels = _mm512_broadcast_i32x4(_mm_loadu_si128((const void *)mx_levels));
+  return (ivec)_mm512_shuffle_epi8(levels, (__m512i)codes);
+#elif defined(FILLS_AVX2)
+  const __m256i levels = _mm256_broadcastsi128_si256(_mm_loadu_si128((const void *)mx_levels));
+  return (ivec)_mm256_shuffle_epi8(levels, (__m256i)codes);
+#else
+  uint8_t c[4 * LANES];
+  memcpy(c, &codes, sizeof(c));
+  for (int i = 0; i < 4 * LANES; i++) c[i] = (uint8_t)mx_levels[c[i]];
+  memcpy(&codes, c, sizeof(c));
+  return codes;
+#endif
+}
+
 /* Adds products of 4-bit codes. Without VNNI the sums are 16-bit: a group's are below 2^15. */
 INLINE ivec add_nibbles(ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
@@ -125,7 +146,8 @@ INLINE ivec whole_sums(ivec sums) {
 }
 
 /* Adds products of 8-bit codes; with VNNI codes are 128 too large, which `without_offset` undoes.
- * `small`: codes are -32 to 32, so that 16-bit sums of 16 inputs are below 2^15. */
+ * `small`: codes are -32 to 32, so that 16-bit sums of 16 inputs are below 2^15; of -12 to 12, those
+ * of 32 inputs. */
 INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
   (void)small;
@@ -265,11 +287,17 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
           const ivec both = load_bytes(codes + p * LANES * 4);
           a[p] = both & 0x0f0f0f0f;
           b[p] = (both >> 4) & 0x0f0f0f0f;
+          if (kind == NIBBLES_MX) a[p] = levels_of(a[p]), b[p] = levels_of(b[p]);
         }
         EACH_SUM {
           const int8_t *from = own[r * stride].codes + 4 * k;
-          t[r][p] = add_nibbles(t[r][p], a[p], splat_codes(from));
-          t[r][p] = add_nibbles(t[r][p], b[p], splat_codes(from + 4));
+          if (kind == NIBBLES_MX) {
+            t[r][p] = add_bytes(1, t[r][p], a[p], splat_codes(from));
+            t[r][p] = add_bytes(1, t[r][p], b[p], splat_codes(from + 4));
+          } else {
+            t[r][p] = add_nibbles(t[r][p], a[p], splat_codes(from));
+            t[r][p] = add_nibbles(t[r][p], b[p], splat_codes(from + 4));
+          }
         }
       }
     } else {
@@ -292,6 +320,8 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
       if (kind == NIBBLES || kind == BYTES || kind == NIBBLES_ZERO) {
         scale[p][0] = load_float16(scales + 2 * at);
         if (kind == NIBBLES_ZERO) zero[p] = load_uint8(scales + 2 * PANEL + at);
+      } else if (kind == NIBBLES_MX) {
+        scale[p][0] = (vec)(load_uint8(scales + at) << 23);
       } else if (kind == NIBBLES_K) {
         scale[p][0] = common[p] * to_floats(load_uint8(scales + at));
         minimum[p][0] = low[p] * to_floats(load_uint8(scales + PANEL + at));
@@ -314,7 +344,9 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
       else if (kind == NIBBLES_K) {
         acc[r][p] += to_floats(whole_sums(t[r][p])) * (scale[p][0] * e->scale);
         acc[r][p] -= minimum[p][0] * (e->scaled[0] + e->scaled[1]);
-      } else if (kind == BYTES)
+      } else if (kind == NIBBLES_MX)
+        acc[r][p] += to_floats(without_offset(whole_sums(t[r][p]), total)) * (scale[p][0] * e->scale);
+      else if (kind == BYTES)
         acc[r][p] += to_floats(without_offset(t[r][p], total)) * (scale[p][0] * e->scale);
       else
         for (int half = 0; half < 2; half++) {
@@ -355,7 +387,8 @@ typedef void (*integer_function)(const eighth *x, int64_t stride, const char *pa
 #endif
 #define EACH_INTEGER(DO)                                                                        \
   EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, NIBBLES_K) EACH_HEIGHT(DO, BYTES)                    \
-  EACH_HEIGHT(DO, BYTES_K) EACH_HEIGHT(DO, BYTES_FLOAT) EACH_HEIGHT(DO, NIBBLES_ZERO)
+  EACH_HEIGHT(DO, BYTES_K) EACH_HEIGHT(DO, BYTES_FLOAT) EACH_HEIGHT(DO, NIBBLES_ZERO)           \
+  EACH_HEIGHT(DO, NIBBLES_MX)
 EACH_INTEGER(INTEGER_TILE)
 static const integer_function integer_tiles[][INTEGER_ROWS + 1] = {EACH_INTEGER(INTEGER_ENTRY)};
 

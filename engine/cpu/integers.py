@@ -19,6 +19,9 @@ _OFFSET = 8  # of 4-bit codes around zero
 _HALF = 16
 _SMALL = 32  # the largest code of BYTES_K
 _MOST_ZERO = 255
+_MOST_MX = 12
+_MANTISSA_BITS = 23  # of float32
+_EXPONENT = 0xFF << _MANTISSA_BITS
 
 
 class IntegerKind(IntEnum):
@@ -30,11 +33,15 @@ class IntegerKind(IntEnum):
     BYTES_K = 19
     BYTES_FLOAT = 20
     NIBBLES_ZERO = 21
+    NIBBLES_MX = 22
 
 
 def is_nibbles(kind: IntegerKind) -> bool:
     """True if codes have four bits."""
-    return kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO, IntegerKind.NIBBLES_K)
+    return kind in (
+        *(IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO),
+        *(IntegerKind.NIBBLES_K, IntegerKind.NIBBLES_MX),
+    )
 
 
 def kind_of(weight: GroupedWeight) -> IntegerKind:
@@ -43,6 +50,8 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
     low, high = (int(bound) for bound in torch.aminmax(weight.codes))
     is_half = _is_half(scales.coarse)
     if scales.fine is None:
+        if minimums is None and weight.group % GROUP_INPUTS == 0 and _is_mx(weight, low, high):
+            return IntegerKind.NIBBLES_MX
         if weight.group % GROUP_INPUTS or not is_half:
             return IntegerKind.BYTES_FLOAT
         is_small = low >= -_OFFSET and high < _OFFSET
@@ -110,6 +119,25 @@ def _zeros(scales: Scales, minimums: Scales) -> Tensor | None:
     return stored.to(torch.uint8) if bool(fits.all()) else None
 
 
+def _is_mx(weight: GroupedWeight, low: int, high: int) -> bool:
+    """True if the codes are twice numbers of E2M1, and the scales positive powers of two, or
+    zeros."""
+    if low < -_MOST_MX or high > _MOST_MX:
+        return False
+    if bool((weight.scales.coarse.view(torch.int32) & ~_EXPONENT).any()):
+        return False
+    sizes = weight.codes.abs()
+    return bool(((sizes <= 4) | (sizes == 6) | (sizes == 8) | (sizes == _MOST_MX)).all())
+
+
+def _mx_codes(levels: Tensor) -> Tensor:
+    """Return the places of int8 ``levels`` in ``mx_levels``."""
+    sizes = levels.abs()
+    places = sizes - (sizes > 4).to(torch.int8) - (sizes > 6).to(torch.int8)
+    places -= 3 * (sizes > 8).to(torch.int8)
+    return places + 8 * (levels < 0).to(torch.int8)
+
+
 def _padded(part: Tensor, dim: int, count: int) -> Tensor:
     """Append ``count`` zeros to a matrix; no copy is made for none."""
     if not count:
@@ -123,6 +151,8 @@ def _codes(codes: Tensor, kind: IntegerKind, panel: int) -> Tensor:
     groups = inputs // GROUP_INPUTS
     if kind in (IntegerKind.NIBBLES, IntegerKind.NIBBLES_ZERO):
         codes = codes + _OFFSET
+    if kind is IntegerKind.NIBBLES_MX:
+        codes = _mx_codes(codes)
     if is_nibbles(kind):
         pairs = codes.view(outputs, -1, 2, 4)
         codes = (pairs[:, :, 0] | pairs[:, :, 1] << 4).view(outputs, -1)
@@ -149,6 +179,9 @@ def _scales(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor:
     scales, minimums = weight.scales, weight.minimums
     if kind in (IntegerKind.NIBBLES, IntegerKind.BYTES):
         return _bytes(_by_panel(scales.coarse, panel, 1).half())
+    if kind is IntegerKind.NIBBLES_MX:
+        exponents = scales.coarse.contiguous().view(torch.int32) >> _MANTISSA_BITS
+        return _bytes(_by_panel(exponents.to(torch.uint8), panel, 1))
     if kind is IntegerKind.NIBBLES_ZERO:
         assert minimums is not None
         zeros = _zeros(scales, minimums)

@@ -35,8 +35,12 @@ static void float_row(int kind, int inputs, const void *panel, int at, float *to
 INLINE void codes_of(const int kind, const uint8_t *codes, int at, float *to) {
   for (int k = 0; k < STEPS; k++) {
     const uint8_t *four = codes + (is_nibbles(kind) ? k / 2 : k) * PANEL * 4 + at * 4;
-    for (int i = 0; i < 4; i++)
-      to[4 * k + i] = is_nibbles(kind) ? four[i] >> k % 2 * 4 & 15 : (int8_t)four[i];
+    for (int i = 0; i < 4; i++) {
+      const int nibble = four[i] >> k % 2 * 4 & 15;
+      to[4 * k + i] = kind == NIBBLES_MX  ? mx_levels[nibble]
+                      : is_nibbles(kind) ? nibble
+                                         : (int8_t)four[i];
+    }
   }
 }
 
@@ -59,13 +63,18 @@ INLINE void group_row(const int kind, const char *header, const char *scales, in
       scale[half] = wide[PANEL * half + at];
       minimum[half] = wide[PANEL * (2 + half) + at];
       break;
+    case NIBBLES_MX: {
+      const uint32_t bits = (uint32_t)small[at] << 23;
+      memcpy(&scale[half], &bits, sizeof(bits));
+      break;
+    }
     default:
       scale[half] = one_float16(scales + 2 * at);
       if (kind == NIBBLES) minimum[half] = scale[half] * 8;
       if (kind == NIBBLES_ZERO) minimum[half] = scale[half] * small[2 * PANEL + at];
     }
   for (int i = 0; i < GROUP_INPUTS; i++) to[i] *= scale[i / (GROUP_INPUTS / 2)];
-  if (kind == BYTES || kind == BYTES_K) return;
+  if (kind == BYTES || kind == BYTES_K || kind == NIBBLES_MX) return;
   for (int i = 0; i < GROUP_INPUTS; i += LANES)
     store(to + i, held(load(to + i)) - minimum[i / (GROUP_INPUTS / 2)]);
 }
@@ -100,6 +109,7 @@ static int rows_of(const linear *l, const int64_t *index, int count, float *to) 
     case BYTES_K: integer_row(BYTES_K, l->inputs, panel, at, to); break;
     case BYTES_FLOAT: integer_row(BYTES_FLOAT, l->inputs, panel, at, to); break;
     case NIBBLES_ZERO: integer_row(NIBBLES_ZERO, l->inputs, panel, at, to); break;
+    case NIBBLES_MX: integer_row(NIBBLES_MX, l->inputs, panel, at, to); break;
     default: float_row(l->kind, l->inputs, panel, at, to);
     }
   }

@@ -91,7 +91,7 @@ class KernelLlama:
         ]
         if matrices.kept or matrices.dequantized:
             logger.info(
-                "of the layers' matrices, %d stay in few bits on the GPU, %d are dequantized",
+                "layers' matrices that stay in few bits on the GPU: %d, dequantized: %d",
                 matrices.kept,
                 matrices.dequantized,
             )

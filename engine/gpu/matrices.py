@@ -11,7 +11,7 @@ from engine.architecture.config import ModelConfig
 from engine.architecture.rope import pair_order
 from engine.gpu.kernels.few_bits import FewBitWeight, packed_few_bits
 from engine.weights.grouped import GroupedWeight, joined
-from engine.weights.quantization import GroupedSource
+from engine.weights.quantization import Float8Source, GroupedSource
 from engine.weights.weights import WeightSource
 
 KernelMatrix = Tensor | FewBitWeight
@@ -39,7 +39,7 @@ class KernelMatrices:
             _ordered(self._read(name), order) for name, order in zip(names, orders, strict=True)
         ]
         grouped = [part for part in parts if isinstance(part, GroupedWeight)]
-        if len(grouped) == len(parts):
+        if len(grouped) == len(parts) and len({part.codes.dtype for part in grouped}) == 1:
             whole = joined(grouped)
             packed = packed_few_bits(whole, self.device)
             if packed is not None:
@@ -65,6 +65,8 @@ class KernelMatrices:
         found = None
         if self.keeps_few_bits and isinstance(self.source, GroupedSource):
             found = self.source.grouped(name)
+        if found is None and self.keeps_few_bits and isinstance(self.source, Float8Source):
+            found = self.source.float8(name)
         return self.source.tensor(name) if found is None else found
 
     def _floats(self, part: GroupedWeight | Tensor) -> Tensor:

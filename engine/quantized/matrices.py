@@ -52,8 +52,7 @@ class QuantizedMatrix:
     def grouped(self) -> GroupedWeight | None:
         """Return the same weights as integers of at most 8 bits with their scales; None if they are
         not exactly that, in groups of adjacent inputs of which our kernels read several."""
-        is_one = self.columns >= self.inputs
-        if self.bits is None or self.order is not None or (self.columns % _UNIT and not is_one):
+        if self.bits is None or self.order is not None or not self._is_in_groups_of(_UNIT):
             return None
         zeros: Tensor | None = self.zeros
         minimums: Tensor | None = None
@@ -71,8 +70,28 @@ class QuantizedMatrix:
             codes,
             Scales(self._by_output(self.scales)),
             None if minimums is None else Scales(minimums),
-            -(-self.inputs // _WHOLE_UNIT) * _WHOLE_UNIT if is_one else self.columns,
+            self._group,
         )
+
+    def float8(self) -> GroupedWeight | None:
+        """Return the same weights as E4M3 numbers with their scales; None if they are not exactly
+        that, in groups of adjacent inputs of which our kernels read several."""
+        if self.bits is not None or not self._is_in_groups_of(_WHOLE_UNIT):
+            return None
+        codes = self.codes(0, self.outputs)
+        if codes.dtype != torch.float8_e4m3fn or bool(codes.isnan().any()):
+            return None
+        return GroupedWeight(codes, Scales(self._by_output(self.scales)), None, self._group)
+
+    def _is_in_groups_of(self, unit: int) -> bool:
+        """True if groups have a multiple of ``unit`` inputs, or all of an output's."""
+        return self.columns % unit == 0 or self.columns >= self.inputs
+
+    @property
+    def _group(self) -> int:
+        if self.columns < self.inputs:
+            return self.columns
+        return -(-self.inputs // _WHOLE_UNIT) * _WHOLE_UNIT
 
     def _by_output(self, parts: Tensor) -> Tensor:
         return self._parts(parts, 0, self.outputs).contiguous()

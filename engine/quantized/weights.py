@@ -93,7 +93,16 @@ class QuantizedCheckpoint:
         stored = self._named[name]
         if not isinstance(stored, QuantizedTensor):
             return None
-        found = stored.load().grouped()
+        return self._noted(name, stored.load().grouped())
+
+    def float8(self, name: str) -> GroupedWeight | None:
+        """Return a matrix in E4M3; None if it is stored otherwise. Raises WeightsError."""
+        stored = self._named[name]
+        if not isinstance(stored, QuantizedTensor) or stored.stack:
+            return None
+        return self._noted(name, stored.load().float8())
+
+    def _noted(self, name: str, found: GroupedWeight | None) -> GroupedWeight | None:
         if found is not None:
             self._kept += 1
             self._count(name)
@@ -105,9 +114,10 @@ class QuantizedCheckpoint:
 
 
 def log_kept(quantized: QuantizedFormat, kept: int, dequantized: int) -> None:
-    """Log how many matrices stay in few bits."""
+    """Log how many matrices were read in few bits. Kernels on a GPU may still dequantize some of
+    these, and log that."""
     logger.info(
-        "%s: %d matrices stay in few bits, %d are dequantized",
+        "%s: matrices read in few bits: %d, dequantized: %d",
         quantized.description,
         kept,
         dequantized,

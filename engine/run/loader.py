@@ -269,6 +269,8 @@ def _build(
                 f"--quantization {options.quantization} needs our kernels on a GPU, which do not "
                 "compute this model here (--gpu-path triton says why)"
             )
+        if options.quantization == "fp8" and not with_kernels:
+            raise ModelError("--quantization fp8 needs a GPU; on a CPU use int8 or int4")
         exact = router_names(config)
         if with_kernels:  # these look embeddings up, and compute logits and experts, in floats
             exact |= {llama.EMBEDDING, llama.HEAD} | expert_names(config)

@@ -6,12 +6,13 @@ Some use other names, store several projections as one tensor, or the weights of
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.weights.grouped import GroupedWeight
-from engine.weights.quantization import GroupedSource
+from engine.weights.quantization import Float8Source, GroupedSource
 from engine.weights.stored import Shape
 from engine.weights.weights import Shapes, WeightSource
 
@@ -57,12 +58,23 @@ class FamilyWeights:
 
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix in few bits; None if it is stored otherwise."""
+        read = self._source.grouped if isinstance(self._source, GroupedSource) else None
+        return self._few(name, read)
+
+    def float8(self, name: str) -> GroupedWeight | None:
+        """Return a matrix in E4M3; None if it is stored otherwise."""
+        read = self._source.float8 if isinstance(self._source, Float8Source) else None
+        return self._few(name, read)
+
+    def _few(
+        self, name: str, read: Callable[[str], GroupedWeight | None] | None
+    ) -> GroupedWeight | None:
         if name in self._held_few:
             return self._held_few.pop(name)
-        if name in self._held or not isinstance(self._source, GroupedSource):
+        if name in self._held or read is None:
             return None
         stored = stored_name(name, self._config)
-        found = self._source.grouped(stored)
+        found = read(stored)
         parts = self._parts[stored]
         if found is None or len(parts) == 1:
             return found

@@ -48,8 +48,8 @@ class Scales:
 
 @dataclass(frozen=True, slots=True)
 class GroupedWeight:
-    """``codes``: int8 [outputs, inputs]. ``minimums`` is None where all are zero. The last group
-    may have fewer inputs than the others."""
+    """``codes``: int8 [outputs, inputs]; of a ``Float8Source``, float8_e4m3fn. ``minimums`` is None
+    where all are zero. The last group may have fewer inputs than the others."""
 
     codes: Tensor
     scales: Scales
@@ -119,8 +119,10 @@ class GroupedWeight:
         """Return float32 [outputs, inputs], each product and difference rounded once."""
         outputs, inputs = self.shape
         missing = -inputs % self.group
-        padded = functional.pad(self.codes, (0, missing)) if missing else self.codes
-        values = padded.float().view(outputs, -1, self.group)
+        values = self.codes.float()
+        if missing:
+            values = functional.pad(values, (0, missing))
+        values = values.view(outputs, -1, self.group)
         values *= self.scales.values().unsqueeze(2)
         if self.minimums is not None:
             values -= self.minimums.values().unsqueeze(2)

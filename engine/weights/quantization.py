@@ -3,6 +3,8 @@
 Symmetric, with a float16 scale for every ``GROUP`` inputs of an output. int8: the largest weight of
 a group becomes 127 or -127. int4: the largest becomes -8, the others -8 to 7. So a weight is off by
 at most half a scale with int8, and a scale with int4.
+
+Or made E4M3 numbers, with a float32 scale for each output: its largest weight becomes 448 or -448.
 """
 
 from __future__ import annotations
@@ -17,12 +19,14 @@ from torch.nn import functional
 from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import WeightSource
 
-Quantization = Literal["none", "int8", "int4"]
+Quantization = Literal["none", "int8", "int4", "fp8"]
+QuantizedKind = Literal["int8", "int4", "fp8"]
 Bits = Literal["int8", "int4"]
 
 GROUP = 32
 _MOST = 127
 _LEAST = -8  # of four bits
+_LARGEST = 448.0  # of E4M3
 
 
 @runtime_checkable
@@ -33,6 +37,16 @@ class GroupedSource(Protocol):
 
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix as it is stored; None if it is stored in floats."""
+        ...
+
+
+@runtime_checkable
+class Float8Source(Protocol):
+    """A source that has some matrices in float8_e4m3fn."""
+
+    def float8(self, name: str) -> GroupedWeight | None:
+        """Return a matrix as it is stored, with codes that are floats; None if it is stored
+        otherwise."""
         ...
 
 
@@ -62,6 +76,14 @@ def quantise(weight: Tensor, bits: Bits) -> GroupedWeight:
     )
 
 
+def quantise_float8(weight: Tensor) -> GroupedWeight:
+    """``weight``: [outputs, inputs]. The codes are floats."""
+    values = weight.float()
+    scales = values.abs().amax(dim=1, keepdim=True) / _LARGEST
+    codes = (values * _inverse(scales)).to(torch.float8_e4m3fn)
+    return GroupedWeight(codes, Scales(scales), None, -(-weight.shape[1] // GROUP) * GROUP)
+
+
 def _inverse(scales: Tensor) -> Tensor:
     """A group of zeros has no scale; its codes are zeros."""
     return torch.where(scales == 0, 0.0, 1 / scales)
@@ -80,10 +102,10 @@ class QuantisedWeights:
     has the same weights as one with it."""
 
     def __init__(
-        self, source: WeightSource, bits: Bits, exact: Collection[str] = frozenset()
+        self, source: WeightSource, kind: QuantizedKind, exact: Collection[str] = frozenset()
     ) -> None:
         self._source = source
-        self._bits = bits
+        self._kind = kind
         self._exact = exact
 
     def tensor(self, name: str) -> Tensor:
@@ -94,12 +116,21 @@ class QuantisedWeights:
             return found.dequantised()
         if found.dim() != 2:
             return found
-        return quantise(found, self._bits).dequantised().to(found.dtype)
+        kind = self._kind
+        made = quantise_float8(found) if kind == "fp8" else quantise(found, kind)
+        return made.dequantised().to(found.dtype)
 
     def grouped(self, name: str) -> GroupedWeight | None:
         if name in self._exact:
             return None
+        if self._kind == "fp8":
+            return self._source.grouped(name) if isinstance(self._source, GroupedSource) else None
         found = matrix(self._source, name)
         if isinstance(found, GroupedWeight):
             return found
-        return quantise(found, self._bits)
+        return quantise(found, self._kind)
+
+    def float8(self, name: str) -> GroupedWeight | None:
+        if name in self._exact or self._kind != "fp8":
+            return None
+        return quantise_float8(self._source.tensor(name))

@@ -112,6 +112,8 @@ class Overviews:
             kv_blocks_cached=blocks[1],
             kv_blocks_free=blocks[2],
             block_size=0 if ready is None else ready.block_size,
+            quantization="" if ready is None else ready.quantization,
+            unserved_inputs=() if ready is None else ready.unserved_inputs,
             minute=self._seen.get(MINUTE) or self.window(MINUTE),
             five_minutes=self._seen.get(FIVE_MINUTES) or self.window(FIVE_MINUTES),
             slo=dict(self.slo),

@@ -92,12 +92,15 @@ class Images:
             "VERSION": version(),
             "REVISION": REVISION,
         }
+        # buildah's --env is not set in every stage of every version.
+        settings = self._folder / "pip.conf"
+        settings.write_text("[global]\nno-index = true\nfind-links = /wheels\n")
         self.buildah(
             *("bud", "--isolation", "chroot", "--network", "host", "--pull-never"),
             *("--format", "docker", "--layers=false"),
             *(word for name in values for word in ("--build-arg", f"{name}={values[name]}")),
-            *("--env", "PIP_NO_INDEX=1", "--env", "PIP_FIND_LINKS=/wheels"),
-            *("--volume", f"{wheels}:/wheels:ro", "--tag", tag, ROOT),
+            *("--volume", f"{wheels}:/wheels:ro", "--volume", f"{settings}:/etc/pip.conf:ro"),
+            *("--tag", tag, ROOT),
         )
         return f"localhost/{tag}"
 

@@ -198,7 +198,8 @@ def test_a_setting_without_effect_on_this_device_is_refused(helm4: Helm4) -> Non
 def test_a_setting_given_twice_is_refused(helm4: Helm4, value: str, flag: str) -> None:
     """An argument that came later, or was no variable, would win without a word."""
     named: Values = {
-        **others("engine", "gpu"),
+        # Weights are quantized for one GPU only, and the number of GPUs is one of the cases.
+        "engine": others("engine", "gpu")["engine"] | {"quantization": None},
         "api": others("api", "cpu")["api"],
         "slo": {"ttft": 1},
         "model": {"path": "/model", "servedNames": ["chat"]},

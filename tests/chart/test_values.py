@@ -131,7 +131,14 @@ WRONG: list[tuple[str, Values]] = [
     ("sharedMemory.size", {"sharedMemory": {"size": "5Gi"}}),
     ("gpu.count", {"gpu": {"count": 8}}),
     ("engine.kvCacheMemory", {"gpu": {"count": 1}, "engine": {"kvCacheMemory": 1 << 30}}),
-    ("engine.quantization", {"gpu": {"count": 1}, "engine": {"quantization": "int8"}}),
+    (
+        "engine.quantization",
+        {
+            "gpu": {"count": 2},
+            "model": {"path": "/model"},
+            "engine": {"quantization": "int8"},
+        },
+    ),
     ("engine.gpuMemoryUtilization", {"engine": {"gpuMemoryUtilization": 0.9}}),
     (
         "extraArgs: --tensor-parallel-size",

@@ -55,6 +55,17 @@ def test_quire_says_its_state(status: str, state: State, words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "unserved"), [(["image", "video"], ("image", "video")), ([], ()), (None, ())]
+)
+def test_quire_says_what_of_the_model_it_does_not_serve(
+    said: list[str] | None, unserved: tuple[str, ...]
+) -> None:
+    answer = {"status": "ok", "model": "m", "engine": {"unserved_inputs": said}}
+    found = interpret_health(200, json.dumps(answer).encode())
+    assert found.unserved_inputs == unserved
+
+
+@pytest.mark.parametrize(
     ("status", "state"),
     [(200, State.READY), (404, State.READY), (503, State.LOADING), (500, State.FAILED)],
 )

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.words import age, count, duration, number, percent, plain_markdown
+from dashboard.words import age, count, duration, number, percent, plain_markdown, text_only
 from tests.examples import examples
 
 # With raw HTML and without: what is not HTML to one is text to the other.
@@ -44,6 +44,11 @@ def test_durations_are_milliseconds_or_seconds(seconds: float | None, words: str
 )
 def test_measured_numbers_have_three_digits(value: float, words: str) -> None:
     assert number(value) == words
+
+
+def test_what_a_model_does_not_take_is_said_in_words() -> None:
+    assert text_only(["image", "video"]) == "text only, no image or video"
+    assert text_only([]) == ""
 
 
 def test_what_is_counted_is_a_whole_number() -> None:

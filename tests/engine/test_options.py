@@ -81,8 +81,8 @@ def test_each_kind_of_field_is_read_with_its_type() -> None:
         (["--share", "0"], "--share: Expected `float` > 0"),
         (["--share", "nan"], "--share: Expected `float`"),
         (["--limit", "0"], "--limit: Expected `int` >= 1"),
-        (["--kind", "odd"], "--kind: Invalid enum value 'odd'"),
-        (["--size", "9"], "--size: Invalid enum value 9"),
+        (["--kind", "odd"], r"--kind: must be fast or slow \(got 'odd'\)"),
+        (["--size", "9"], r"--size: must be 8 or 16 \(got '9'\)"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_flag_and_bound(argv: list[str], message: str) -> None:

@@ -78,6 +78,7 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     done = quire("serve", model, *arguments, environ=environ)
     assert done.returncode == 2
     assert words in done.stderr
+    assert len(done.stderr.splitlines()) <= 3
 
 
 def test_a_revision_is_of_a_name(tmp_path: Path) -> None:
@@ -91,6 +92,7 @@ def test_a_directory_without_a_model_is_reported_before_anything_starts(tmp_path
     done = quire("serve", str(tmp_path))
     assert done.returncode == 1
     assert "config.json" in done.stderr
+    assert "or a name on the hub (OWNER/NAME)" in done.stderr
     assert done.stdout == ""
 
 

@@ -116,7 +116,7 @@ def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
 
     finding = found(quant_method="gptq", bits=4, group_size=64)
     assert finding.level is Level.OK
-    assert finding.detail.endswith("0.00 GiB of weights (gptq, 4 bits, groups of 64)")
+    assert finding.detail.endswith(", 1.0 MiB of weights (gptq, 4 bits, groups of 64)")
     finding = found(quant_method="hqq")
     assert finding.level is Level.FAIL
     assert "quantization_config: quant_method must be one of fp8, " in finding.detail

@@ -61,6 +61,8 @@ def packed_few_bits(weight: GroupedWeight, device: torch.device) -> FewBitWeight
     if weight.group % SLICE or not outputs * inputs:
         return None
     scales = weight.scales.values().to(device)
+    if weight.codes.dtype == torch.float8_e4m3fn:
+        return packed_e4m3(weight.codes.to(device), scales, weight.group)
     zeros = None
     if weight.minimums is not None:
         minimums = weight.minimums.values().to(device)

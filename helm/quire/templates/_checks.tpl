@@ -16,6 +16,10 @@
 {{- if mod (int .Values.gpu.count) (int .Values.dataParallelSize) -}}
 {{- fail (printf "gpu.count: must be a multiple of dataParallelSize (%d), because every engine gets the same number of GPUs" (int .Values.dataParallelSize)) -}}
 {{- end -}}
+{{- $bits := .Values.engine.quantization -}}
+{{- if and $bits (ne (toString $bits) "none") (gt (div (int .Values.gpu.count) (int .Values.dataParallelSize)) 1) -}}
+{{- fail (printf "engine.quantization: %s supports one GPU per engine: set dataParallelSize to gpu.count (%d), or serve a quantized checkpoint" $bits (int .Values.gpu.count)) -}}
+{{- end -}}
 {{- include "quire.checkModelByName" . -}}
 {{- if and $model.existingClaim (not $model.name) -}}
 {{- if not $model.path -}}

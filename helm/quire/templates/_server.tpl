@@ -116,7 +116,6 @@ would be written with an exponent. */}}
   (list "log-clients" "api.logClients" $values.api.logClients)
 -}}
 {{- $only := list
-  (list "CPU" "engine.quantization" $values.engine.quantization)
   (list "CPU" "engine.cpuPath" $values.engine.cpuPath)
   (list "GPU" "engine.gpuPath" $values.engine.gpuPath)
   (list "GPU" "engine.attention" $values.engine.attention)

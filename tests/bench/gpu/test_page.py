@@ -49,6 +49,13 @@ def test_what_failed_and_what_was_left_out_is_named() -> None:
     assert "Left out:\n\n- nano-vllm qwen3-0.6b: no time left\n" in text
 
 
+def test_steps_with_weights_of_few_bits_are_shown() -> None:
+    rows = [{"row": f"{bits} llama-8b batch 1 ctx 256", "ms": 3.9} for bits in ("int4", "int8")]
+    text = page(result(*rows))
+    assert "| int4 llama-8b batch 1 ctx 256 | 3.9 |" in text
+    assert "| int8 llama-8b batch 1 ctx 256 | 3.9 |" in text
+
+
 def test_each_product_shows_its_fastest_kernel() -> None:
     row: dict[str, Any] = {"row": "product llama-8b qkv", "mb": 50.0}
     for count in (1, 4, 16, 64, 256):

@@ -11,9 +11,10 @@ from streamlit.testing.v1 import AppTest
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
-from dashboard.views.admin import allowed, audit_table, setting_row
+from dashboard.views.admin import allowed, audit_table, serving, setting_row
 from dashboard.words import plain_markdown
 from observability.admin_api import AuditRow, HotSetting
+from tests.dashboard.admin_server import overview
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 OPERATE, READ = "ann-operates-0123456789", "eve-reads-0123456789"
@@ -100,6 +101,12 @@ def test_a_setting_is_saved_and_a_refusal_is_the_server_s(
 def test_the_bundle_is_a_zip_file(served: tuple[str, str]) -> None:
     with zipfile.ZipFile(io.BytesIO(AdminClient(served[1], OPERATE).bundle())) as made:
         assert "manifest.json" in made.namelist()
+
+
+def test_what_serves_is_said_with_its_format_and_what_it_does_not_take() -> None:
+    said = serving(overview(quantization="fp8", unserved_inputs=("image",)))
+    assert said == "m (fp8; text only, no image) on Quire 1, up for 10 s, ok. Healthy."
+    assert serving(overview()).startswith("m on Quire 1, ")
 
 
 def number(**changed: float | None) -> HotSetting:

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from dashboard.poller import View
+from dashboard.server import Health, State
 from dashboard.views import metrics_only
 from observability.outcomes import OUTCOMES, Outcome, OutcomeGroup
 from tests.dashboard.test_reading import Server
@@ -37,6 +39,15 @@ def test_each_outcome_is_in_one_line_of_the_chart() -> None:
         reading = replace(Server().read(), requests={outcome.name: 2.0})
         values = {line.name: line.value(reading) for line in chart.lines}
         assert [name for name, value in values.items() if value] == [outcome.group.value]
+
+
+def test_the_line_next_to_the_badge_says_what_serves() -> None:
+    health = Health(State.READY, "m", unserved_inputs=("image", "video"))
+    engine = {"model": "m", "device": "cpu", "quantization": "fp8", "max_model_len": "4096"}
+    view = View(health, engine, (), age=None, now=0.0, wall=0.0, problem="")
+    known = ["**m**", "cpu", "fp8", "context of 4,096 tokens"]
+    assert metrics_only.facts(view) == [*known, "text only, no image or video"]
+    assert metrics_only.facts(replace(view, health=Health(State.READY, "m"))) == known
 
 
 def test_no_blocks_at_all_are_no_share() -> None:

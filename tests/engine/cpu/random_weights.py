@@ -8,6 +8,10 @@ from torch import Tensor
 from engine.cpu.integers import IntegerKind
 from engine.weights.grouped import GroupedWeight, Scales
 
+E2M1_TWICE = torch.tensor(
+    [0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=torch.int8
+)
+
 
 def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight:
     """One that ``kind`` stores; its codes and scales are as extreme as the kind allows."""
@@ -34,6 +38,14 @@ def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight
         zeros = torch.randint(-8, 9, scales.shape, generator=chance)
         zeros[1] = 247  # as far as they go
         return GroupedWeight(codes(-8, 8), Scales(scales), Scales(scales * zeros), 64)
+    if kind is IntegerKind.NIBBLES_MX:
+        chosen = torch.randint(0, 16, (outputs, inputs), generator=chance)
+        chosen[0], chosen[-1] = 7, 15
+        exponents = torch.randint(-60, 20, (outputs, -(-inputs // 32)), generator=chance)
+        exponents[1:3, 0] = torch.tensor([-126, 90])
+        scales = torch.exp2(exponents.double()).float()
+        scales[3, 0] = 0
+        return GroupedWeight(E2M1_TWICE[chosen], Scales(scales), None, 32)
     if kind is IntegerKind.BYTES:
         return GroupedWeight(codes(-127, 127), Scales(halves(32)), None, 32)
     if kind is IntegerKind.NIBBLES_K:

@@ -89,7 +89,13 @@ def test_rows_are_read_back_to_the_bit(
 @pytest.mark.parametrize("inputs", [8, 40, 72, 80, 112])
 @pytest.mark.parametrize(
     "kind",
-    [IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.BYTES_FLOAT, IntegerKind.NIBBLES_ZERO],
+    [
+        IntegerKind.NIBBLES,
+        IntegerKind.BYTES,
+        IntegerKind.BYTES_FLOAT,
+        IntegerKind.NIBBLES_ZERO,
+        IntegerKind.NIBBLES_MX,
+    ],
 )
 def test_the_last_group_may_be_shorter(opened: Library, kind: IntegerKind, inputs: int) -> None:
     if kind is IntegerKind.BYTES_FLOAT:
@@ -118,6 +124,7 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         (IntegerKind.NIBBLES_K, IntegerKind.BYTES_FLOAT),
         (IntegerKind.BYTES_K, IntegerKind.BYTES_FLOAT),
         (IntegerKind.NIBBLES_ZERO, IntegerKind.BYTES_FLOAT),
+        (IntegerKind.NIBBLES_MX, IntegerKind.BYTES_FLOAT),
     ):
         weight = random_weight(kind, 8, 256)
         weight.codes[3, 5] = 33
@@ -137,6 +144,7 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         (IntegerKind.BYTES_K, 8.5625),
         (IntegerKind.BYTES_FLOAT, 12.0),
         (IntegerKind.NIBBLES_ZERO, 4.75),
+        (IntegerKind.NIBBLES_MX, 4.25),
     ],
 )
 def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: float) -> None:
@@ -147,7 +155,12 @@ def test_a_weight_takes_as_many_bits_as_documented(kind: IntegerKind, bits: floa
 @pytest.mark.parametrize("inputs", [256, 160, 80])
 @pytest.mark.parametrize("group", [64, 128, 256])
 def test_wide_groups_are_stored_as_narrow_ones(opened: Library, group: int, inputs: int) -> None:
-    for kind in (IntegerKind.NIBBLES, IntegerKind.BYTES, IntegerKind.NIBBLES_ZERO):
+    for kind in (
+        IntegerKind.NIBBLES,
+        IntegerKind.BYTES,
+        IntegerKind.NIBBLES_ZERO,
+        IntegerKind.NIBBLES_MX,
+    ):
         narrow = random_weight(kind, 24, inputs)
         scales = narrow.scales.coarse[:, : -(-inputs // group)]
         minimums = Scales(scales * 7) if kind is IntegerKind.NIBBLES_ZERO else None

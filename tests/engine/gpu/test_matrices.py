@@ -34,7 +34,15 @@ def kinds(runner: ModelRunner) -> list[type]:
 
 
 @pytest.mark.parametrize(
-    ("name", "is_kept"), [("awq", True), ("gptq", True), ("ct_int8", True), ("fp8_blocks", False)]
+    ("name", "is_kept"),
+    [
+        ("awq", True),
+        ("gptq", True),
+        ("ct_int8", True),
+        ("fp8_blocks", True),
+        ("ct_fp8", True),
+        ("gptq_act_order", False),
+    ],
 )
 def test_a_quantized_checkpoint_gives_the_tokens_of_what_it_means(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, *, is_kept: bool
@@ -56,11 +64,12 @@ def test_a_quantized_checkpoint_gives_the_tokens_of_what_it_means(
         assert output.token_ids == logits.argmax(-1)[len(prompt) - 1 : -1].tolist()
 
 
-def test_quantized_at_load_and_with_deterministic_in_floats(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["int4", "fp8"])
+def test_quantized_at_load_and_with_deterministic_in_floats(tmp_path: Path, kind: str) -> None:
     save_model(ONE_LAYER, tmp_path)
-    quantized = load_runner(tmp_path, gpu_path="triton", quantization="int4")
+    quantized = load_runner(tmp_path, gpu_path="triton", quantization=kind)
     assert kinds(quantized) == [FewBitWeight] * 4
-    exact = load_runner(tmp_path, gpu_path="triton", quantization="int4", deterministic=True)
+    exact = load_runner(tmp_path, gpu_path="triton", quantization=kind, deterministic=True)
     assert kinds(exact) == [torch.Tensor] * 4
     prompt = random.Random(1).choices(range(VOCABULARY), k=9)
     params = SamplingParams(max_tokens=3, temperature=0.0)

@@ -56,6 +56,36 @@ def test_zero_points_of_4_bits_are_minimums_or_subtracted() -> None:
         assert torch.equal(grouped.dequantised(), values(of))
 
 
+@pytest.mark.parametrize("columns", [32, 96, 1000])
+def test_floats_of_8_bits_stay_so_in_groups_that_kernels_read(columns: int) -> None:
+    codes = torch.arange(4 * 96, dtype=torch.int64).view(4, 96) % 127  # no NaN
+    of = QuantizedMatrix(
+        4,
+        96,
+        lambda first, last: codes[first:last].to(torch.uint8).view(torch.float8_e4m3fn),
+        None,
+        torch.tensor([[0.5, 3.0, 1 / 3][: -(-96 // columns)]] * 2),
+        None,
+        2,
+        columns,
+    )
+    kept = of.float8()
+    assert kept is not None
+    assert kept.codes.dtype == torch.float8_e4m3fn
+    assert torch.equal(kept.dequantised(), values(of))
+    assert of.grouped() is None
+    codes[3, 95] = 127
+    assert of.float8() is None  # NaN, which kernels do not have
+
+
+def test_groups_of_16_floats_and_integers_are_no_floats_of_8_bits() -> None:
+    halves = torch.zeros(4, 96).to(torch.float8_e4m3fn)
+    scales = torch.ones(4, 6)
+    of = QuantizedMatrix(4, 96, lambda a, b: halves[a:b], None, scales, None, 1, 16)
+    assert of.float8() is None
+    assert matrix().float8() is None
+
+
 def test_zero_points_of_8_bits_are_minimums_if_the_scales_are_short() -> None:
     grouped = matrix(zeros=ZEROS).grouped()
     assert grouped is not None

@@ -159,7 +159,7 @@ def test_a_part_is_that_of_the_whole(tmp_path: Path) -> None:
     assert torch.equal(part, torch.cat([whole[:, 32:40], whole[:, :8]], 1))
 
 
-def test_the_log_says_what_stays_in_few_bits(
+def test_the_log_says_what_was_read_in_few_bits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     checkpoint(tmp_path, "gptq")
@@ -168,7 +168,7 @@ def test_the_log_says_what_stays_in_few_bits(
         source.tensor("model.layers.0.mlp.down_proj.weight")
         assert source.grouped("model.embed_tokens.weight") is None
     assert caplog.messages == [
-        "gptq, 4 bits, groups of 32: 1 matrices stay in few bits, 1 are dequantized"
+        "gptq, 4 bits, groups of 32: matrices read in few bits: 1, dequantized: 1"
     ]
 
 

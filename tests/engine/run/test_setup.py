@@ -55,6 +55,11 @@ def test_int8_where_it_is_not_served_is_refused(
         load_runner(tmp_path, quantization="int8", **settings)
 
 
+def test_fp8_without_a_gpu_is_refused(model: Path) -> None:
+    with pytest.raises(ModelError, match="on a CPU use int8 or int4"):
+        load_runner(model, quantization="fp8")
+
+
 @pytest.mark.parametrize(
     ("settings", "flag"), [({}, "--kv-cache-memory"), ({"num_kv_blocks": 9}, "--num-kv-blocks")]
 )

@@ -11,7 +11,25 @@ from hypothesis import strategies as st
 from engine.gguf.blocks import DECODERS
 from engine.gguf.weights import grouped_weight
 from engine.weights.grouped import GroupedWeight
-from engine.weights.quantization import GROUP, Bits, QuantisedWeights, matrix, quantise
+from engine.weights.quantization import (
+    GROUP,
+    Bits,
+    QuantisedWeights,
+    matrix,
+    quantise,
+    quantise_float8,
+)
+
+
+class Fixed:
+    """A source of one matrix."""
+
+    def __init__(self, weight: torch.Tensor) -> None:
+        self._weight = weight
+
+    def tensor(self, name: str) -> torch.Tensor:
+        return self._weight
+
 
 TYPES: dict[Bits, str] = {"int8": "Q8_0", "int4": "Q4_0"}
 
@@ -85,14 +103,28 @@ def test_the_error_of_normal_weights_is_what_the_documentation_says(
     assert found.item() == pytest.approx(error, rel=0.02)
 
 
+def test_numbers_of_e4m3_are_off_by_a_sixteenth_at_most() -> None:
+    weight = torch.randn(8, 100, generator=torch.Generator().manual_seed(1)) * 0.02
+    weight[3] = 0
+    made = quantise_float8(weight)
+    assert made.group == 128
+    found = made.dequantised()
+    least_normal = made.scales.coarse * 2.0**-6
+    assert bool(((found - weight).abs() <= weight.abs().maximum(least_normal) / 16).all())
+    assert torch.equal(found.amax(1), quantise_float8(found).dequantised().amax(1))
+    source = QuantisedWeights(Fixed(weight), "fp8", exact={"router"})
+    assert source.grouped("other") is None
+    assert source.float8("router") is None
+    kept = source.float8("other")
+    assert kept is not None
+    assert torch.equal(kept.dequantised(), found)
+    assert torch.equal(source.tensor("other"), found)
+    assert QuantisedWeights(Fixed(weight), "int8").float8("other") is None
+
+
 def test_matrices_that_must_be_exact_are_left_as_they_are() -> None:
     weight = torch.randn(4, 64)
-
-    class Source:
-        def tensor(self, name: str) -> torch.Tensor:
-            return weight
-
-    source = QuantisedWeights(Source(), "int8", exact={"router"})
+    source = QuantisedWeights(Fixed(weight), "int8", exact={"router"})
     assert source.grouped("router") is None
     assert torch.equal(source.tensor("router"), weight)
     assert source.grouped("other") is not None

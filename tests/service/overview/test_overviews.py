@@ -58,6 +58,16 @@ def test_the_overview_says_what_the_engine_and_the_requests_do() -> None:
     assert abs(now.verdict.since - time.time()) < 60
 
 
+def test_the_overview_says_how_weights_are_stored_and_what_is_not_served() -> None:
+    server = Server()
+    overviews = made(server)
+    assert (overviews.now().quantization, overviews.now().unserved_inputs) == ("", ())
+    ready = msgspec.structs.replace(READY, quantization="fp8", unserved_inputs=("image",))
+    server.link.state = EngineState(LinkPhase.READY, "ready", ready)
+    assert overviews.now().quantization == "fp8"
+    assert overviews.now().unserved_inputs == ("image",)
+
+
 def test_an_engine_that_is_not_well_is_said_so() -> None:
     server = Server()
     overviews = made(server)
