@@ -13,7 +13,7 @@ from torch import Tensor
 from engine.architecture.features import ExpertStorage
 from engine.sharding.shard import Range
 from engine.weights.grouped import GroupedWeight
-from engine.weights.quantization import GroupedSource
+from engine.weights.quantization import Float8Source, GroupedSource
 from engine.weights.sharded import SlicingSource
 from engine.weights.stored import Shape
 from engine.weights.weights import Shapes, narrowed
@@ -111,6 +111,12 @@ class ExpertWeights:
         if name in self._places or not isinstance(self._source, GroupedSource):
             return None
         return self._source.grouped(name)
+
+    def float8(self, name: str) -> GroupedWeight | None:
+        """Return a matrix in E4M3; None if it is stored otherwise."""
+        if name in self._places or not isinstance(self._source, Float8Source):
+            return None
+        return self._source.float8(name)
 
     def _matrix(self, place: _Place) -> Tensor:
         if place.stack not in self._held:

@@ -37,6 +37,7 @@ MANY = (
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
     *("nanochat", "olmo", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2"),
     *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "solar_open", "stablelm"),
+    *("hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"),
     *("starcoder2", "starcoder2#window", "vaultgemma", "youtu"),
 )
 
@@ -44,7 +45,7 @@ MANY = (
 # each run of the tests.
 HYBRIDS = (
     *("qwen3_next", "lfm2", "qwen3_5_text", "qwen3_5_moe_text", "lfm2_moe", "lfm3", "bamba"),
-    *("granitemoehybrid", "olmo_hybrid"),
+    *("granitemoehybrid", "olmo_hybrid", "falcon_h1"),
 )
 
 # Kinds that our own code computes too, one or more of each family that is not a plain Llama.
