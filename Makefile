@@ -17,10 +17,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYTHONDONTWRITEBYTECODE :=
 
 # Tests run in parallel: numeric libraries must not compete for the cores.
-check test quick coverage test-slow test-chart test-agents: export OMP_NUM_THREADS ?= 1
+check test quick coverage test-slow test-chart test-agents test-transformers: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents coverage
+.PHONY: help install serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents
+.PHONY: test-transformers coverage
 .PHONY: lint types dead audit lock format hooks bench peers soak docs proto clean
 
 help: ## List the targets
@@ -95,6 +96,19 @@ $(AGENTS)/python/.installed: tests/agents/requirements.txt
 
 test-agents: $(VENV)/.develop $(AGENTS)/.installed $(AGENTS)/python/.installed ## Run coding agents and client frameworks (1.5 GB from npm and PyPI)
 	$(BIN)/python -m pytest -m agents -q $(ARGS)
+
+# Beside the environment's own, with what that release needs. By default the oldest that pyproject.toml allows.
+VERSION ?= $(shell sed -nE 's/^ *"transformers>=([0-9.]+),.*/\1.0/p' pyproject.toml)
+OTHER := build/transformers-$(VERSION)
+$(OTHER)/.installed: $(VENV)/.develop
+	mkdir -p $(OTHER)
+	$(BIN)/python -m pip freeze --exclude-editable | grep -viE '^(transformers|huggingface_hub|tokenizers|safetensors)=| @ ' >$(OTHER)/constraints.txt
+	$(BIN)/python -m pip install --quiet --target $(OTHER) -c $(OTHER)/constraints.txt transformers==$(VERSION) 'huggingface_hub>=1.31'
+	@touch $@
+
+test-transformers: $(OTHER)/.installed ## Compare models with another release of transformers: VERSION=5.17.0 (ARGS="-m slow")
+	PYTHONPATH=$(CURDIR)/$(OTHER):$(CURDIR) $(BIN)/python -m pytest -m "not slow" -q \
+		tests/engine/plugin tests/engine/architecture tests/engine/weights $(ARGS)
 
 coverage: $(VENV)/.develop ## Run `make test` and list the lines that it does not cover (HTML in build/coverage)
 	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q \

@@ -12,6 +12,7 @@ from engine.architecture.families import DECODER_FAMILIES, DecoderFamily, Tensor
 from engine.architecture.features import (
     NO_MULTIPLIERS,
     Experts,
+    ExpertStorage,
     Feature,
     Multipliers,
     NormPlace,
@@ -48,6 +49,17 @@ BARE_ARCHITECTURES = {
     "MistralModel": "mistral",
     "Qwen2Model": "qwen2",
     "Qwen3Model": "qwen3",
+    "SmolLM3Model": "smollm3",
+    "Phi3Model": "phi3",
+    "GraniteModel": "granite",
+    "Olmo2Model": "olmo2",
+    "Olmo3Model": "olmo3",
+    "Gemma3TextModel": "gemma3_text",
+    "MinistralModel": "ministral",
+    "Ministral3Model": "ministral3",
+    "MixtralModel": "mixtral",
+    "OlmoeModel": "olmoe",
+    "Qwen3MoeModel": "qwen3_moe",
     "GPT2Model": "gpt2",
 }
 _FAMILIES = ARCHITECTURES | BARE_ARCHITECTURES
@@ -115,6 +127,7 @@ class ModelConfig:
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None
     experts: Experts | None = None
+    expert_storage: ExpertStorage = ExpertStorage.APART  # on the hub; a checkpoint may differ
     text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
 
     @property
@@ -179,6 +192,10 @@ def load_model_config(directory: str | Path) -> ModelConfig:
         return _read_text_part(directory, fields, *found)
     architecture = _architecture(fields)
     family = _FAMILIES[architecture]
+    if (kind := fields.text("model_type", family)) != family:  # what transformers goes by
+        raise UnsupportedError(
+            f"{fields.source}: {architecture} with the model_type {kind} is not supported"
+        )
     read_quantization(directory)  # refuses what the weights' readers do not know
     eos = read_eos_token_ids(directory, fields)
     if family == "gpt2":
@@ -295,6 +312,7 @@ def _read_llama_like(
         multipliers=layers.multipliers,
         query_scaling=layers.query_scaling,
         experts=layers.experts,
+        expert_storage=family.expert_storage,
     )
 
 

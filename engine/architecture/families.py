@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from engine.architecture.errors import UnsupportedError
-from engine.architecture.features import NormPlace, QKNorm
+from engine.architecture.features import ExpertStorage, NormPlace, QKNorm
 from engine.architecture.fields import ConfigFields
 from engine.architecture.layers import (
     Reader,
@@ -22,6 +22,7 @@ from engine.architecture.layers import (
     read_qwen,
     read_qwen3_moe,
     read_qwen3_vl,
+    read_qwen3_vl_moe,
     read_qwen_vl,
     read_smollm3,
 )
@@ -37,9 +38,10 @@ class DecoderFamily:
 
     ``attention_bias`` and ``mlp_bias``: whether these fields count; ``tensor_names``: what
     parameters are stored as instead of under Llama's names, several perhaps as one tensor, one
-    after the other; ``fields``: which fields are known besides those of all families. A model with
-    any other, unless it is null or false, is left to another implementation. ``is_lenient``: any
-    are let through, but not where this is the text model of a checkpoint that also reads images.
+    after the other; ``expert_storage``: where files do not show it; ``fields``: which fields are
+    known besides those of all families. A model with any other, unless it is null or false, is left
+    to another implementation. ``is_lenient``: any are let through, but not where this is the text
+    model of a checkpoint that also reads images.
     ``vocab_size`` and ``num_heads``: None where config.json must say them.
     """
 
@@ -60,6 +62,7 @@ class DecoderFamily:
     norms: NormPlace = NormPlace.BEFORE
     offset_norms: bool = False
     tensor_names: TensorNames = ()
+    expert_storage: ExpertStorage = ExpertStorage.APART
     fields: frozenset[str] = frozenset()
     is_lenient: bool = False
 
@@ -118,6 +121,9 @@ _ATTENTION_BIAS = frozenset({"attention_bias"})
 _BIASES = frozenset({"attention_bias", "mlp_bias"})
 _WINDOWS = frozenset({"use_sliding_window", "sliding_window", "max_window_layers", "layer_types"})
 _EXPERTS = frozenset({"num_experts", "num_local_experts", "num_experts_per_tok", "norm_topk_prob"})
+_SPARSE_LAYERS = (
+    _EXPERTS | _ATTENTION_BIAS | {"decoder_sparse_step", "moe_intermediate_size", "mlp_only_layers"}
+)
 
 _FUSED = (
     (r"\.self_attn\.[qkv]_proj\.", ".self_attn.qkv_proj."),
@@ -172,6 +178,15 @@ DECODER_FAMILIES: dict[str, DecoderFamily] = {
         attention_bias=True,
         qk_norm=QKNorm.HEAD,
         fields=_ATTENTION_BIAS,
+    ),
+    "qwen3_vl_moe_text": DecoderFamily(
+        read_qwen3_vl_moe,
+        num_kv_heads=16,
+        max_position_embeddings=128000,
+        attention_bias=True,
+        qk_norm=QKNorm.HEAD,
+        expert_storage=ExpertStorage.COLUMNS,
+        fields=_SPARSE_LAYERS,
     ),
     "smollm3": DecoderFamily(
         read_smollm3,
@@ -277,11 +292,6 @@ DECODER_FAMILIES: dict[str, DecoderFamily] = {
         num_kv_heads=4,
         attention_bias=True,
         qk_norm=QKNorm.HEAD,
-        fields=_EXPERTS
-        | _ATTENTION_BIAS
-        | {
-            *("decoder_sparse_step", "moe_intermediate_size", "mlp_only_layers"),
-            *("max_window_layers", "sliding_window"),
-        },
+        fields=_SPARSE_LAYERS | {"max_window_layers", "sliding_window"},
     ),
 }

@@ -43,6 +43,15 @@ class QKNorm(Enum):
     WHOLE = "whole"
 
 
+class ExpertStorage(Enum):
+    """How a checkpoint stores a layer's experts: each matrix by itself; or gate and up side by side
+    as one tensor of all experts, and down as another, [experts, outputs, inputs] or transposed."""
+
+    APART = "apart"
+    ROWS = "rows"
+    COLUMNS = "columns"
+
+
 @dataclass(frozen=True, slots=True)
 class Multipliers:
     """``residual``: of what each half of a layer adds; ``logits`` are divided by it.

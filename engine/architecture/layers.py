@@ -18,6 +18,7 @@ from engine.architecture.rope import (
 )
 
 _MOST = 1 << 30
+_MOST_SIZE = 1 << 24
 _MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
@@ -234,7 +235,7 @@ def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def read_mixtral(fields: ConfigFields, sizes: Sizes) -> Layers:
     rope = read_rope(fields, sizes.positions, 1_000_000.0)
-    inner = fields.integer("intermediate_size", low=1, high=1 << 24)
+    inner = fields.integer("intermediate_size", low=1, high=_MOST_SIZE)
     return replace(
         _uniform(rope, sizes, _window(fields, None)),
         experts=_experts(fields, sizes, (8, 2), inner=inner, renormalised=True),
@@ -242,7 +243,7 @@ def read_mixtral(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 
 def read_olmoe(fields: ConfigFields, sizes: Sizes) -> Layers:
-    inner = fields.integer("intermediate_size", low=1, high=1 << 24)
+    inner = fields.integer("intermediate_size", low=1, high=_MOST_SIZE)
     renormalised = fields.flag("norm_topk_prob", False)
     return replace(
         read_plain(fields, sizes),
@@ -251,21 +252,49 @@ def read_olmoe(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 
 def read_qwen3_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
+    experts = _sparse_experts(
+        fields,
+        sizes,
+        (128, 8),
+        inner=fields.integer("moe_intermediate_size", 768, low=1, high=_MOST_SIZE),
+        renormalised=fields.flag("norm_topk_prob", False),
+    )
+    return replace(read_plain(fields, sizes), experts=experts)
+
+
+def read_qwen3_vl_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
+    inner = fields.integer("moe_intermediate_size", 1408, low=1, high=_MOST_SIZE)
+    if not fields.flag("norm_topk_prob", True):  # transformers ignores it, other libraries do not
+        raise UnsupportedError(f"{fields.source}: norm_topk_prob false is not supported")
+    if sizes.hidden_size in (inner, 2 * inner):
+        raise UnsupportedError(
+            f"{fields.source}: a moe_intermediate_size of {inner} is not supported with a "
+            f"hidden_size of {sizes.hidden_size}: shapes do not show whether experts are stored "
+            "transposed"
+        )
+    return replace(
+        read_qwen3_vl(fields, sizes),
+        experts=_sparse_experts(fields, sizes, (60, 4), inner=inner, renormalised=True),
+    )
+
+
+def _sparse_experts(
+    fields: ConfigFields,
+    sizes: Sizes,
+    default: tuple[int, int],
+    *,
+    inner: int,
+    renormalised: bool,
+) -> Experts:
     """Layers have experts unless mlp_only_layers names them, or decoder_sparse_step skips them."""
     step = fields.integer("decoder_sparse_step", 1, low=1, high=1 << 20)
     dense = fields.values.get("mlp_only_layers") or []
     if not isinstance(dense, list) or not all(isinstance(layer, int) for layer in dense):
         raise fields.error("mlp_only_layers", "a list of layers", dense)
-    experts = _experts(
-        fields,
-        sizes,
-        (128, 8),
-        inner=fields.integer("moe_intermediate_size", 768, low=1, high=1 << 24),
-        renormalised=fields.flag("norm_topk_prob", False),
-    )
     without = set(dense)
     layers = tuple(i not in without and (i + 1) % step == 0 for i in range(sizes.num_layers))
-    return replace(read_plain(fields, sizes), experts=replace(experts, layers=layers))
+    experts = _experts(fields, sizes, default, inner=inner, renormalised=renormalised)
+    return replace(experts, layers=layers)
 
 
 def _experts(

@@ -89,8 +89,9 @@ class QuantizedFormat:
     description: str
     rules: tuple[ModuleRule, ...]
 
-    def scheme_of(self, module: str) -> Scheme | None:
-        return next((scheme for matches, scheme in self.rules if matches(module)), None)
+    def scheme_of(self, *module: str) -> Scheme | None:
+        """``module``: its name, or all names by which a rule may mean it."""
+        return next((scheme for matches, scheme in self.rules if any(map(matches, module))), None)
 
 
 def every(module: str) -> bool:

@@ -106,6 +106,19 @@ def text_fields(fields: ConfigFields, part: TextModelPart) -> ConfigFields:
     return ConfigFields(section.source, values)
 
 
+def module_names(name: str) -> tuple[str, ...]:
+    """Return the names of a module, or a tensor, of the language model: as given, in a checkpoint
+    of it alone, and in those of the whole. What files and config.json call it may differ, as
+    transformers has renamed modules."""
+    plain = text_name(f"{name}.").removesuffix(".")
+    wholes = [
+        f"{prefix}{f'{plain}.'.removeprefix(own)}".removesuffix(".")
+        for prefix, own in _PREFIXES
+        if f"{plain}.".startswith(own)
+    ]
+    return tuple(dict.fromkeys((name, plain, *wholes)))
+
+
 def text_name(name: str) -> str:
     """Return the name of a tensor in a checkpoint of the language model alone."""
     for prefix, plain in _PREFIXES:

@@ -24,7 +24,7 @@ from engine.gguf.types import NUMBERS
 from engine.weights.blocks import BlockRows
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight, Scales
-from engine.weights.weights import Shapes, mismatches
+from engine.weights.weights import Shapes, mismatches, narrowed
 
 # Decoding a piece takes about ten times as much memory for a moment.
 _PIECE_BYTES = 1 << 20
@@ -92,8 +92,7 @@ class GgufWeights:
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """See ``CheckpointWeights.part``; the whole tensor is read."""
-        whole = self.tensor(name)
-        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+        return narrowed(self.tensor(name), dim, ranges)
 
     def blocks(self, name: str) -> BlockRows | None:
         """Return where a matrix is in the file; None if it is stored in floats."""

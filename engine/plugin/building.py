@@ -44,12 +44,20 @@ def read_source(directory: Path) -> Any:
         del config.quantization_config  # the weights are dequantized, or in our products
     if (found := text_part(fields)) is not None:
         return _text_source(config, text_fields(fields, found[1]))
-    if config.get_text_config() is not config or _MEDIA.search(" ".join(config.sub_configs)):
+    if not _is_text_alone(config):
         raise UnsupportedError(
             f"{fields.source}: {config.model_type} is more than a decoder of text, which alone is "
             "supported"
         )
     return config
+
+
+def _is_text_alone(config: Any) -> bool:
+    try:
+        text = config.get_text_config()
+    except ValueError:  # there are several
+        return False
+    return text is config and not _MEDIA.search(" ".join(config.sub_configs))
 
 
 def _text_source(config: Any, fields: ConfigFields) -> Any:
@@ -82,16 +90,39 @@ def new_model(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Modul
     return model.eval()
 
 
-def checked_class(model: nn.Module, config: Any) -> str:
-    """Return the model's class, which config.json must name. Raises ConfigError."""
-    found = type(model).__name__
+def named_class(model: Any, config: Any) -> tuple[str, bool]:
+    """Return the class that config.json names, and whether it generates: the class of ``model``
+    does, that of its body has no output head. Raises ConfigError for any other."""
+    found, bare = type(model).__name__, type(model.base_model).__name__
     named = config.architectures or ()
-    if found not in named:
-        raise ConfigError(
-            f"config.json's architectures are {', '.join(named) or 'missing'}, where {found} "
-            f"generates text for a {config.model_type}"
+    for name in (found, bare):
+        if name in named:
+            return name, name == found
+    if model.config_class is not type(config):  # EXAONE 3 is computed as a Llama, say
+        for name in named:
+            if name.endswith("ForCausalLM"):
+                return name, True
+    raise ConfigError(
+        f"config.json's architectures are {', '.join(named) or 'missing'}, where {found} "
+        f"generates text for a {config.model_type}, and {bare} makes embeddings"
+    )
+
+
+def model_without_head(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Module:
+    """Do the same as ``new_model`` for a checkpoint that has no output head: the embeddings take
+    its place, so that no parameter is missing, and are never used for it. ``config`` is changed.
+    Raises UnsupportedError if the head has other parameters."""
+    config.tie_word_embeddings = True
+    model = new_model(config, device, dtype)
+    decoder: Any = model
+    body = {id(parameter) for parameter in decoder.base_model.parameters()}
+    own = [name for name, each in model.named_parameters() if id(each) not in body]
+    if own:
+        raise UnsupportedError(
+            f"a {config.model_type} without an output head is not supported: "
+            f"{type(model).__name__} has {', '.join(own[:3])} besides"
         )
-    return found
+    return model
 
 
 def first_line(error: BaseException) -> str:

@@ -46,7 +46,8 @@ def loaded_model(
     filling = _Filling(model, device, dtype, products, on_loaded)
     with ExitStack() as ends:
         tensors = CheckpointTensors(directory, ends, getattr(torch, config.dtype), config.text_part)
-        groups, filling.unexpected = tensor_groups(model, tensors.names)
+        groups, unexpected = tensor_groups(model, tensors.names)
+        filling.unexpected = [tensors.name_in_file(name) for name in unexpected]
         borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
         sizes = [
             tensors.num_bytes(name)

@@ -10,7 +10,12 @@ from engine.architecture.config import read_dtype, read_eos_token_ids
 from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import read_object
 from engine.architecture.text_part import text_fields, text_part
-from engine.plugin.building import checked_class, new_model, read_source
+from engine.plugin.building import (
+    model_without_head,
+    named_class,
+    new_model,
+    read_source,
+)
 from engine.plugin.config import PluginConfig
 from engine.plugin.gate import attention_layers
 from engine.plugin.mixers import mixers
@@ -18,6 +23,7 @@ from engine.plugin.probe import probe
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.trial import try_kind
 
+_META = torch.device("meta")
 _MOST_LAYERS = 512
 
 
@@ -38,8 +44,10 @@ def read_plugin_config(directory: Path) -> PluginConfig:
         raise UnsupportedError(
             f"{fields.source} has {layers} layers; at most {_MOST_LAYERS} are supported"
         )
-    model = new_model(source, torch.device("meta"), torch.float32)
-    architecture = checked_class(model, source) if found is None else found[0]
+    model = new_model(source, _META, torch.float32)
+    architecture, generates = named_class(model, source) if found is None else (found[0], True)
+    if not generates:
+        model = model_without_head(source, _META, torch.float32)
     freeze_frequencies(model, positions)
     probed = probe(model)
     keeping = mixers(model)
@@ -57,5 +65,6 @@ def read_plugin_config(directory: Path) -> PluginConfig:
         attentions=attentions,
         source=source,
         mixers=tuple(keeping),
+        generates=generates,
         text_part=part,
     )

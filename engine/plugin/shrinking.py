@@ -57,6 +57,7 @@ _MOST: dict[str, int] = {
 _HEADS = ("num_attention_heads", "n_head", "swa_num_attention_heads")
 _KV_HEADS = ("num_key_value_heads", "swa_num_key_value_heads", "num_global_key_value_heads")
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
+_STATE_SIZES = ("mamba_d_ssm", "mamba_n_heads", "mamba_d_head")  # the first is the others' product
 _TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")
 
 
@@ -86,6 +87,9 @@ def shrunk_values(values: dict[str, Any]) -> dict[str, Any]:
     _renumber_layers(values, tiny, kept)
     _fit_head(values, tiny)
     _cut_factors(tiny)
+    if all(isinstance(tiny.get(name), int) for name in _STATE_SIZES):
+        size, heads, head_dim = _STATE_SIZES
+        tiny[size] = tiny[heads] * tiny[head_dim]
     return tiny
 
 

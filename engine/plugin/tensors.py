@@ -38,12 +38,15 @@ class CheckpointTensors:
         stored = opened(directory, ends, text_part)
         tensors: Mapping[str, StoredTensor | QuantizedTensor] = stored
         if self._quantized is not None:
-            tensors = named_tensors(stored, self._quantized)
+            tensors = named_tensors(stored, self._quantized, text_part)
         self._tensors = by_text_name(tensors, text_part)
 
     @property
     def names(self) -> list[str]:
         return list(self._tensors)
+
+    def name_in_file(self, name: str) -> str:
+        return self._tensors[name].name
 
     def is_quantized(self, name: str) -> bool:
         return isinstance(self._tensors[name], QuantizedTensor)

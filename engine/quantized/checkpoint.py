@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from engine.architecture.errors import WeightsError
 from engine.architecture.schemes import QuantizedFormat
+from engine.architecture.text_part import TextModelPart, module_names
 from engine.quantized.layouts import ModuleParts, QuantizedTensor, quantized_tensor
 from engine.weights.stored import StoredTensor
 
@@ -23,16 +24,18 @@ _UNUSED = frozenset(
 
 
 def named_tensors(
-    stored: Mapping[str, StoredTensor], quantized: QuantizedFormat
+    stored: Mapping[str, StoredTensor],
+    quantized: QuantizedFormat,
+    text_part: TextModelPart | None = None,
 ) -> dict[str, StoredTensor | QuantizedTensor]:
-    """Return the tensors of a checkpoint, with its matrices in place of their parts. Raises
-    WeightsError for one whose parts do not fit."""
+    """Return the tensors of a checkpoint, with its matrices in place of their parts. ``text_part``:
+    see ``ModelConfig``. Raises WeightsError for one whose parts do not fit."""
     matrices: dict[str, QuantizedTensor] = {}
     for each in stored.values():
         module, _, own = each.name.rpartition(".")
         if not _is_codes(own, each.dtype):
             continue
-        scheme = quantized.scheme_of(module)
+        scheme = quantized.scheme_of(*([module] if text_part is None else module_names(module)))
         if scheme is None:
             raise WeightsError(f"quantization_config does not say how {each.name} is stored")
         found = quantized_tensor(ModuleParts(module, stored), own, scheme)

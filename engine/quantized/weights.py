@@ -20,7 +20,7 @@ from engine.quantized.layouts import QuantizedTensor
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import read_tensor
 from engine.weights.text_part import by_text_name
-from engine.weights.weights import Shapes, matched, opened
+from engine.weights.weights import Shapes, matched, narrowed, opened
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ class QuantizedCheckpoint:
         self._kept = self._dequantized = 0
         self._ends = ExitStack()
         with ExitStack() as ends:
-            tensors = named_tensors(opened(directory, ends, text_part), quantized)
+            tensors = named_tensors(opened(directory, ends, text_part), quantized, text_part)
             self._named = matched(directory, shapes, by_text_name(tensors, text_part), unused)
             self._ends = ends.pop_all()
 
@@ -86,8 +86,7 @@ class QuantizedCheckpoint:
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """See ``CheckpointWeights.part``; the whole tensor is read."""
-        whole = self.tensor(name)
-        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+        return narrowed(self.tensor(name), dim, ranges)
 
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix in its few bits; None if it is stored otherwise. Raises WeightsError."""

@@ -14,7 +14,7 @@ import torch
 from engine.architecture.config import ModelConfig
 from engine.architecture.encoder_config import EncoderConfig
 from engine.architecture.errors import ModelError
-from engine.architecture.features import Feature
+from engine.architecture.features import ExpertStorage, Feature
 from engine.architecture.quantization import read_quantization
 from engine.config import EngineConfig, OnProgress
 from engine.cpu.library import Library
@@ -30,15 +30,16 @@ from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
+from engine.weights.experts import ExpertWeights, expert_storage, stacked_shapes
 from engine.weights.families import FamilyWeights, stored_shapes
 from engine.weights.quantization import QuantisedWeights, Quantization
-from engine.weights.sharded import ShardedWeights
+from engine.weights.sharded import ShardedWeights, SlicingSource
 from engine.weights.weights import (
     CheckpointWeights,
     RandomWeights,
     Shapes,
     WeightSource,
-    stores_head,
+    text_shapes,
 )
 
 AnyWeights = CheckpointWeights | GgufWeights | QuantizedCheckpoint | RandomWeights
@@ -111,33 +112,41 @@ def load_decoder(
     most one layer's exist twice, besides READ_AHEAD_BYTES of the next ones. Raises ConfigError when
     the model cannot be divided among this many ranks, and WeightsError.
     """
-    config = _with_own_head(config, settings)
+    config = _as_stored(config, settings)
     shard = options.collectives.shard
     own = shard.config(config)
     shapes = parameter_shapes(config)
     unused = [llama.HEAD] if config.tie_word_embeddings else []
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
-    stored = stored_shapes(shapes, config)
+    stored = stacked_shapes(stored_shapes(shapes, config), config.expert_storage)
     with (
         _weights_explained(shapes, settings, shard.size),
         _weights(stored, unused, settings, config, parts) as source,
     ):
-        held: WeightSource = source if shard.size == 1 else ShardedWeights(source, config, shard)
+        whole: SlicingSource = source
+        if config.expert_storage is not ExpertStorage.APART:
+            whole = ExpertWeights(source, shapes, config.expert_storage)
+        held: WeightSource = whole if shard.size == 1 else ShardedWeights(whole, config, shard)
         if config.features & {Feature.TENSOR_NAMES, Feature.OFFSET_NORMS}:
             held = FamilyWeights(held, shapes, config)
         decoder = _build(own, held, settings, options)
     return LoadedDecoder(decoder, _num_parameters(shapes))
 
 
-def _with_own_head(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
+def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
     """An image-text config.json has the flag twice, and the two may differ, so the files decide
-    whether the output head is tied to the embeddings."""
-    part = config.text_part
-    if part is None or not config.tie_word_embeddings or settings.dummy_seed is not None:
+    whether the output head is tied to the embeddings. They also decide how experts are stored:
+    tools that quantize them part them, and transformers writes matrices transposed."""
+    if config.text_part is None or settings.dummy_seed is not None:
         return config
-    if not stores_head(settings.directory, part, llama.HEAD.removesuffix("weight")):
-        return config
-    return replace(config, tie_word_embeddings=False)
+
+    stored = text_shapes(settings.directory, config.text_part)
+    has_head = any(name.startswith(llama.HEAD.removesuffix("weight")) for name in stored)
+    return replace(
+        config,
+        tie_word_embeddings=config.tie_word_embeddings and not has_head,
+        expert_storage=expert_storage(stored, parameter_shapes(config), config.expert_storage),
+    )
 
 
 def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder:

@@ -160,8 +160,12 @@ class RandomWeights:
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """See ``CheckpointWeights.part``; the same random numbers for any part."""
-        whole = self.tensor(name)
-        return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
+        return narrowed(self.tensor(name), dim, ranges)
+
+
+def narrowed(whole: Tensor, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
+    """Return ``ranges`` (from the first to before the last) of dimension ``dim``, concatenated."""
+    return torch.cat([whole.narrow(dim, a, b - a) for a, b in ranges], dim)
 
 
 def checkpoint_files(directory: Path) -> list[Path]:
@@ -199,11 +203,12 @@ def opened(
     return without_media(stored, part)
 
 
-def stores_head(directory: Path, part: TextModelPart, head: str) -> bool:
-    """True if the files have an output head, whose name as text begins with ``head``. Raises
-    WeightsError."""
+def text_shapes(directory: Path, part: TextModelPart) -> dict[str, Shape]:
+    """Return the shapes of the language model's tensors, by their names in a checkpoint of it
+    alone. Raises WeightsError."""
     with ExitStack() as ends:
-        return any(text_name(name).startswith(head) for name in opened(directory, ends, part))
+        stored = opened(directory, ends, part)
+        return {text_name(name): each.shape for name, each in stored.items()}
 
 
 class Described(Protocol):
@@ -242,8 +247,8 @@ def matched(
             wrong.append(f"{found.name} of type {found.dtype}, which is not supported")
     ignored = {spelling for name in unused for spelling in _spellings(name)}
     unexpected = [
-        name
-        for name in stored
+        each.name
+        for name, each in stored.items()
         if name not in known and name not in ignored and not name.endswith(_IGNORED_SUFFIXES)
     ]
     complaints = mismatches(missing=missing, misshapen=wrong, unexpected=unexpected)

@@ -64,6 +64,10 @@ class Checkpoint:
         return self.template is not None and _is_own(self.template)
 
 
+# Files of a processor, whose chat template transformers takes before a tokenizer's.
+_PROCESSORS = ("processor_config.json", "chat_template.json")
+
+
 def _is_own(template: ChatTemplate) -> bool:
     return template.sources == (_own_template(),)
 
@@ -156,10 +160,12 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
 
 
 def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the chat template, and a separate one for conversations with tools if there is one,
-    chosen as transformers does: ``chat_template.jinja`` takes precedence over
-    tokenizer_config.json, whose ``chat_template`` is one template or a list of named ones.
-    ``chat_template.json``, where older models that also read images have theirs, comes last."""
+    """Return the chat template, and a separate one for conversations with tools if there is one, by
+    transformers' order: those that the processor of a model has that also reads images
+    (``_PROCESSORS``), ``chat_template.jinja``, tokenizer_config.json."""
+    for name in _PROCESSORS:
+        if (own := _read_json(directory / name).get("chat_template")) is not None:
+            return _declared_templates(own)
     file = directory / "chat_template.jinja"
     if file.exists():
         tool_use = directory / "additional_chat_templates" / "tool_use.jinja"
@@ -167,12 +173,16 @@ def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | No
             file.read_text(encoding="utf-8"),
             tool_use.read_text(encoding="utf-8") if tool_use.exists() else None,
         )
-    declared = config.get("chat_template")
-    if declared is None:
-        declared = _read_json(directory / "chat_template.json").get("chat_template")
-    if not isinstance(declared, list):
+    return _declared_templates(config.get("chat_template"))
+
+
+def _declared_templates(declared: Any) -> tuple[str | None, str | None]:
+    """``declared``: a template, or named ones: an object, or a list of such with two fields."""
+    if isinstance(declared, list):
+        declared = {entry["name"]: entry["template"] for entry in declared}
+    if not isinstance(declared, dict):
         return _text(declared), None
-    named = {entry["name"]: entry["template"] for entry in declared}
+    named: dict[str, Any] = declared
     first = next(iter(named.values()), None)
     return _text(named.get("default", first)), _text(named.get("tool_use"))
 

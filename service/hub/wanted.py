@@ -25,7 +25,7 @@ _SMALL = (
     *(_CONFIG, "generation_config.json", WEIGHTS_INDEX),
     *(_TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("chat_template.jinja", "additional_chat_templates/*.jinja", "response_template.json"),
-    "chat_template.json",  # of image-text models before transformers 5
+    *("processor_config.json", "chat_template.json"),  # chat templates of image-text models
     # How an embedding model pools.
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     "[0-9]_*/config.json",

@@ -23,6 +23,7 @@ def test_the_first_rule_that_matches_counts() -> None:
     assert found.scheme_of("a") is None
     assert found.scheme_of("ab") == Awq(32)
     assert found.scheme_of("b") == Experts4()
+    assert found.scheme_of("b", "ac") == Awq(32)
     assert QuantizedFormat("none", ()).scheme_of("a") is None
 
 

@@ -15,7 +15,13 @@ from engine.architecture.config import load_model_config
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.features import QueryScaling
 from engine.architecture.fields import ConfigFields
-from engine.architecture.text_part import TEXT_PARTS, text_fields, text_name, text_part
+from engine.architecture.text_part import (
+    TEXT_PARTS,
+    module_names,
+    text_fields,
+    text_name,
+    text_part,
+)
 from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
 from tests.engine.plugin.families import prompt
@@ -105,6 +111,23 @@ def test_a_text_model_that_nobody_computes_is_refused_before_weights(tmp_path: P
     with pytest.raises(UnsupportedError, match="not known for this family") as refused:
         load_runner(changed)
     assert "transformers builds no causal language model for qwen3_vl_text" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ({"norm_topk_prob": False}, "norm_topk_prob false is not supported"),
+        ({"moe_intermediate_size": 32}, "shapes do not show whether experts are stored transposed"),
+        ({"moe_intermediate_size": 64}, "shapes do not show whether experts are stored transposed"),
+    ],
+)
+def test_experts_that_libraries_read_differently_are_not_ours(
+    text: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    kind = "qwen3_vl_moe:qwen3_vl_moe_text"
+    load_model_config(written(tmp_path, kind, norm_topk_prob=True))
+    with pytest.raises(UnsupportedError, match=reason):
+        load_model_config(written(tmp_path, kind, **text))
 
 
 def test_tokens_that_end_a_sequence_are_read_wherever_they_are_named(tmp_path: Path) -> None:
@@ -237,6 +260,25 @@ def test_a_dtype_of_the_whole_counts_before_that_of_the_text_model() -> None:
 )
 def test_tensors_are_named_as_in_a_checkpoint_of_text_alone(name: str, plain: str) -> None:
     assert text_name(name) == plain
+
+
+@pytest.mark.parametrize(
+    ("names", "also"),
+    [
+        (
+            ("model.language_model.layers.0.mlp", "language_model.model.layers.0.mlp"),
+            "model.layers.0.mlp",
+        ),
+        (("language_model.lm_head", "lm_head"), None),
+        (("visual.blocks.0.mlp",), None),
+    ],
+)
+def test_rules_may_call_a_module_by_any_of_its_names(
+    names: tuple[str, ...], also: str | None
+) -> None:
+    for name in names:
+        assert module_names(name)[0] == name
+        assert set(module_names(name)) == {*names, *([also] if also else [])}
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
+import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
 
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk
@@ -34,6 +37,7 @@ MANY = (
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
     *("nanochat", "olmo", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2"),
     *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "solar_open", "stablelm"),
+    *("hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"),
     *("starcoder2", "starcoder2#window", "vaultgemma", "youtu"),
 )
 
@@ -41,7 +45,7 @@ MANY = (
 # each run of the tests.
 HYBRIDS = (
     *("qwen3_next", "lfm2", "qwen3_5_text", "qwen3_5_moe_text", "lfm2_moe", "lfm3", "bamba"),
-    *("granitemoehybrid", "olmo_hybrid"),
+    *("granitemoehybrid", "olmo_hybrid", "falcon_h1"),
 )
 
 # Kinds that our own code computes too, one or more of each family that is not a plain Llama.
@@ -152,6 +156,9 @@ SHAPES: dict[str, dict[str, Any]] = {
         "layer_types": ["sliding_attention", "full_attention"] * 2,
         "num_hidden_layers": _LAYERS,
     },
+    "hunyuan_v1_dense": {"head_dim": 16},
+    "hunyuan_v1_moe": {"head_dim": 16},
+    "nemotron": {"num_key_value_heads": 8},
     "lfm2": {"layer_types": ["conv", "full_attention"] * 2, "num_hidden_layers": _LAYERS},
     "lfm2_moe": {
         "layer_types": ["conv", "full_attention"] * 2,
@@ -177,6 +184,13 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_experts_per_tok": 2,
     },
 }
+
+
+def require_release_with(*kinds: str) -> None:
+    """Skip a test where an older release of transformers lacks one of ``kinds``."""
+    missing = {kind.partition("#")[0] for kind in kinds} - CONFIG_MAPPING_NAMES.keys()
+    if missing:
+        pytest.skip(f"transformers {transformers.__version__} has no {', '.join(sorted(missing))}")
 
 
 def tiny_config(kind: str) -> Any:
@@ -206,7 +220,7 @@ def save_family(
     oracle: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"
     )
-    freeze_frequencies(oracle, config.max_position_embeddings)
+    freeze_frequencies(oracle, getattr(config, "max_position_embeddings", 0))
     return oracle.eval()
 
 

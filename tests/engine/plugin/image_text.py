@@ -20,6 +20,7 @@ NATIVE_TEXT = (
     *("qwen3_vl:qwen3_vl_text", "qwen2_5_vl:qwen2_5_vl_text", "qwen2_vl:qwen2_vl_text"),
     *("gemma3:gemma3_text#linear", "mistral3:mistral", "mistral3:ministral3#short"),
     *("qwen2_5_vl:qwen2_5_vl_text#yarn", "qwen2_5_vl:qwen2_5_vl_text#window"),
+    *("qwen3_vl_moe:qwen3_vl_moe_text", "qwen3_vl_moe:qwen3_vl_moe_text#dense"),
 )
 PLUGIN_TEXT = (
     *("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text", "gemma4:gemma4_text"),
@@ -31,6 +32,16 @@ _AXES = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3,
 TEXT_VARIANTS: dict[str, dict[str, Any]] = {
     **VARIANTS,
     "qwen3_vl_text": {"rope_parameters": _AXES | {"mrope_interleaved": True}},
+    "qwen3_vl_moe_text": {
+        "rope_parameters": _AXES | {"mrope_interleaved": True},
+        "moe_intermediate_size": 48,
+    },
+    "qwen3_vl_moe_text#dense": {
+        "rope_parameters": _AXES | {"mrope_interleaved": True},
+        "moe_intermediate_size": 48,
+        "mlp_only_layers": [1],
+        "attention_bias": True,
+    },
     "qwen2_5_vl_text": {"rope_parameters": _AXES, "rms_norm_eps": 1e-6},
     "qwen2_vl_text": {"rope_parameters": _AXES},
     "qwen2_5_vl_text#yarn": {

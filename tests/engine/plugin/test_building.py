@@ -11,8 +11,16 @@ import torch
 from transformers import AutoConfig
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.plugin.building import checked_class, first_line, new_model, read_source
+from engine.plugin.building import (
+    first_line,
+    model_without_head,
+    named_class,
+    new_model,
+    read_source,
+)
 from engine.plugin.shrinking import shrunk
+
+META = torch.device("meta")
 
 
 def write(directory: Path, **fields: Any) -> Path:
@@ -37,6 +45,7 @@ def test_the_code_of_a_checkpoint_is_never_run(tmp_path: Path) -> None:
         ({"model_type": "llama", "hidden_size": "wide"}, "transformers cannot read it"),
         ({"model_type": "gemma3"}, "more than a decoder of text"),
         ({"model_type": "phi4_multimodal"}, "more than a decoder of text"),
+        ({"model_type": "musicgen"}, "more than a decoder of text"),
     ],
 )
 def test_a_configuration_that_is_not_served_is_refused_in_a_sentence(
@@ -49,18 +58,18 @@ def test_a_configuration_that_is_not_served_is_refused_in_a_sentence(
 
 def test_a_model_that_generates_no_text_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="builds no causal language model for t5"):
-        new_model(AutoConfig.for_model("t5"), torch.device("meta"), torch.float32)
+        new_model(AutoConfig.for_model("t5"), META, torch.float32)
 
 
 def test_attention_of_an_older_kind_is_refused() -> None:
     with pytest.raises(UnsupportedError, match="builds no causal language model for falcon"):
-        new_model(AutoConfig.for_model("falcon"), torch.device("meta"), torch.float32)
+        new_model(AutoConfig.for_model("falcon"), META, torch.float32)
 
 
 def test_a_configuration_is_not_changed_by_the_models_built_from_it() -> None:
     config = shrunk(AutoConfig.for_model("mixtral"))
     before = config.to_dict()
-    new_model(config, torch.device("meta"), torch.float32)
+    new_model(config, META, torch.float32)
     assert config.to_dict() == before
     assert config._attn_implementation != "quire"
 
@@ -68,12 +77,29 @@ def test_a_configuration_is_not_changed_by_the_models_built_from_it() -> None:
 @pytest.mark.parametrize("named", [None, ["LlamaForSequenceClassification"]])
 def test_the_class_must_be_the_one_that_is_named(named: list[str] | None) -> None:
     config = shrunk(AutoConfig.for_model("llama"))
-    model = new_model(config, torch.device("meta"), torch.float32)
+    model = new_model(config, META, torch.float32)
     config.architectures = named
     with pytest.raises(ConfigError, match="where LlamaForCausalLM"):
-        checked_class(model, config)
+        named_class(model, config)
     config.architectures = ["LlamaForCausalLM"]
-    assert checked_class(model, config) == "LlamaForCausalLM"
+    assert named_class(model, config) == ("LlamaForCausalLM", True)
+    config.architectures = ["LlamaModel"]
+    assert named_class(model, config) == ("LlamaModel", False)
+
+
+def test_embeddings_take_the_place_of_an_absent_head() -> None:
+    config = shrunk(AutoConfig.for_model("olmo"))
+    config.tie_word_embeddings = False
+    count = len(list(new_model(config, META, torch.float32).parameters()))
+    model: Any = model_without_head(config, META, torch.float32)
+    assert len(list(model.parameters())) == count - 1
+    assert model.lm_head.weight is model.model.embed_tokens.weight
+
+
+def test_a_head_with_more_than_embeddings_is_missed() -> None:
+    config = shrunk(AutoConfig.for_model("phi"))
+    with pytest.raises(UnsupportedError, match=r"PhiForCausalLM has lm_head\.bias besides"):
+        model_without_head(config, META, torch.float32)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,15 @@ import torch
 from engine.attention.layout import Rows
 from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
-from tests.engine.plugin.families import FEW, HYBRIDS, MANY, expected, prompt, save_family
+from tests.engine.plugin.families import (
+    FEW,
+    HYBRIDS,
+    MANY,
+    expected,
+    prompt,
+    require_release_with,
+    save_family,
+)
 from tests.engine.plugin.mixing import assert_equals_transformers
 
 ALWAYS = (*FEW, *HYBRIDS[:2])
@@ -21,6 +29,7 @@ SELDOM = (*MANY, *HYBRIDS[2:])
     "kind", [*ALWAYS, *(pytest.param(kind, marks=pytest.mark.slow) for kind in SELDOM)]
 )
 def test_mixed_steps_equal_transformers(kind: str, tmp_path: Path) -> None:
+    require_release_with(kind)
     torch.set_num_threads(1)
     oracle = save_family(kind, tmp_path)
     assert_equals_transformers(tmp_path, oracle, model_impl="transformers")

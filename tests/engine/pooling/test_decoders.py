@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, PreTrainedModel
 
+from engine.architecture.config import ARCHITECTURES, BARE_ARCHITECTURES
 from engine.architecture.errors import ConfigError
 from engine.loop.core import EngineCore
 from engine.messages import FinishReason
 from tests.engine.driving import load_runner
 from tests.engine.embedding import CONNECTION, Embedder, distance
+from tests.engine.plugin.families import save_family
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
 FAMILIES = {
@@ -29,6 +31,11 @@ FAMILIES = {
     "qwen3": "qwen3",
     "gpt2": "gpt2",
 }
+# The others, of which each has layers or files that differ from theirs.
+HEADLESS = (
+    *("smollm3", "phi3_partial", "granite", "olmo2", "olmo3", "gemma3", "ministral", "ministral3"),
+    *("mixtral", "olmoe", "qwen3_moe"),
+)
 POOLINGS = ("mean", "last", "cls")
 
 
@@ -181,6 +188,37 @@ def test_a_checkpoint_without_a_head_embeds_and_generates_nothing(
     handle = engine.generate([1, 2, 3], 4)
     engine.run()
     assert engine.finished[handle].error == "Qwen3Model does not generate"
+
+
+def assert_embeds_without_a_head(directory: Path, implementation: str) -> None:
+    """``directory``: of a checkpoint with a head."""
+    oracle = AutoModel.from_pretrained(directory, dtype=torch.float32).eval()
+    bare = directory / "bare"
+    oracle.save_pretrained(bare)
+    engine = embedder(bare, max_num_batched_tokens=16)
+    info = engine.core.info
+    assert (info.architecture, info.generates) == (type(oracle).__name__, False)
+    assert info.implementation == implementation
+    for token_ids, vector in zip(TEXTS, engine.vectors_of(TEXTS, activate=False), strict=True):
+        expected = pooled(oracle, token_ids, "last")
+        assert distance(vector, expected) < 1e-5
+        assert np.abs(vector - expected).max() < 1e-4 * np.ptp(expected)
+
+
+@pytest.mark.parametrize("variant", HEADLESS)
+def test_a_family_embeds_without_a_head(variant: str, tmp_path: Path) -> None:
+    save_model(VARIANTS[variant], tmp_path)
+    assert_embeds_without_a_head(tmp_path, "native")
+
+
+@pytest.mark.parametrize("kind", ["gemma2", "olmo", "qwen2_moe", "lfm2"])
+def test_what_transformers_code_computes_embeds_without_a_head(kind: str, tmp_path: Path) -> None:
+    save_family(kind, tmp_path)
+    assert_embeds_without_a_head(tmp_path, "transformers")
+
+
+def test_every_architecture_has_one_without_a_head() -> None:
+    assert list(BARE_ARCHITECTURES.values()) == list(ARCHITECTURES.values())
 
 
 def test_a_text_that_cannot_be_embedded_ends_alone(qwen: tuple[Path, PreTrainedModel]) -> None:

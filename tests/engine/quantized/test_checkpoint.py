@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.architecture.errors import WeightsError
 from engine.architecture.fields import ConfigFields
 from engine.architecture.quantization import quantized_format
+from engine.architecture.text_part import TEXT_PARTS, TextModelPart
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.quantized.weights import dequantised
@@ -26,13 +27,17 @@ DTYPES = (torch.int32, torch.int8, torch.uint8, torch.float16, torch.float32, to
 
 
 def found(
-    directory: Path, ends: ExitStack, config: dict, tensors: dict[str, Tensor]
+    directory: Path,
+    ends: ExitStack,
+    config: dict,
+    tensors: dict[str, Tensor],
+    text_part: TextModelPart | None = None,
 ) -> dict[str, StoredTensor | QuantizedTensor]:
     save_file(
         {name: each.contiguous() for name, each in tensors.items()}, directory / "model.safetensors"
     )
     quantized = quantized_format(ConfigFields("config.json", config))
-    return named_tensors(opened(directory, ends), quantized)
+    return named_tensors(opened(directory, ends), quantized, text_part)
 
 
 def test_parts_become_matrices_and_the_rest_stays(tmp_path: Path) -> None:
@@ -64,6 +69,28 @@ def test_codes_without_a_scheme_are_refused(tmp_path: Path) -> None:
             WeightsError, match=r"quantization_config does not say how a\.qweight is stored"
         ),
     ):
+        found(tmp_path, ends, config, tensors)
+
+
+def test_rules_may_name_a_text_model_as_files_do_not(tmp_path: Path) -> None:
+    """They were written for the modules of another release of transformers than the files."""
+    first, second = (
+        FORMATS[name].make(np.random.default_rng(0), 8, 32, 32, 0.1)
+        for name in ("gptq", "gptq_8_bits")
+    )
+    prefix = "language_model.model.layers."
+    tensors = {f"{prefix}0.mlp.{own}": each for own, each in first.tensors.items()}
+    tensors |= {f"{prefix}1.mlp.{own}": each for own, each in second.tensors.items()}
+    rule = {r"model\.language_model\.layers\.1\..*": {"bits": 8}}
+    config = {**FORMATS["gptq"].config(32), "dynamic": rule}
+    part = TEXT_PARTS["Gemma3ForConditionalGeneration"]
+    with ExitStack() as ends:
+        named = found(tmp_path, ends, config, tensors, part)
+        for number, sample in enumerate((first, second)):
+            matrix = named[f"{prefix}{number}.mlp.weight"]
+            assert isinstance(matrix, QuantizedTensor)
+            assert torch.equal(dequantised(matrix, torch.float32), sample.weight)
+    with ExitStack() as ends, pytest.raises(WeightsError, match=r"1\.mlp"):
         found(tmp_path, ends, config, tensors)
 
 

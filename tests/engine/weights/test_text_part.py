@@ -71,8 +71,9 @@ def test_a_tensor_that_belongs_to_neither_is_named(model_impl: str, tmp_path: Pa
     path = tmp_path / "model.safetensors"
     extra = {"language_model.model.extra.weight": torch.ones(2), "other_tower.w": torch.ones(2)}
     save_file(load_file(path) | extra, path, metadata={"format": "pt"})
-    with pytest.raises(WeightsError, match=r"unexpected: .*extra\.weight") as refused:
+    with pytest.raises(WeightsError, match=r"unexpected: ") as refused:
         load_runner(tmp_path, model_impl=model_impl)
+    assert "language_model.model.extra.weight" in str(refused.value)  # as in the file
     assert "other_tower.w" in str(refused.value)
     assert "vision_tower" not in str(refused.value)
 

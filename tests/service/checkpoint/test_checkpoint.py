@@ -34,16 +34,26 @@ def test_the_template_may_be_in_the_tokenizer_config(declared: Any, tmp_path: Pa
     assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
 
 
-def test_the_template_of_an_older_image_text_model_is_read_last(tmp_path: Path) -> None:
-    declared = {"chat_template": "{{ 'older' }}"}
-    directory = model(tmp_path, chat_template=declared, processor_config={"size": 3})
+def test_templates_are_chosen_in_the_order_of_transformers(tmp_path: Path) -> None:
+    """Its tokenizers read the last two, its processors the first three."""
+    named = {"default": "{{ 'processor' }}", "tool_use": "{{ 'tools' }}"}
+    declared = {
+        "processor_config": {"size": 3, "chat_template": named},
+        "chat_template": {"chat_template": "{{ 'older' }}"},
+        "tokenizer_config": {"chat_template": "{{ 'tokenizer' }}"},
+    }
+    directory = model(tmp_path, **declared)
+    (directory / "chat_template.jinja").write_text("{{ 'file' }}")
+    found = []
+    for name in ("processor_config.json", "chat_template.json", "chat_template.jinja"):
+        template = load_checkpoint(directory).template
+        assert template is not None
+        found.append(template.render([]))
+        assert len(template.sources) == (2 if name == "processor_config.json" else 1)
+        (directory / name).unlink()
     template = load_checkpoint(directory).template
     assert template is not None
-    assert template.render([]) != "older"
-    (directory / "chat_template.jinja").unlink()
-    template = load_checkpoint(directory).template
-    assert template is not None
-    assert template.render([]) == "older"
+    assert [*found, template.render([])] == ["processor", "older", "file", "tokenizer"]
 
 
 def test_a_tool_template_next_to_the_embedded_models_own_is_not_trusted(tmp_path: Path) -> None:
