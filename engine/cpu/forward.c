@@ -106,6 +106,10 @@ static void forward(const void *task, team *t, int thread) {
     in = input(t, thread, &sense, x, l->attention_input, normed, hidden, rows, m);
     apply(&l->qkv, t, in.first, in.stride, rows, qkv, qkv_width, 0, STORED);
     barrier(t, &sense);
+    if (l->value.weight) {
+      apply(&l->value, t, in.first, in.stride, rows, qkv + l->qkv.outputs, qkv_width, 0, STORED);
+      barrier(t, &sense);
+    }
     if (l->whole_qk_norm) {
       norm_heads(t, thread, l, m, qkv, qkv_width, rows);
       barrier(t, &sense);

@@ -87,6 +87,7 @@ class LinearStruct(ctypes.Structure):
 class LayerStruct(ctypes.Structure):
     _fields_ = (
         ("qkv", LinearStruct),
+        ("value", LinearStruct),
         ("output", LinearStruct),
         ("gate_up", LinearStruct),
         ("down", LinearStruct),

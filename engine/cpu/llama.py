@@ -17,7 +17,7 @@ from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.blocks import packed_blocks
 from engine.cpu.library import BatchStruct, LayerStruct, Library, LinearStruct, ModelStruct
-from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrix, gate_up_matrix, stored_matrix
+from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrices, gate_up_matrix, stored_matrix
 from engine.cpu.packed import PackedWeight, WeightKind, interleaved
 from engine.model.experts import expert_prefix, router_name
 from engine.model.llama import (
@@ -174,10 +174,7 @@ class CompiledLlama:
         attention = f"model.layers.{layer}.self_attn."
         rope = config.ropes[layer]
         return LayerStruct(
-            self._packed(
-                fused_qkv_matrix(config, source, attention),
-                fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
-            ),
+            *self._qkv(config, source, attention),
             self._packed(
                 stored_matrix(source, attention + "o_proj.weight"),
                 source.tensor(attention + "o_proj.bias") if config.output_bias else None,
@@ -198,6 +195,20 @@ class CompiledLlama:
             -1 if rope is None else self._kinds.index(rope),
             config.attention_scales[layer],
         )
+
+    def _qkv(
+        self, config: ModelConfig, source: WeightSource, prefix: str
+    ) -> tuple[ctypes.Structure, ctypes.Structure]:
+        """Return the map of query, key and value; and one of value, if it is apart."""
+        matrices = fused_qkv_matrices(config, source, prefix)
+        bias = fused_qkv(config, source, prefix, "bias") if config.qkv_bias else None
+        if len(matrices) == 1:
+            return self._packed(matrices[0], bias), LinearStruct()
+        both, value = matrices
+        if bias is None:
+            return self._packed(both, None), self._packed(value, None)
+        first, last = bias[: both.shape[0]], bias[both.shape[0] :]
+        return self._packed(both, first), self._packed(value, last)
 
     def _qk_norms(
         self, config: ModelConfig, source: WeightSource, prefix: str

@@ -34,8 +34,10 @@ def stored_matrix(source: WeightSource, name: str) -> Matrix:
     return stored(source, name)[0]
 
 
-def fused_qkv_matrix(config: ModelConfig, source: WeightSource, prefix: str) -> Matrix:
-    """See ``engine.model.llama.fused_qkv``, of the weights."""
+def fused_qkv_matrices(config: ModelConfig, source: WeightSource, prefix: str) -> list[Matrix]:
+    """See ``engine.model.llama.fused_qkv``, of the weights: one matrix; or, where a GGUF file has
+    value in another type, as a Q4_K_M file in half of its layers, one of query and key and one of
+    value. Together they would be stored in more bits than either."""
     parts = stored(source, *(f"{prefix}{name}_proj.weight" for name in "qkv"))
     order = pair_order(config.head_dim, config.rotary_dim)
 
@@ -45,9 +47,12 @@ def fused_qkv_matrix(config: ModelConfig, source: WeightSource, prefix: str) -> 
     query, key, value = parts
     turned = [_rows(query, rows(config.num_heads)), _rows(key, rows(config.num_kv_heads)), value]
     if blocks := _in_blocks(turned):
-        return together(blocks, torch.cat)
+        both, last = together(blocks[:2], torch.cat), blocks[2]
+        if kind_of_blocks(both) != kind_of_blocks(last):
+            return [both, last]
+        return [together(blocks, torch.cat)]
     grouped = [part for part in turned if isinstance(part, GroupedWeight)]
-    return joined(grouped) if len(grouped) == len(turned) else torch.cat(_floats(turned))
+    return [joined(grouped) if len(grouped) == len(turned) else torch.cat(_floats(turned))]
 
 
 def gate_up_matrix(source: WeightSource, prefix: str, panel: int) -> Matrix:

@@ -3,7 +3,8 @@
 #include "linear.h"
 
 typedef struct {
-  linear qkv, output, gate_up, down; /* gate_up: panels of gate and up alternate */
+  linear qkv, value; /* no weight of value: qkv has all; else it has only query and key */
+  linear output, gate_up, down; /* gate_up: panels of gate and up alternate */
   /* A mixture of experts instead of gate_up and down, one of each for each expert; or NULL. */
   linear router;
   const linear *expert_gate_up, *expert_down;
