@@ -110,6 +110,16 @@ def _exports(scene: Scene) -> bytes:
     return said
 
 
+def _load_trace(scene: Scene) -> bytes:
+    """Of several workers the lead's requests alone are in it, and the kernel chooses the worker."""
+
+    def recorded() -> bytes:
+        ask(scene.server)
+        return scene.admin("/loadtrace")
+
+    return until(recorded, 60, "the lead to serve a request")
+
+
 def _feed(scene: Scene) -> bytes:
     """One frame, with the live requests and the map of the KV cache."""
     connection = http.client.HTTPConnection("127.0.0.1", scene.admin_port, timeout=30)
@@ -157,7 +167,7 @@ SINKS: dict[str, tuple[Callable[[Scene], bytes], bytes]] = {
     "settings": (lambda scene: scene.admin("/settings"), b"revision"),
     "bundle": (_bundle, b"versions"),
     "exports": (_exports, b"chat_completions"),
-    "load trace": (lambda scene: scene.admin("/loadtrace"), b"hash_ids"),
+    "load trace": (_load_trace, b"hash_ids"),
     "feed": (_feed, b"verdict"),
 }
 # By path: what says that the page is drawn. Left out is the playground, which needs no admin key
