@@ -22,7 +22,7 @@ from msgspec import Meta
 
 from engine.architecture.errors import ConfigError
 from engine.beats import Page
-from engine.config import EngineConfig, OnProgress
+from engine.config import EngineConfig, OnProgress, hosts_problem
 from engine.faults.page import FaultPage
 from engine.loop.core import EngineCore
 from engine.loop.process import EngineProcess
@@ -31,6 +31,7 @@ from engine.options import (
     OptionError,
     add_arguments,
     environment_defaults,
+    forget_secrets,
     from_namespace,
 )
 from engine.simulation.spec import is_simulated
@@ -105,10 +106,16 @@ def load_model(
 
         return EncoderRunner(config, on_progress)
     if config.tensor_parallel_size > 1:
+        from engine.ranks.hosts import Hosts
         from engine.ranks.ranks import Ranks
 
         # Started before this process imports torch, so that all processes import it in parallel.
-        ranks = Ranks(config.tensor_parallel_size, arguments=rank_arguments, on_failure=on_failure)
+        ranks = Ranks(
+            config.tensor_parallel_size,
+            arguments=rank_arguments,
+            on_failure=on_failure,
+            hosts=None if config.tensor_parallel_hosts == 1 else Hosts(config),
+        )
         ends.enter_context(ranks)
         from engine.ranks.runner import parallel_runner
 
@@ -174,6 +181,9 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
         settings = from_namespace(ProcessOptions, namespace)
     except OptionError as error:
         parser.error(str(error))
+    if problem := hosts_problem(config):
+        parser.error(problem)
+    forget_secrets(EngineConfig, os.environ)
     if (settings.socket is None) == (settings.prompt_token_ids is None):
         parser.error("give either --socket or --prompt-token-ids")
     return config, settings

@@ -113,6 +113,42 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             le=64,
         ),
     ] = 1
+    tensor_parallel_hosts: Annotated[
+        int,
+        setting(
+            _HARDWARE,
+            "Hosts that have these devices, as many each: this one, and others that run 'quire "
+            "join'.",
+            ge=1,
+            le=64,
+        ),
+    ] = 1
+    ranks_host: Annotated[
+        str,
+        setting(
+            _HARDWARE,
+            "With --tensor-parallel-hosts, the address of this host at which others join; "
+            "0.0.0.0 or ::: all.",
+            min_length=1,
+            max_length=253,
+        ),
+    ] = "0.0.0.0"  # noqa: S104  only with several hosts, and for those that know the secret
+    ranks_port: Annotated[
+        int, setting(_HARDWARE, "The port at which they join; 0: a free one.", ge=0, le=65535)
+    ] = 29500
+    ranks_secret: (
+        Annotated[
+            str,
+            setting(
+                _HARDWARE,
+                "What a host must know to join; required with --tensor-parallel-hosts.",
+                secret=True,
+                min_length=16,
+                max_length=1024,
+            ),
+        ]
+        | None
+    ) = None
     symmetric_memory: Annotated[
         bool,
         setting(
@@ -278,6 +314,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         bool, setting(_KV_CACHE, "Reuse the KV-cache blocks of equal prompt prefixes.")
     ] = True
 
+    @property
+    def ranks_per_host(self) -> int:
+        return self.tensor_parallel_size // self.tensor_parallel_hosts
+
     def sizes(self, default: StepSizes = SIZES) -> StepSizes:
         """Return the sizes as configured, else those of ``default``."""
         return StepSizes(
@@ -285,3 +325,26 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             self.max_num_batched_tokens or default.max_num_batched_tokens,
             self.block_size or default.block_size,
         )
+
+
+def hosts_problem(config: EngineConfig) -> str | None:
+    """Say what is wrong with the settings of several hosts, together."""
+    hosts, size = config.tensor_parallel_hosts, config.tensor_parallel_size
+    if hosts == 1:
+        return None
+    if size % hosts:
+        return (
+            f"--tensor-parallel-hosts {hosts} does not divide --tensor-parallel-size {size}: "
+            "each host has as many devices"
+        )
+    if config.data_parallel_size > 1:
+        return (
+            "--tensor-parallel-hosts: one engine uses several hosts; start more servers in "
+            f"place of --data-parallel-size {config.data_parallel_size}"
+        )
+    if config.ranks_secret is None:
+        return (
+            "--tensor-parallel-hosts needs a secret that the other hosts know: set "
+            "QUIRE_RANKS_SECRET_FILE or QUIRE_RANKS_SECRET"
+        )
+    return None

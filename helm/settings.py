@@ -23,6 +23,10 @@ ELSEWHERE: dict[str, dict[str, str]] = {
         "model": "model.path",
         "device": "gpu.count",
         "tensor_parallel_size": "gpu.count",
+        "tensor_parallel_hosts": "multiNode.size",
+        "ranks_host": "multiNode.port",
+        "ranks_port": "multiNode.port",
+        "ranks_secret": "multiNode.existingSecret",
         "data_parallel_size": "dataParallelSize",
     },
     "api": {
@@ -61,9 +65,10 @@ _OWNED = (
         "api_workers",
     ),
     *("admin", "admin_host", "admin_port", "revision", "download_dir"),
+    *("tensor_parallel_hosts", "ranks_host", "ranks_port"),
 )
 # Secrets with separate values, each an existing Secret.
-_BY_VALUE = ("api_key", "store_url", "signing_key", "admin_key")
+_BY_VALUE = ("api_key", "store_url", "signing_key", "admin_key", "ranks_secret")
 # Engine settings without effect on the other device.
 CPU_ONLY = ("cpu_path", "kv_cache_memory")
 GPU_ONLY = ("gpu_path", "attention", "cuda_graphs", "gpu_memory_utilization")
@@ -134,14 +139,14 @@ def _schema(option: Option) -> dict[str, Any]:
 
 def refused_arguments() -> str:
     """Return the pattern of words that ``extraArgs`` refuses: secrets are never arguments."""
-    secrets = [option.name for option in options(ServiceSettings) if option.secret]
+    secrets = [option.name for option in _every() if option.secret]
     flags = "|".join(name.replace("_", "-") for name in (*_OWNED, *secrets))
     return f"^--(no-)?({flags})(=|$)"
 
 
 def refused_variables() -> list[str]:
     """Return the variables that ``extraEnv`` refuses: of flags that ``extraArgs`` refuses."""
-    secrets = [option for option in options(ServiceSettings) if option.name in _BY_VALUE]
+    secrets = [option for option in _every() if option.name in _BY_VALUE]
     owned = [option for option in _every() if option.name in _OWNED]
     return [option.variable for option in (*secrets, *owned)]
 

@@ -1,5 +1,5 @@
-"""The command line: ``quire serve``, ``pull``, ``chat``, ``dashboard``, ``bench``, ``keys``,
-``doctor``."""
+"""The command line: ``quire serve``, ``join``, ``pull``, ``chat``, ``dashboard``, ``bench``,
+``keys``, ``doctor``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import msgspec
 
@@ -51,7 +51,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = _parser()
     try:
         namespace, rest = parser.parse_known_args(argv)
-        if rest and namespace.command is not _dashboard:
+        if rest and namespace.command not in (_dashboard, _join):
             parser.error(f"unknown arguments: {' '.join(rest)}")
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command
@@ -79,6 +79,14 @@ def _parser() -> argparse.ArgumentParser:
         "without weights (docs/simulated-models.md). Every flag can also be given by its variable.",
     )
     _add_serve_arguments(serve)
+
+    # The rest of the command line, including --help, is that of the room that joins.
+    join = commands.add_parser(
+        "join",
+        help="offer this host's devices to a server on another host",
+        add_help=False,
+    )
+    join.set_defaults(command=_join)
 
     _add_pull_arguments(
         commands.add_parser(
@@ -336,9 +344,18 @@ def _dashboard(namespace: argparse.Namespace) -> int:
             file=sys.stderr,
         )
         return 1
-    arguments = python_command("-m", "dashboard", *namespace.rest)
-    # Replaces this process, so that the dashboard gets signals and the terminal directly.
-    os.execve(arguments[0], arguments, package_environment(os.environ))  # noqa: S606  no shell: our own interpreter
+    _become("dashboard", namespace.rest)
+
+
+def _join(namespace: argparse.Namespace) -> int:
+    _open_standard_streams()
+    _become("engine.ranks.join", namespace.rest)
+
+
+def _become(module: str, arguments: list[str]) -> NoReturn:
+    """Replace this process, so that the module gets signals and the terminal directly."""
+    command = python_command("-m", module, *arguments)
+    os.execve(command[0], command, package_environment(os.environ))  # noqa: S606  no shell: our own interpreter
 
 
 def _doctor(namespace: argparse.Namespace) -> int:

@@ -30,8 +30,8 @@ the variable, the variable over the default. A switch `--x` is turned off by `--
 
 A setting marked **secret** can also be read from the file that the variable with `_FILE` names. Do
 not give secrets as flags: every user of the machine can read a process's arguments. Quire itself
-passes them on only in the environment of its API worker and through pipes to its preparation
-processes, and never logs them.
+passes them on only in the environment of the process that needs them and through pipes to
+preparation processes, and never logs them.
 """
 
 

@@ -30,6 +30,7 @@ PUBLIC = {
         "engine.queueing",
         "engine.trial_messages",
         "engine.config",
+        "engine.device.visible",
         "engine.faults.page",
         "engine.faults.table",
         "engine.options",
@@ -93,6 +94,7 @@ def test_a_room_imports_only_from_floors_below(room: str) -> None:
         ("engine.loop.core", ("torch", "litestar", "granian", "prometheus_client", "structlog")),
         ("engine.simulation.spec", ("torch", "tokenizers")),
         ("engine.ranks.ranks", ("torch",)),
+        ("engine.ranks.join", ("torch",)),
         (
             "engine.run.assembly",
             ("litestar", "granian", "prometheus_client", "structlog", "tokenizers"),

@@ -11,30 +11,38 @@ import msgspec
 
 from engine.frames import FrameReader
 from engine.messages import FRAME_HEADER
-from engine.ranks.messages import FromRank, ToRank
+from engine.ranks.messages import FromHost, FromRank, ToHost, ToRank
 
 _RECEIVE_BYTES = 1 << 18
 # A step's plan may contain every token of every prompt that begins in it.
 _MAX_FRAME_BYTES = 1 << 30
+# What a rank reports; its longest message is an error's text.
+MAX_REPORT_BYTES = 1 << 20
 
 _encoder = msgspec.msgpack.Encoder()
 
 M = TypeVar("M")
 
 
-def encode_message(message: ToRank | FromRank) -> bytes:
+def encode_message(message: ToRank | FromRank | ToHost | FromHost) -> bytes:
     """Encode one frame."""
     body = _encoder.encode(message)
     return FRAME_HEADER.pack(len(body)) + body
 
 
 class Channel(Generic[M]):
-    """One end; ``M`` is the type of incoming messages. Sending is safe from several threads."""
+    """One end; ``M`` is the type of incoming messages, none of which may be longer than
+    ``max_bytes``. Sending is safe from several threads.
 
-    def __init__(self, connection: socket.socket, incoming: Any) -> None:
+    Reading raises FrameTooLargeError or msgspec.DecodeError when the other end breaks these rules.
+    """
+
+    def __init__(
+        self, connection: socket.socket, incoming: Any, max_bytes: int = _MAX_FRAME_BYTES
+    ) -> None:
         self._socket = connection
         self._decoder: msgspec.msgpack.Decoder[M] = msgspec.msgpack.Decoder(incoming)
-        self._reader = FrameReader(_MAX_FRAME_BYTES)
+        self._reader = FrameReader(max_bytes)
         self._sending = threading.Lock()
         self._arrived: list[bytes] = []
 
@@ -50,7 +58,7 @@ class Channel(Generic[M]):
         """Wait for data and return the messages it completes. None at the end."""
         try:
             data = self._socket.recv(_RECEIVE_BYTES)
-        except ConnectionError:
+        except OSError:  # also when another host no longer answers
             return None
         return [self._decoder.decode(body) for body in self._reader.feed(data)] if data else None
 
@@ -59,7 +67,7 @@ class Channel(Generic[M]):
         while not self._arrived:
             try:
                 data = self._socket.recv(_RECEIVE_BYTES)
-            except ConnectionError:
+            except OSError:
                 return None
             if not data:
                 return None
@@ -70,6 +78,11 @@ class Channel(Generic[M]):
         """Close the sending side; the other end can still read what was sent."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
+
+    def cut(self) -> None:
+        """End both directions, so that no thread waits for the other end any longer."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._socket.close()

@@ -1,11 +1,15 @@
 """The messages between rank 0 and the other ranks, besides the tensors of their collectives.
 
-Frozen msgspec structs, framed like those of ``engine.messages``, over one socket per rank.
+Frozen msgspec structs, framed like those of ``engine.messages``, over one socket per rank; and over
+one more for each other host.
 """
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from engine.config import EngineConfig
 
@@ -13,12 +17,20 @@ from engine.config import EngineConfig
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, tag="begin"):
-    """Load a part of the model. ``store``: the file through which the ranks find each other."""
+    """Load a part of the model on this host's device ``device``. The ranks find each other through
+    the file ``store``, or if there are several hosts at ``store_port`` of rank 0's. ``interface``:
+    the network interface that leads to the other hosts; None: this process knows it already.
+    ``model_files``: what this host's must equal (``engine.ranks.model_files``), if it is another.
+    """
 
     config: EngineConfig
     rank: int
     size: int
+    device: int
     store: str
+    store_port: int = 0
+    interface: str | None = None
+    model_files: str = ""
 
 
 class NewSequence(msgspec.Struct, frozen=True, array_like=True):
@@ -118,3 +130,56 @@ class Beat(msgspec.Struct, frozen=True, tag="beat"):
 
 
 FromRank = Arrived | RankProgress | Loaded | RankFailed | RankSettled | Beat
+
+
+# --- another host to rank 0's ---------------------------------------------------------------------
+
+_Name = Annotated[str, Meta(max_length=253)]
+_Session = Annotated[str, Meta(max_length=64)]
+
+
+class JoinHost(msgspec.Struct, frozen=True, tag="join_host"):
+    """A host offers its devices: the first message of its first connection. ``release``: what it
+    runs, which must equal what rank 0 runs."""
+
+    name: _Name
+    release: Annotated[str, Meta(max_length=200)]
+    gpus: Annotated[int, Meta(ge=0, le=4096)]
+
+
+class JoinRank(msgspec.Struct, frozen=True, tag="join_rank"):
+    """This connection is to be rank ``rank``'s. ``session``: that of its host."""
+
+    session: _Session
+    rank: int
+
+
+class RankEnded(msgspec.Struct, frozen=True, tag="rank_ended"):
+    """A rank's process has ended; negative: by this signal."""
+
+    rank: int
+    status: Annotated[int, Meta(ge=-255, le=255)]
+
+
+FromHost = JoinHost | JoinRank | RankEnded
+
+
+# --- rank 0's host to another ---------------------------------------------------------------------
+
+
+class Welcome(msgspec.Struct, frozen=True, tag="welcome"):
+    """Start ranks ``first`` to ``first + count - 1``, each with its own connection. Also confirms
+    the connection of a rank, which is then the only one counted."""
+
+    session: _Session
+    first: Annotated[int, Meta(ge=1, le=64)]
+    count: Annotated[int, Meta(ge=1, le=64)]
+
+
+class JoinRefused(msgspec.Struct, frozen=True, tag="refused"):
+    """This host cannot join, at least not now."""
+
+    reason: Annotated[str, Meta(max_length=1000)]
+
+
+ToHost = Welcome | JoinRefused

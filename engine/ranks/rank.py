@@ -1,5 +1,6 @@
-"""``python -m engine.ranks.rank``: a rank other than rank 0, which starts it and sends it
-everything it needs (``engine.ranks.messages``). It ends when rank 0 does, or closes the channel.
+"""``python -m engine.ranks.rank``: a rank other than rank 0, which sends it everything it needs
+(``engine.ranks.messages``). Rank 0 starts it, or ``engine.ranks.join`` on another host. It ends
+when these do, or rank 0 closes the channel.
 
 It runs each step as rank 0 does, with its own part of weights and KV cache, but samples nothing.
 """
@@ -19,6 +20,7 @@ from pathlib import Path
 
 import torch
 
+from engine.architecture.errors import ModelError
 from engine.lifetime import die_with_parent, watch_parent
 from engine.ranks.channel import Channel, encode_message
 from engine.ranks.messages import (
@@ -35,17 +37,20 @@ from engine.ranks.messages import (
     SettleRank,
     ToRank,
 )
+from engine.ranks.model_files import model_fingerprint
 from engine.ranks.ranks import RANK_BEAT_SECONDS
 from engine.ranks.steps import StepReader
 from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
-from engine.sharding.collectives import CollectiveError, Group
+from engine.sharding.collectives import CollectiveError, Group, Meeting
 from engine.sharding.shard import Shard
 from engine.step.step import StepUnderWay
 from observability.logging import configure
 from observability.stacks import write_stacks_on_sigusr1
 
 _log = logging.getLogger(__name__)
+
+_MOST_TEXT = 10_000  # characters of an error; rank 0 reads no message of any length
 
 
 class Follower:
@@ -78,10 +83,12 @@ class Follower:
 
 
 class Rank:
-    """The main program of a rank: it loads, runs steps, and ends with its channel."""
+    """The main program of a rank: it loads, runs steps, and ends with its channel. ``leader``:
+    where rank 0's host is reached, if there are several."""
 
-    def __init__(self, channel: Channel[ToRank]) -> None:
+    def __init__(self, channel: Channel[ToRank], leader: str = "") -> None:
         self._channel = channel
+        self._leader = leader
         self._group: Group | None = None
         self._step = 0
 
@@ -108,16 +115,21 @@ class Rank:
 
     def _load(self, begin: Begin) -> ModelRunner:
         if begin.config.device == "cuda":
-            torch.cuda.set_device(begin.rank)
-            device = torch.device("cuda", begin.rank)
+            torch.cuda.set_device(begin.device)
+            device = torch.device("cuda", begin.device)
         else:
             device = torch.device("cpu")
-        self._group = Group(
-            Shard(begin.rank, begin.size),
-            device,
-            Path(begin.store),
-            symmetric_memory=begin.config.symmetric_memory,
-        )
+        model = begin.config.model
+        if begin.model_files and model_fingerprint(Path(model)) != begin.model_files:
+            raise ModelError(
+                f"the files of {model} are not those that the leader has under this path"
+            )
+        shard = Shard(begin.rank, begin.size)
+        if begin.store_port:
+            meeting = Meeting.at(self._leader, begin.store_port, begin.interface)
+        else:
+            meeting = Meeting.on_one_host(Path(begin.store))
+        self._group = Group(shard, device, meeting, symmetric_memory=begin.config.symmetric_memory)
         return load_model_runner(
             begin.config,
             lambda phase, done, total: self._tell(RankProgress(phase, done, total)),
@@ -147,7 +159,7 @@ class Rank:
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         by_others = isinstance(error, CollectiveError)
         _log.debug("step %d failed", self._step, exc_info=error)
-        self._tell(RankFailed(self._step, self._calls, text, by_others))
+        self._tell(RankFailed(self._step, self._calls, text[:_MOST_TEXT], by_others))
 
     def _beat(self) -> None:
         while True:
@@ -164,8 +176,9 @@ def main(argv: list[str]) -> int:
     write_stacks_on_sigusr1()
     parser = argparse.ArgumentParser(prog="python -m engine.ranks.rank", description=__doc__)
     parser.add_argument("--rank", type=int, required=True, help="for people who list processes")
-    parser.add_argument("--parent", type=int, required=True, help="process id of rank 0")
+    parser.add_argument("--parent", type=int, required=True, help="process id of what started it")
     parser.add_argument("--channel", type=int, required=True, help="descriptor of a socket")
+    parser.add_argument("--leader", default="", help="address of rank 0's host")
     parser.add_argument("--log-format", choices=["auto", "json", "console"], default="auto")
     parser.add_argument("--log-level", default="info")
     options = parser.parse_args(argv)
@@ -177,7 +190,7 @@ def main(argv: list[str]) -> int:
         process=f"engine rank {options.rank}",
     )
     channel: Channel[ToRank] = Channel(socket.socket(fileno=options.channel), ToRank)
-    return Rank(channel).run()
+    return Rank(channel, options.leader).run()
 
 
 if __name__ == "__main__":

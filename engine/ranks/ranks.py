@@ -14,42 +14,38 @@ import logging
 import os
 import selectors
 import shutil
-import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import msgspec
+
 from engine.config import EngineConfig
-from engine.python_command import python_command
-from engine.ranks.channel import Channel, encode_message
+from engine.frames import FrameTooLargeError
+from engine.ranks.channel import MAX_REPORT_BYTES, Channel, encode_message
+from engine.ranks.hosts import Hosts, JoinedHost, RemoteProcess
 from engine.ranks.messages import (
-    Arrived,
-    Beat,
     Begin,
     FromRank,
-    Loaded,
-    RankFailed,
     RankProgress,
-    RankSettled,
     RankStep,
     Sample,
     SettleRank,
 )
+from engine.ranks.model_files import model_fingerprint
+from engine.ranks.processes import RANK_MODULE, describe_end, start_rank
 from engine.ranks.watch import RANK_TICK_SECONDS, OwnState, RankLimits, RankState, Watch
 from engine.step.step import DeviceLostError
 
 _log = logging.getLogger(__name__)
 
 RANK_BEAT_SECONDS = 1.0
-# Stopping is up to rank 0, but the other ranks get the signals sent to its process group too.
-_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_PACKAGES = Path(__file__).resolve().parents[2]
 
 OnRankProgress = Callable[[int, str, int, int], None]  # rank, phase, done, total
 
@@ -61,8 +57,10 @@ class RankFailedError(DeviceLostError):
 class Ranks:
     """Ranks 1 to ``size`` - 1. A context manager: after it, none of them is running.
 
-    ``on_failure(reason)`` is called from the listening thread, at most once. ``arguments`` are
-    passed to each rank's process in addition to its own.
+    ``on_failure(reason)`` is called from another thread, at most once. ``arguments`` are
+    passed to each rank's process in addition to its own. With ``hosts``, which are closed with the
+    ranks, only the first ranks are started here; the constructor waits until the other hosts have
+    joined with theirs.
     """
 
     def __init__(
@@ -72,9 +70,11 @@ class Ranks:
         on_failure: Callable[[str], None] = lambda reason: None,
         arguments: tuple[str, ...] = (),
         limits: RankLimits | None = None,
-        module: str = "engine.ranks.rank",
+        module: str = RANK_MODULE,
+        hosts: Hosts | None = None,
     ) -> None:
         self.size = size
+        self.hosts = hosts
         self._limits = limits or RankLimits()
         self._on_failure = on_failure
         self._on_progress: OnRankProgress = lambda rank, phase, done, total: None
@@ -86,10 +86,11 @@ class Ranks:
         self._directory = Path(tempfile.mkdtemp(prefix="quire-ranks-"))
         self._ranks: list[RankState] = []
         try:
-            for number in range(1, size):
-                self._ranks.append(_start(number, module, arguments))
+            _start_all(self._ranks, size, module, arguments, hosts, self._lost_host)
         except BaseException:
             self._end_all(0)
+            if hosts is not None:
+                hosts.close()
             raise
         self._thread = threading.Thread(target=self._listen, name="engine-ranks", daemon=True)
         self._thread.start()
@@ -112,17 +113,24 @@ class Ranks:
 
     @property
     def pids(self) -> list[int]:
-        return [rank.process.pid for rank in self._ranks]
+        """The process ids of the other ranks on this host."""
+        local = (rank.process for rank in self._ranks)
+        return [process.pid for process in local if isinstance(process, subprocess.Popen)]
 
     # --- called from the main thread -----------------------------------------------------------
 
-    def begin(self, config: EngineConfig, on_progress: OnRankProgress) -> None:
+    def begin(
+        self, config: EngineConfig, on_progress: OnRankProgress, *, store_port: int = 0
+    ) -> None:
         """Wait until all have started, and make them load their parts; ``on_progress`` is called
-        from the listening thread. Raises RankFailedError."""
+        from the listening thread. ``store_port``: where they find each other, with several hosts.
+        Raises RankFailedError, or DeviceError if a host has too few GPUs."""
         self._on_progress = on_progress
         self._wait(lambda rank: rank.has_arrived, "did not start", self._limits.loading_stall)
+        if self.hosts is not None:
+            self.hosts.check_devices(config)
         for rank in self._ranks:
-            begin = Begin(config=config, rank=rank.number, size=self.size, store=str(self.store))
+            begin = _begin(config, rank, self.size, self.store, self.hosts, store_port)
             self._send(rank, encode_message(begin))
 
     def count_calls_by(self, calls: Callable[[], int]) -> None:
@@ -212,6 +220,8 @@ class Ranks:
         self._thread.join()
         for rank in self._ranks:
             rank.channel.close()
+        if self.hosts is not None:
+            self.hosts.close()
 
     # --- inside --------------------------------------------------------------------------------
 
@@ -268,6 +278,10 @@ class Ranks:
                 rank.process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
 
+    def _lost_host(self, host: JoinedHost) -> None:
+        if not self._is_closing:
+            self._fail(host.loss)
+
     def _fail(self, cause: str) -> None:
         """Only the first cause is recorded."""
         with self._changed:
@@ -306,7 +320,11 @@ class Ranks:
 
     def _take(self, rank: RankState) -> bool:
         """Process messages from a rank. False at the end."""
-        messages = rank.channel.read()
+        try:
+            messages = rank.channel.read()
+        except (FrameTooLargeError, msgspec.DecodeError) as error:
+            self._fail(f"{rank.name} sent what no rank sends: {error}")
+            return False
         if messages is None:
             self._ended(rank)
             return False
@@ -315,22 +333,8 @@ class Ranks:
         return True
 
     def _hear(self, rank: RankState, message: FromRank) -> None:
-        rank.heard = time.monotonic()
         with self._changed:
-            match message:
-                case Arrived():
-                    rank.has_arrived = True
-                case Loaded():
-                    rank.has_loaded = True
-                case RankFailed():
-                    if rank.failed is None:  # later failures may be consequences of the first
-                        rank.failed, rank.failed_at = message, rank.heard
-                case RankSettled():
-                    rank.settled = message
-                case Beat(calls):
-                    rank.calls = calls
-                case RankProgress():
-                    rank.loading = message
+            rank.hear(message, time.monotonic())
             self._changed.notify_all()
         if isinstance(message, RankProgress):
             self._on_progress(rank.number, message.phase, message.done, message.total)
@@ -342,37 +346,70 @@ class Ranks:
             return  # it has reported why, and rank 0 may be about to report the same
         with contextlib.suppress(subprocess.TimeoutExpired):
             rank.process.wait(self._limits.leave)
-        self._fail(f"{rank.name} {_describe_exit(rank.process.poll())}")
+        if rank.host is not None and rank.host.is_gone:
+            self._fail(rank.host.loss)
+        self._fail(f"{rank.name} {describe_end(rank.process.poll())}")
 
 
 def _start(number: int, module: str, arguments: tuple[str, ...]) -> RankState:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
-    paths = [str(_PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")])]
-    argv = python_command("-m", module, f"--rank={number}", f"--parent={os.getpid()}")
-    # Child processes inherit the mask of blocked signals.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOP_SIGNALS)
-    try:
-        process = subprocess.Popen(
-            [*argv, f"--channel={theirs.fileno()}", *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=2,  # standard error: rank 0's standard output may be used for data
-            pass_fds=[theirs.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
-        )
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+    with theirs:
+        process = start_rank(number, theirs, os.environ, arguments, module)
     _log.info("rank %d is process %d", number, process.pid)
     return RankState(number, process, Channel(ours, FromRank), time.monotonic())
 
 
+def _start_all(
+    ranks: list[RankState],
+    size: int,
+    module: str,
+    arguments: tuple[str, ...],
+    hosts: Hosts | None,
+    on_lost: Callable[[JoinedHost], None],
+) -> None:
+    """Add all to ``ranks``: those here, then those of other hosts, which are waited for."""
+    own = size if hosts is None else hosts.each
+    if hosts is not None:
+        arguments = (f"--leader={hosts.address}", *arguments)
+    # One by one: if one cannot be started, those before it are ended.
+    ranks.extend(_start(number, module, arguments) for number in range(1, own))
+    if hosts is not None:
+        ranks += _joined(hosts.gather(on_lost))
+
+
+def _begin(
+    config: EngineConfig,
+    rank: RankState,
+    size: int,
+    store: Path,
+    hosts: Hosts | None,
+    store_port: int,
+) -> Begin:
+    is_here = rank.host is None
+    model_files = "" if is_here else model_fingerprint(Path(config.model))
+    return Begin(
+        config=config,
+        rank=rank.number,
+        size=size,
+        device=rank.number if hosts is None else rank.number % hosts.each,
+        store=str(store),
+        store_port=store_port,
+        interface=hosts.interface if hosts is not None and is_here else None,
+        model_files=model_files,
+    )
+
+
+def _joined(hosts: list[JoinedHost]) -> Iterator[RankState]:
+    for host in hosts:
+        for number in host.ranks:
+            yield RankState(
+                number,
+                RemoteProcess(host, number),
+                Channel(host.connections[number], FromRank, MAX_REPORT_BYTES),
+                time.monotonic(),
+                host=host,
+            )
+
+
 def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def _describe_exit(code: int | None) -> str:
-    if code is None:
-        return "closed its connection"
-    return (
-        f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-    )

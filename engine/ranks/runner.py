@@ -16,7 +16,7 @@ from engine.ranks.ranks import Ranks
 from engine.ranks.steps import StepWriter
 from engine.run.assembly import load_model_runner
 from engine.run.model_runner import ModelRunner
-from engine.sharding.collectives import CollectiveError, Group
+from engine.sharding.collectives import CollectiveError, Group, Meeting
 from engine.sharding.shard import Shard
 from engine.step.step import DeviceLostError, ModelInfo, StepPlan, StepResult, StepUnderWay
 
@@ -114,8 +114,13 @@ def parallel_runner(
     """
     device = choose_device(config.device)
     if device.type == "cuda":
-        device = _first_gpu(ranks.size)
-    config = msgspec.structs.replace(config, device=device.type)
+        device = _first_gpu(config)
+    config = msgspec.structs.replace(
+        config,
+        device=device.type,
+        ranks_secret=None,  # of no use to a rank, and sent to other hosts
+        symmetric_memory=config.symmetric_memory and ranks.hosts is None,
+    )
     common = LoadingProgress(ranks.size, on_progress)
 
     def own_progress(phase: str, done: int, total: int) -> None:
@@ -126,11 +131,12 @@ def parallel_runner(
         stack.enter_context(ranks)
         stack.callback(common.finish)
         try:
-            ranks.begin(config, common.update)
+            meeting = _meeting(config, ranks)
+            ranks.begin(config, common.update, store_port=meeting.port)
             group = Group(
                 Shard(0, ranks.size),
                 device,
-                ranks.store,
+                meeting,
                 symmetric_memory=config.symmetric_memory,
             )
             stack.callback(group.close)
@@ -143,12 +149,21 @@ def parallel_runner(
         yield ParallelRunner(runner, ranks)
 
 
-def _first_gpu(size: int) -> torch.device:
-    visible = torch.cuda.device_count()
+def _meeting(config: EngineConfig, ranks: Ranks) -> Meeting:
+    hosts = ranks.hosts
+    if hosts is None:
+        return Meeting.on_one_host(ranks.store)
+    return Meeting.led_here(config.ranks_host, hosts.address, hosts.interface)
+
+
+def _first_gpu(config: EngineConfig) -> torch.device:
+    size, visible = config.ranks_per_host, torch.cuda.device_count()
     if visible < size:
+        hosts = config.tensor_parallel_hosts
+        of_hosts = "" if hosts == 1 else f" on {hosts} hosts"
         raise DeviceError(
-            f"--tensor-parallel-size {size}: torch sees {visible} CUDA "
-            f"device{'' if visible == 1 else 's'} here; give each rank one, or lower the size"
+            f"--tensor-parallel-size {config.tensor_parallel_size}{of_hosts}: torch sees {visible} "
+            f"CUDA device{'' if visible == 1 else 's'} here; give each rank one, or lower the size"
         )
     torch.cuda.set_device(0)
     return torch.device("cuda", 0)

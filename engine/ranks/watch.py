@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from engine.ranks.channel import Channel
-from engine.ranks.messages import FromRank, RankFailed, RankProgress, RankSettled
+from engine.ranks.hosts import JoinedHost
+from engine.ranks.messages import (
+    Arrived,
+    Beat,
+    FromRank,
+    Loaded,
+    RankFailed,
+    RankProgress,
+    RankSettled,
+)
+from engine.ranks.processes import RankProcess
 
 RANK_TICK_SECONDS = 0.25  # between checks
 
@@ -28,10 +37,10 @@ class RankLimits:
 
 @dataclass(slots=True, eq=False)
 class RankState:
-    """Another rank. Written by the listening thread."""
+    """Another rank. Written by the listening thread. ``host``: None for the leader's own."""
 
     number: int
-    process: subprocess.Popen[bytes]
+    process: RankProcess
     channel: Channel[FromRank]
     heard: float
     has_arrived: bool = False
@@ -41,10 +50,30 @@ class RankState:
     failed_at: float = 0.0
     settled: RankSettled | None = None
     loading: RankProgress | None = None
+    host: JoinedHost | None = None
 
     @property
     def name(self) -> str:
-        return f"rank {self.number}"
+        where = "" if self.host is None else f" on host {self.host.name}"
+        return f"rank {self.number}{where}"
+
+    def hear(self, message: FromRank, now: float) -> None:
+        """Note what the rank says."""
+        self.heard = now
+        match message:
+            case Arrived():
+                self.has_arrived = True
+            case Loaded():
+                self.has_loaded = True
+            case RankFailed():
+                if self.failed is None:  # later failures may be consequences of the first
+                    self.failed, self.failed_at = message, now
+            case RankSettled():
+                self.settled = message
+            case Beat(calls):
+                self.calls = calls
+            case RankProgress():
+                self.loading = message
 
     @property
     def failure(self) -> str | None:
@@ -132,7 +161,8 @@ class Watch:
         if seconds <= (self._limits.stall if has_loaded else self._limits.loading_stall):
             return None
         behind = min(calls, key=lambda number: calls[number])
-        who = "every rank" if len(set(calls.values())) == 1 else f"rank {behind}"
+        names = {0: "rank 0"} | {rank.number: rank.name for rank in self._ranks}
+        who = "every rank" if len(set(calls.values())) == 1 else names[behind]
         where = f"in step {self._own.step}" if has_loaded else "while loading"
         told = ", ".join(f"rank {number}: {count}" for number, count in calls.items())
         return f"{who} hangs {where}, for {seconds:.0f} s (collective calls: {told})"

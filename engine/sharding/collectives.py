@@ -8,16 +8,18 @@ mean that two ranks are in the same position.
 from __future__ import annotations
 
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, NamedTuple, Protocol, Self
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from engine.sharding.shard import Shard
 from engine.sharding.symmetric import OneShotSums, one_shot_sums
@@ -96,20 +98,61 @@ class Alone:
 ALONE = Alone()
 
 
-class Group:
-    """The ranks of one model on one machine. A process can be in only one such group at a time.
+class Meeting(NamedTuple):
+    """How the ranks find each other. ``interface``: the network interface that gloo uses; None:
+    what its variable says, else its own choice."""
 
-    ``store``: a file that all ranks can write, through which they find each other; it must not
-    exist before, and must be inaccessible to others. ``device``: this rank's own; on a GPU, the one
-    whose index is the rank. ``symmetric_memory``: GPUs add up few rows through memory that they
-    share, if they can. Raises CollectiveError when the other ranks do not join.
+    store: Any  # a file, or a torch.distributed.Store
+    interface: str | None
+
+    @classmethod
+    def on_one_host(cls, store: Path) -> Self:
+        """``store``: a file that all ranks can write; it must not exist before, and must be
+        inaccessible to others. No one else can connect to a rank either."""
+        return cls(store, "lo0" if sys.platform == "darwin" else "lo")
+
+    @classmethod
+    def led_here(cls, host: str, address: str, interface: str | None) -> Self:
+        """Rank 0's, with several hosts: listen on ``host``, at a port that the system chooses.
+        Raises CollectiveError, or OSError if this host has no such address."""
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        listener = socket.create_server((host, 0), family=family)
+        port = listener.getsockname()[1]
+        with _as_collective_error():
+            store = TCPStore(
+                address,
+                port,
+                is_master=True,
+                timeout=_LONGEST_CALL,
+                wait_for_workers=False,
+                master_listen_fd=listener.detach(),  # by itself it would listen on all addresses
+            )
+        return cls(store, interface)
+
+    @classmethod
+    def at(cls, leader: str, port: int, interface: str | None) -> Self:
+        """The others', with several hosts. Raises CollectiveError."""
+        with _as_collective_error():
+            return cls(TCPStore(leader, port, timeout=_LONGEST_CALL), interface)
+
+    @property
+    def port(self) -> int:
+        """The port of a store with several hosts, else 0."""
+        return int(self.store.port) if isinstance(self.store, TCPStore) else 0
+
+
+class Group:
+    """The ranks of one model. A process can be in only one such group at a time.
+
+    ``device``: this rank's own. ``symmetric_memory``: GPUs of one host add up few rows through
+    memory that they share, if they can. Raises CollectiveError when the other ranks do not join.
     """
 
     def __init__(
         self,
         shard: Shard,
         device: torch.device,
-        store: Path,
+        meeting: Meeting,
         *,
         symmetric_memory: bool = True,
     ) -> None:
@@ -117,13 +160,15 @@ class Group:
         self.calls = 0
         self._device = device
         self._is_nccl = device.type == "cuda"
-        if not self._is_nccl:
-            # All ranks are processes of this machine: no one else must be able to connect.
-            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo0" if sys.platform == "darwin" else "lo")
+        if not self._is_nccl and meeting.interface is not None:
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", meeting.interface)
+        store = meeting.store
+        is_file = isinstance(store, Path)
         with _as_collective_error():
             dist.init_process_group(
                 "nccl" if self._is_nccl else "gloo",
-                init_method=f"file://{store}",
+                init_method=f"file://{store}" if is_file else None,
+                store=None if is_file else store,
                 rank=shard.rank,
                 world_size=shard.size,
                 timeout=_LONGEST_CALL,

@@ -2,26 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from pathlib import Path
-
 from engine.config import EngineConfig
+from engine.device.visible import GPUS_VARIABLE
 from engine.options import OptionError
 from engine.simulation.spec import is_simulated
-
-_VARIABLE = "CUDA_VISIBLE_DEVICES"
-_DEVICE = re.compile(r"nvidia\d+")
-
-
-def visible_gpus(environ: Mapping[str, str], devices: Path = Path("/dev")) -> list[str]:
-    """Return this machine's NVIDIA GPUs by the names that ``CUDA_VISIBLE_DEVICES`` takes: those
-    that the variable lists, or all."""
-    listed = environ.get(_VARIABLE)
-    if listed is not None:
-        return [name for part in listed.split(",") if (name := part.strip())]
-    found = sum(bool(_DEVICE.fullmatch(device.name)) for device in devices.glob("nvidia*"))
-    return [str(number) for number in range(found)]
 
 
 def engine_environments(config: EngineConfig, gpus: list[str]) -> list[dict[str, str]]:
@@ -38,6 +22,6 @@ def engine_environments(config: EngineConfig, gpus: list[str]) -> list[dict[str,
             "--device cpu"
         )
     return [
-        {_VARIABLE: ",".join(gpus[first : first + each])}
+        {GPUS_VARIABLE: ",".join(gpus[first : first + each])}
         for first in range(0, engines * each, each)
     ]

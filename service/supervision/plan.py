@@ -12,15 +12,16 @@ from pathlib import Path
 import msgspec
 
 from engine.beats import Page, Sign
-from engine.config import EngineConfig
-from engine.options import secret_environment, to_argv
+from engine.config import EngineConfig, hosts_problem
+from engine.device.visible import visible_gpus
+from engine.options import OptionError, secret_environment, to_argv
 from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.child import Child
 from service.supervision.child_process import child_environment
 from service.supervision.download import MODULE as DOWNLOAD_MODULE
 from service.supervision.download import download_arguments, log_arguments, without_token
-from service.supervision.engine_devices import engine_environments, visible_gpus
+from service.supervision.engine_devices import engine_environments
 from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
@@ -103,8 +104,14 @@ def plan(
     """``directory``: the server's runtime directory. ``listeners``: the public one, and that of the
     admin API if there is one. ``tick``: seconds between two checks of a child. ``weights``: where
     those to be downloaded belong. Raises OSError if the directory cannot be written to, OptionError
-    if there are too few GPUs."""
-    environments = engine_environments(config, visible_gpus(os.environ))
+    if there are too few GPUs or the settings of several hosts
+    do not fit together."""
+    if problem := hosts_problem(config):
+        raise OptionError(problem)
+    secret = secret_environment(config)
+    environments = [
+        pinned | secret for pinned in engine_environments(config, visible_gpus(os.environ))
+    ]
     workers, engines = settings.api_workers, config.data_parallel_size
     page_path = directory / "supervisor.page"
     page = SupervisorPage(page_path, workers=workers, engines=engines, create=True)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import functools
 import importlib.util
+import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -92,13 +93,44 @@ def server(manifests: list[Manifest]) -> Manifest:
 
 
 def component(manifests: list[Manifest], kind: str, name: str) -> Manifest:
+    """Of a LeaderWorkerSet, the leader's and the worker's pods count as Deployments."""
     [found] = [
         each
-        for each in manifests
+        for manifest in manifests
+        for each in as_deployments(manifest)
         if each["kind"] == kind
         and each["metadata"].get("labels", {}).get("app.kubernetes.io/component") == name
     ]
     return found
+
+
+def as_deployments(manifest: Manifest) -> list[Manifest]:
+    """The object itself, or two of a LeaderWorkerSet: its leaders, which serve, and its
+    workers."""
+    if manifest["kind"] != "LeaderWorkerSet":
+        return [manifest]
+    group = manifest["spec"]["leaderWorkerTemplate"]
+    return [
+        {
+            "kind": "Deployment",
+            "metadata": manifest["metadata"]
+            | {
+                "name": f"{manifest['metadata']['name'].removesuffix('-group')}{suffix}",
+                "labels": group[template]["metadata"]["labels"],
+            },
+            "spec": {
+                "template": group[template],
+                "strategy": {
+                    "type": "RollingUpdate",
+                    "rollingUpdate": manifest["spec"]["rolloutStrategy"][
+                        "rollingUpdateConfiguration"
+                    ],
+                },
+                "progressDeadlineSeconds": math.inf,  # it has none
+            },
+        }
+        for template, suffix in (("leaderTemplate", ""), ("workerTemplate", "-worker"))
+    ]
 
 
 def server_container(deployment: Manifest) -> Manifest:
@@ -114,7 +146,8 @@ def pod_specs(manifests: list[Manifest]) -> list[tuple[str, Manifest]]:
         (each["metadata"]["name"], each["spec"])
         if each["kind"] == "Pod"
         else (each["metadata"]["name"], each["spec"]["template"]["spec"])
-        for each in manifests
+        for manifest in manifests
+        for each in as_deployments(manifest)
         if each["kind"] in ("Deployment", "Pod")
     ]
 

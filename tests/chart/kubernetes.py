@@ -38,6 +38,12 @@ def check(each: Manifest, version: str) -> None:
         raise NotAcceptedError(complaint)
 
 
+def pod_templates(each: Manifest) -> list[Any]:
+    """The templates of a LeaderWorkerSet's pods; none of another object."""
+    group = each.get("spec", {}).get("leaderWorkerTemplate", {})
+    return [group[name] for name in ("leaderTemplate", "workerTemplate") if name in group]
+
+
 @cache  # many cases have the same objects
 def _complaint(text: str, version: str) -> str:
     each = json.loads(text)
@@ -45,6 +51,9 @@ def _complaint(text: str, version: str) -> str:
     try:
         if schema is not None:
             jsonschema.Draft202012Validator(schema).validate(each)
+            for template in pod_templates(each):
+                about = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "each"}}
+                kubernetes_validate.validate(about | {"template": template}, version, strict=True)
         else:
             kubernetes_validate.validate(each, version, strict=True)
     except (

@@ -14,14 +14,20 @@ from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE, Server, watched
 from engine.options import options
 from service.settings import ServiceSettings
 from service.store.place import state_dir
-from tests.chart.conftest import component, dockerfile, server_container
+from tests.chart.conftest import as_deployments, component, dockerfile, server_container
 from tests.chart.helms import CHART, Helm, Manifest, Values, objects
 
 pytestmark = pytest.mark.chart
 
 
 def deployments(manifests: list[Manifest]) -> list[Manifest]:
-    return [each for each in manifests if each["kind"] == "Deployment"]
+    """Those whose pods have a port: servers and the dashboard, not a group's workers."""
+    return [each for each in all_deployments(manifests) if "ports" in server_container(each)]
+
+
+def all_deployments(manifests: list[Manifest]) -> list[Manifest]:
+    every = (each for manifest in manifests for each in as_deployments(manifest))
+    return [each for each in every if each["kind"] == "Deployment"]
 
 
 def seconds_probed(probe: Manifest) -> int:
@@ -114,7 +120,7 @@ def test_every_mount_has_its_volume(manifests: list[Manifest]) -> None:
 def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) -> None:
     pods = {
         each["metadata"]["name"]: each["spec"]["template"]["metadata"]["labels"]
-        for each in deployments(manifests)
+        for each in all_deployments(manifests)
     }
 
     def met(selector: dict[str, str]) -> list[str]:

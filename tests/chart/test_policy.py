@@ -107,12 +107,7 @@ def test_no_service_account_mounts_a_token(manifests: list[Manifest]) -> None:
 def test_several_replicas_spread_and_are_not_evicted_at_once(
     manifests: list[Manifest], merged: Values
 ) -> None:
-    [spec] = [
-        pod
-        for each in manifests
-        if each["kind"] == "Deployment" and not each["metadata"]["name"].endswith("-dashboard")
-        for _, pod in pod_specs([each])
-    ]
+    spec = component(manifests, "Deployment", "server")["spec"]["template"]["spec"]
     assert spec["topologySpreadConstraints"]
     has_budget = any(each["kind"] == "PodDisruptionBudget" for each in manifests)
     assert has_budget == merged["podDisruptionBudget"]["enabled"]

@@ -1,15 +1,26 @@
-"""``quire serve --tensor-parallel-size 2``: the answers of one process, and a death that passes."""
+"""``quire serve --tensor-parallel-size 2``, on one host and with ``quire join``: the answers of one
+process, and a death that passes."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.quire_server import QuireServer, command_of, descendants, is_running, until
+from tests.e2e.quire_server import (
+    QuireServer,
+    command_of,
+    descendants,
+    free_port,
+    is_running,
+    until,
+)
 
 pytestmark = pytest.mark.one_process
 
@@ -73,3 +84,36 @@ def test_two_ranks_answer_as_one_process_come_back_after_a_death_and_leave_nothi
         everything = descendants(server.process.pid)
         assert server.terminate() == 0
     until(lambda: not any(is_running(pid) for pid in everything), 5, "an empty house")
+
+
+@pytest.mark.proves("ranks", "process")
+def test_two_hosts_answer_as_one_process_and_serve_again_when_one_was_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, port = tmp_path / "secret", free_port()
+    secret.write_text("a secret of some length\n")
+    monkeypatch.setenv("QUIRE_RANKS_SECRET_FILE", str(secret))
+    join = [sys.executable, "-P", "-m", "service.cli", "join", f"127.0.0.1:{port}", "--name=b"]
+    hosts = ("--tensor-parallel-size=2", "--tensor-parallel-hosts=2", "--ranks-host=127.0.0.1")
+    with QuireServer(*CPU) as server:
+        expected = answers(server)
+    other = subprocess.Popen(join)
+    try:
+        with QuireServer(*CPU, *hosts, f"--ranks-port={port}") as server:
+            assert answers(server) == expected
+            assert rank_pids(server) == set()
+            other.kill()
+            other.wait()
+            until(lambda: server.get("/health/ready")[0] != 200, 30, "the engine's end")
+            other = subprocess.Popen(join)
+            server.wait_ready()
+            assert answers(server) == expected
+            lines = [str(line["event"]) for line in server.log_lines()]
+            said = "host b (127.0.0.1) with rank 1 left, or cannot be reached; all ranks end"
+            assert lines.count(said) == 1
+            assert server.terminate() == 0
+        other.terminate()
+        assert other.wait(30) == 0
+    finally:
+        other.kill()
+        other.wait()

@@ -21,6 +21,7 @@
 {{- fail (printf "engine.quantization: %s supports one GPU per engine: set dataParallelSize to gpu.count (%d), or serve a quantized checkpoint" $bits (int .Values.gpu.count)) -}}
 {{- end -}}
 {{- include "quire.checkModelByName" . -}}
+{{- include "quire.checkMultiNode" . -}}
 {{- if and $model.existingClaim (not $model.name) -}}
 {{- if not $model.path -}}
 {{- fail (printf "model.path: name the model's directory under %s; with model.existingClaim alone the embedded model would be served" $model.mountPath) -}}

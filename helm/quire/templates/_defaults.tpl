@@ -35,6 +35,13 @@ apiWorkers: 1
 gpu:
   count: 0
   resourceName: nvidia.com/gpu
+multiNode:
+  enabled: false
+  size: 2
+  port: 29500
+  existingSecret: ''
+  secretKey: ranks-secret
+  topologyKey: ''
 resources: {}
 sharedMemory:
   enabled: true

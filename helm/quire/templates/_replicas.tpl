@@ -7,7 +7,21 @@ would then run one pod. */}}
 {{- if not (or (kindIs "invalid" .Values.replicaCount) (include "quire.autoscaled" .)) -}}
 {{- .Values.replicaCount | int -}}
 {{- else -}}
-{{- dig "spec" "replicas" "" (lookup "apps/v1" "Deployment" .Release.Namespace (include "quire.fullname" .)) -}}
+{{- $target := include "quire.scaleTarget" . | fromYaml -}}
+{{- dig "spec" "replicas" "" (lookup $target.apiVersion $target.kind .Release.Namespace $target.name) -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What has replicas, and what an autoscaler scales. */}}
+{{- define "quire.scaleTarget" -}}
+{{- if .Values.multiNode.enabled -}}
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+name: {{ include "quire.groupName" . }}
+{{- else -}}
+apiVersion: apps/v1
+kind: Deployment
+name: {{ include "quire.fullname" . }}
 {{- end -}}
 {{- end -}}
 

@@ -37,6 +37,9 @@ that is not a flag. */}}
 {{- $files = append $files (dict "secret" $from.existingSecret "key" $from.secretKey "file" $name "variable" $variable) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.multiNode.enabled -}}
+{{- $files = concat $files (include "quire.ranksSecret" . | fromJson).files -}}
+{{- end -}}
 {{- toJson (dict "files" $files) -}}
 {{- end -}}
 

@@ -40,7 +40,10 @@ would be written with an exponent. */}}
 {{- end -}}
 {{- $engines := int $values.dataParallelSize -}}
 {{- $ranks := div (int $values.gpu.count) $engines -}}
-{{- if gt $ranks 1 -}}
+{{- if $values.multiNode.enabled -}}
+{{- $hosts := int $values.multiNode.size -}}
+{{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" (mul $ranks $hosts)) "--tensor-parallel-hosts" (include "quire.word" $hosts) "--ranks-host" "0.0.0.0" "--ranks-port" (include "quire.word" $values.multiNode.port)) -}}
+{{- else if gt $ranks 1 -}}
 {{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $ranks)) -}}
 {{- end -}}
 {{- if gt $engines 1 -}}
@@ -131,7 +134,7 @@ would be written with an exponent. */}}
 ) -}}
 {{- /* The flags that are given, and by which values. */ -}}
 {{- $from := dict -}}
-{{- range $flag, $value := dict "tensor-parallel-size" "gpu.count" "data-parallel-size" "dataParallelSize" "served-model-name" "model.servedNames" -}}
+{{- range $flag, $value := dict "tensor-parallel-size" "gpu.count" "tensor-parallel-hosts" "multiNode.size" "ranks-port" "multiNode.port" "ranks-host" "multiNode.port" "data-parallel-size" "dataParallelSize" "served-model-name" "model.servedNames" -}}
 {{- if has (printf "--%s" $flag) $args -}}
 {{- $_ := set $from $flag $value -}}
 {{- end -}}

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import socket
+from pathlib import Path
 
 import msgspec
 import pytest
 
+from engine.config import EngineConfig
 from engine.messages import SamplingParams
-from engine.ranks.channel import Channel
-from engine.ranks.messages import Arrived, FromRank, RankStep, Sample, ToRank
+from engine.ranks.channel import Channel, encode_message
+from engine.ranks.messages import Arrived, Begin, FromRank, RankFailed, RankStep, Sample, ToRank
 from engine.ranks.rank import Follower, Rank
 from engine.ranks.steps import StepWriter
 from engine.step.sequence import Sequence
@@ -65,6 +67,28 @@ def test_a_launched_step_samples_on_request_and_not_for_skipped_sequences() -> N
     assert led.part.next_tokens == {}
     led.follower.sample(Sample(number, [2]))
     assert led.part.next_tokens == {uid: continue_alone([uid, 2, 3], 1, 1000)[0] for uid in (1, 3)}
+
+
+def test_a_host_that_has_another_model_under_the_path_does_not_load_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    ours, theirs = socket.socketpair()
+    begin = Begin(
+        config=EngineConfig(model=str(tmp_path), device="cpu"),
+        rank=1,
+        size=2,
+        device=0,
+        store="",
+        store_port=1,
+        model_files="another's",
+    )
+    leader: Channel[FromRank] = Channel(ours, FromRank)
+    leader.send(encode_message(begin))
+    assert Rank(Channel(theirs, ToRank), "127.0.0.1").run() == 1
+    assert leader.receive() == Arrived()
+    said = f"ModelError: the files of {tmp_path} are not those that the leader has under this path"
+    assert leader.receive() == RankFailed(0, 0, said, False)
+    for channel in (ours, theirs):
+        channel.close()
 
 
 def test_only_the_step_launched_last_can_be_sampled() -> None:

@@ -3,13 +3,14 @@ with processes, in ``tests/engine/ranks``."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from engine.sharding.collectives import ALONE, CollectiveError, Group
+from engine.sharding.collectives import ALONE, CollectiveError, Group, Meeting
 from engine.sharding.shard import Shard
 from engine.sharding.symmetric import MOST_SUMMED_BYTES, OneShotSums
 
@@ -19,7 +20,7 @@ CPU = torch.device("cpu")
 @pytest.fixture
 def group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Group]:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    group = Group(Shard(0, 1), CPU, tmp_path / "store")
+    group = Group(Shard(0, 1), CPU, Meeting.on_one_host(tmp_path / "store"))
     yield group
     group.close()
 
@@ -50,9 +51,23 @@ def test_a_call_counts_when_it_begins_even_if_it_fails(group: Group) -> None:
 def test_a_group_may_be_closed_twice_and_another_begun(tmp_path: Path, group: Group) -> None:
     group.close()
     group.close()
-    other = Group(Shard(0, 1), CPU, tmp_path / "another")
+    other = Group(Shard(0, 1), CPU, Meeting.on_one_host(tmp_path / "another"))
     assert other.minimum(7) == 7
     other.close()
+
+
+def test_several_hosts_meet_at_a_port_of_the_leaders_address_only(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
+    meeting = Meeting.led_here("127.0.0.1", "127.0.0.1", "lo")
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.2", meeting.port), 30)
+    other = Meeting.at("127.0.0.1", meeting.port, "lo")
+    assert other.port == meeting.port
+    group = Group(Shard(0, 1), CPU, meeting)
+    assert group.minimum(7) == 7
+    group.close()
 
 
 def test_few_rows_are_added_up_in_one_launch_where_that_is_possible(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from engine.config import EngineConfig
 from engine.options import OptionError
-from service.supervision.engine_devices import engine_environments, visible_gpus
+from service.supervision.engine_devices import engine_environments
 
 
 def config(engines: int, ranks: int = 1, device: str = "auto", model: str = "m") -> EngineConfig:
@@ -18,14 +16,6 @@ def config(engines: int, ranks: int = 1, device: str = "auto", model: str = "m")
         data_parallel_size=engines,
         tensor_parallel_size=ranks,
     )
-
-
-def test_the_gpus_of_a_machine_are_numbered_unless_the_variable_lists_some(tmp_path: Path) -> None:
-    for name in ("nvidia0", "nvidia1", "nvidiactl", "nvidia-uvm", "null"):
-        (tmp_path / name).touch()
-    assert visible_gpus({}, tmp_path) == ["0", "1"]
-    assert visible_gpus({"CUDA_VISIBLE_DEVICES": "3, GPU-8f"}, tmp_path) == ["3", "GPU-8f"]
-    assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, tmp_path) == []
 
 
 def test_each_engine_gets_gpus_of_its_own() -> None:

@@ -12,16 +12,31 @@ import pytest
 
 from engine.beats import Sign
 from engine.config import EngineConfig
-from engine.options import add_arguments, from_namespace
+from engine.options import OptionError, add_arguments, from_namespace
 from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.plan import Plan, plan
 from service.worker import WorkerOptions
 
+SECRET = "a secret of some length"
 
-def planned(directory: Path, *, workers: int, engines: int, grpc: int | None = None) -> Plan:
+
+def planned(
+    directory: Path,
+    *,
+    workers: int = 1,
+    engines: int = 1,
+    grpc: int | None = None,
+    hosts: int = 1,
+) -> Plan:
     return plan(
-        EngineConfig(model="simulated:", data_parallel_size=engines),
+        EngineConfig(
+            model="simulated:",
+            data_parallel_size=engines,
+            tensor_parallel_size=hosts,
+            tensor_parallel_hosts=hosts,
+            ranks_secret=SECRET,
+        ),
         ServiceSettings(api_workers=workers, grpc_port=0 if grpc else None),
         model_dir=Path("/model"),
         directory=directory,
@@ -131,3 +146,16 @@ def test_only_a_download_gets_the_hubs_token(
     monkeypatch.setenv("HF_TOKEN", "secret")
     parts = planned(tmp_path, workers=1, engines=1)
     assert all("HF_TOKEN" not in child.environ for child in parts.children)
+
+
+def test_the_secret_of_the_ranks_is_in_the_engines_environment_only(tmp_path: Path) -> None:
+    parts = planned(tmp_path, hosts=2)
+    [engine], [worker] = parts.engines, parts.workers
+    assert engine.environ["QUIRE_RANKS_SECRET"] == SECRET
+    assert SECRET not in " ".join([*engine.arguments, *worker.arguments])
+    assert SECRET not in worker.environ.values()
+
+
+def test_settings_of_several_hosts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match="one engine uses several hosts"):
+        planned(tmp_path, engines=2, hosts=2)

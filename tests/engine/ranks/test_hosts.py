@@ -1,0 +1,250 @@
+"""Who may join an engine with its ranks, and what others get as an answer."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from engine.config import DeviceError, EngineConfig
+from engine.ranks.channel import Channel, encode_message
+from engine.ranks.handshake import HandshakeError, introduce
+from engine.ranks.hosts import Hosts, JoinedHost, RemoteProcess, own_release
+from engine.ranks.messages import JoinHost, JoinRank, JoinRefused, RankEnded, ToHost, Welcome
+from tests.e2e.quire_server import until
+
+SECRET = "a secret of some length"
+RELEASE = own_release()
+
+
+def config(**settings: Any) -> EngineConfig:
+    given = {
+        "tensor_parallel_size": 4,
+        "tensor_parallel_hosts": 2,
+        "ranks_host": "127.0.0.1",
+        "ranks_port": 0,
+        "ranks_secret": SECRET,
+        "device": "cpu",
+    }
+    return EngineConfig(model="m", **(given | settings))
+
+
+class Leader:
+    """Hosts that are being gathered in a thread."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        self.hosts = hosts
+        self.lost: list[JoinedHost] = []
+        self._found: list[JoinedHost] = []
+        self._thread = threading.Thread(
+            target=lambda: self._found.extend(hosts.gather(self.lost.append)), daemon=True
+        )
+        self._thread.start()
+
+    def gathered(self) -> list[JoinedHost]:
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        return self._found
+
+    def connect(self, secret: str = SECRET) -> socket.socket:
+        connection = socket.create_connection(("127.0.0.1", self.hosts.port), 30)
+        introduce(connection, secret)
+        connection.settimeout(30)
+        return connection
+
+
+class Host:
+    """One that joins, without processes."""
+
+    def __init__(
+        self, leader: Leader, *, name: str = "b", release: str = RELEASE, gpus: int = 0
+    ) -> None:
+        self.leader = leader
+        self.socket = leader.connect()
+        self.channel: Channel[ToHost] = Channel(self.socket, ToHost)
+        self.channel.send(encode_message(JoinHost(name, release, gpus)))
+        self.answer = self.channel.receive()
+        self.ranks: list[Channel[ToHost]] = []
+
+    def join_rank(self, rank: int, session: str | None = None) -> ToHost | None:
+        if session is None:
+            assert isinstance(self.answer, Welcome)
+            session = self.answer.session
+        channel: Channel[ToHost] = Channel(self.leader.connect(), ToHost)
+        self.ranks.append(channel)
+        channel.send(encode_message(JoinRank(session, rank)))
+        return channel.receive()
+
+    def leave(self) -> None:
+        for channel in (self.channel, *self.ranks):
+            channel.close()
+
+
+@pytest.fixture
+def ends() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def led(ends: ExitStack, **settings: Any) -> Leader:
+    hosts = Hosts(config(**settings))
+    ends.callback(hosts.close)
+    return Leader(hosts)
+
+
+def joined(ends: ExitStack, leader: Leader, **offer: Any) -> Host:
+    host = Host(leader, **offer)
+    ends.callback(host.leave)
+    return host
+
+
+def test_hosts_get_adjacent_ranks_in_the_order_in_which_they_join(ends: ExitStack) -> None:
+    leader = led(ends, tensor_parallel_size=6, tensor_parallel_hosts=3)
+    hosts = [joined(ends, leader, name=name) for name in "bc"]
+    answers = [host.answer for host in hosts]
+    assert [(a.first, a.count) for a in answers if isinstance(a, Welcome)] == [(2, 2), (4, 2)]
+    for host, rank in ((hosts[1], 5), (hosts[0], 2), (hosts[0], 3), (hosts[1], 4)):
+        assert isinstance(host.join_rank(rank), Welcome)
+    found = leader.gathered()
+    assert [list(host.ranks) for host in found] == [[2, 3], [4, 5]]
+    assert [host.name for host in found] == ["b (127.0.0.1)", "c (127.0.0.1)"]
+    assert leader.hosts.interface in ("lo", "lo0", None)
+
+
+@pytest.mark.parametrize(
+    ("offer", "settings", "reason"),
+    [
+        ({"release": "quire 0.0.1, torch 1.0"}, {}, "it runs quire 0.0.1, torch 1.0, and the lea"),
+        ({"gpus": 1}, {"device": "cuda"}, "offers 1 GPUs, and each of the 2 hosts needs 2"),
+    ],
+)
+def test_a_host_that_does_not_fit_is_told_why(
+    ends: ExitStack, offer: dict[str, Any], settings: dict[str, Any], reason: str
+) -> None:
+    answer = joined(ends, led(ends, **settings), **offer).answer
+    assert isinstance(answer, JoinRefused)
+    assert reason in answer.reason
+
+
+def test_one_host_too_many_is_told_so(ends: ExitStack) -> None:
+    leader = led(ends)
+    joined(ends, leader)
+    answer = joined(ends, leader).answer
+    assert answer == JoinRefused("the engine has its 2 hosts (--tensor-parallel-hosts)")
+
+
+def test_a_host_that_leaves_before_the_others_have_come_is_replaced(ends: ExitStack) -> None:
+    leader = led(ends)
+    first = joined(ends, leader)
+    assert isinstance(first.join_rank(2), Welcome)
+    first.leave()
+    until(lambda: not leader.hosts._joined, 30, "the first host's leaving")
+    second = joined(ends, leader, name="c")
+    for rank in (2, 3):
+        assert isinstance(second.join_rank(rank), Welcome)
+    assert [host.name for host in leader.gathered()] == ["c (127.0.0.1)"]
+    assert leader.lost == []
+
+
+def whole(ends: ExitStack) -> tuple[Leader, Host, JoinedHost]:
+    leader = led(ends)
+    host = joined(ends, leader)
+    for rank in (2, 3):
+        assert isinstance(host.join_rank(rank), Welcome)
+    (found,) = leader.gathered()
+    return leader, host, found
+
+
+def test_only_a_hosts_own_ranks_connect_and_each_once(ends: ExitStack) -> None:
+    _, host, found = whole(ends)
+    assert host.join_rank(3) is None
+    assert host.join_rank(1) is None
+    assert host.join_rank(2, session="0" * 32) is None
+    assert sorted(found.connections) == [2, 3]
+
+
+def test_a_remote_processs_end_is_what_its_host_reports(ends: ExitStack) -> None:
+    _, host, found = whole(ends)
+    process = RemoteProcess(found, 3)
+    assert process.poll() is None
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(0.01)
+    host.channel.send(encode_message(RankEnded(3, -9)))
+    host.channel.send(encode_message(RankEnded(1, -15)))  # another host's
+    assert process.wait(30) == -9
+    assert process.poll() == -9
+    assert found.statuses == {3: -9}
+
+
+def test_killing_one_asks_its_host_to_end_all_and_unblocks_who_sends_to_it(
+    ends: ExitStack,
+) -> None:
+    leader, host, found = whole(ends)
+    RemoteProcess(found, 3).kill()
+    assert host.channel.receive() is None
+    with pytest.raises(OSError, match="pipe"):
+        found.connections[3].sendall(bytes(100))
+    host.leave()
+    RemoteProcess(found, 2).wait(30)
+    assert found.is_gone
+    until(lambda: leader.lost, 30, "the report")
+    assert found.loss == "host b (127.0.0.1) with ranks 2 to 3 left, or cannot be reached"
+
+
+def test_closing_leaves_the_hosts_and_the_port(ends: ExitStack) -> None:
+    leader, host, _ = whole(ends)
+    port = leader.hosts.port
+    leader.hosts.close()
+    leader.hosts.close()
+    assert host.channel.receive() is None
+    assert leader.lost == []
+    again = Hosts(config(ranks_port=port))
+    again.close()
+
+
+def test_a_wrong_secret_is_refused_before_anything_is_decoded(
+    ends: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = led(ends)
+    with pytest.raises(HandshakeError, match="refused our secret"):
+        leader.connect("another secret of some length")
+    until(lambda: "it has another secret" in caplog.text, 30, "the log")
+    for _ in range(3):  # it tries again and again
+        with pytest.raises(HandshakeError, match="refused our secret"):
+            leader.connect("another secret of some length")
+    assert isinstance(joined(ends, leader).answer, Welcome)
+    assert caplog.text.count("it has another secret") == 1
+    assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        struct.pack("<I", 1 << 30),  # announced, and never sent
+        encode_message(JoinHost("x" * 1000, RELEASE, 0)),
+        encode_message(JoinHost("b", RELEASE, -1)),
+        encode_message(Welcome("s", 1, 1)),  # what only a leader says
+        struct.pack("<I", 3) + b"\xc1\xc1\xc1",
+    ],
+)
+def test_what_no_host_sends_ends_its_connection_and_nothing_else(
+    ends: ExitStack, sent: bytes
+) -> None:
+    leader = led(ends)
+    with leader.connect() as connection:
+        connection.sendall(sent)
+        assert connection.recv(100) == b""
+    assert isinstance(joined(ends, leader).answer, Welcome)
+
+
+def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(DeviceError, match=rf"cannot listen on 127\.0\.0\.1:{port} .*in use"):
+            Hosts(config(ranks_port=port))
