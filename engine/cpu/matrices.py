@@ -10,7 +10,7 @@ from engine.architecture.rope import pair_order
 from engine.cpu.blocks import kind_of_blocks
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight, interleaved
-from engine.weights.blocks import BlockRows, BlockSource, together
+from engine.weights.blocks import BlockRows, BlockSource, combined_blocks
 from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.quantization import matrix
 from engine.weights.weights import WeightSource
@@ -47,10 +47,10 @@ def fused_qkv_matrices(config: ModelConfig, source: WeightSource, prefix: str) -
     query, key, value = parts
     turned = [_rows(query, rows(config.num_heads)), _rows(key, rows(config.num_kv_heads)), value]
     if blocks := _in_blocks(turned):
-        both, last = together(blocks[:2], torch.cat), blocks[2]
+        both, last = combined_blocks(blocks[:2], torch.cat), blocks[2]
         if kind_of_blocks(both) != kind_of_blocks(last):
             return [both, last]
-        return [together(blocks, torch.cat)]
+        return [combined_blocks(blocks, torch.cat)]
     grouped = [part for part in turned if isinstance(part, GroupedWeight)]
     return [joined(grouped) if len(grouped) == len(turned) else torch.cat(_floats(turned))]
 
@@ -63,7 +63,7 @@ def gate_up_matrix(source: WeightSource, prefix: str, panel: int) -> Matrix:
         return interleaved(both[0], both[1], panel)
 
     if blocks := _in_blocks(parts):
-        return together(blocks, join)
+        return combined_blocks(blocks, join)
     grouped = [part for part in parts if isinstance(part, GroupedWeight)]
     if len(grouped) == len(parts):
         return combined(alike(grouped), join)

@@ -28,10 +28,10 @@ class BlockRows:
 
     def rows(self, index: Tensor) -> BlockRows:
         """Return the outputs ``index``, in its order."""
-        return together([self], lambda parts: parts[0].index_select(0, index))
+        return combined_blocks([self], lambda parts: parts[0].index_select(0, index))
 
 
-def together(parts: list[BlockRows], join: Callable[[list[Tensor]], Tensor]) -> BlockRows:
+def combined_blocks(parts: list[BlockRows], join: Callable[[list[Tensor]], Tensor]) -> BlockRows:
     """Return one matrix made of those of one file with the same inputs, of whose ``begins`` and
     ``types`` ``join`` makes one each."""
     return BlockRows(

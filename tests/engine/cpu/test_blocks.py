@@ -20,7 +20,7 @@ from engine.cpu.packed import PackedWeight, interleaved
 from engine.gguf.blocks import DECODERS
 from engine.gguf.types import NUMBERS, TYPES
 from engine.gguf.weights import grouped_weight
-from engine.weights.blocks import BlockRows, together
+from engine.weights.blocks import BlockRows, combined_blocks
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight
 from tests.engine.cpu.emulation import EMULATED
@@ -145,7 +145,9 @@ def test_two_matrices_become_one_in_any_order_of_rows(
     def join(both: list[Tensor]) -> Tensor:
         return interleaved(both[0].index_select(0, order), both[1], panel)
 
-    rows = together([appended(file, *each, inputs) for each in zip(names, raws, strict=True)], join)
+    rows = combined_blocks(
+        [appended(file, *each, inputs) for each in zip(names, raws, strict=True)], join
+    )
     assert kind_of_blocks(rows) is kind
     packed = PackedWeight(packed_blocks(rows, opened, opened.team(2)), None, panel)
     expected = join(
