@@ -102,7 +102,9 @@ def exact_logits(directory: Path, config: ModelConfig, texts: Sequences) -> Tens
         progress=lambda done, total: None,
     ) as source:
         state = {name: source.tensor(name).double() for name in shapes}
-    model.load_state_dict(state, strict=False)
+    missing, unexpected = model.load_state_dict(state, strict=False)
+    assert not unexpected, unexpected
+    assert set(missing) <= {"lm_head.weight"}, missing  # tied
     model.tie_weights()
     with torch.inference_mode():
         return torch.cat([model(torch.tensor([tokens])).logits[0] for tokens in texts])

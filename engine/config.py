@@ -81,7 +81,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             _MODEL,
             "Quantize weight matrices while loading: int8 and int4 with one scale for every 32 "
             "inputs, fp8 (E4M3, on a GPU) with one for each output; on one device, all decoders "
-            "that our own code computes, except GPT-2. Those that are stored in few bits stay as "
+            "that our own code computes, except GPT-2. Those that are kept in few bits stay as "
             "they are.",
         ),
     ] = "none"
@@ -128,7 +128,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             _HARDWARE,
             "With --tensor-parallel-hosts, the address of this host at which others join; "
-            "0.0.0.0 or ::: all.",
+            "0.0.0.0 or :: means all addresses.",
             min_length=1,
             max_length=253,
         ),

@@ -12,7 +12,7 @@
 
 #include "rows.h"
 
-/* Numbered as in GGUF. Types of which the values decide how they are packed are not among them. */
+/* Numbered as in GGUF. Q4_1 and MXFP4 are missing: how they are packed depends on their values. */
 enum { Q4_0 = 2, Q5_0 = 6, Q5_1, Q8_0, Q2_K = 10, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL = 20, IQ4_XS = 23 };
 
 /* float16 numbers are uint16_t. A `fine` scale or minimum is what the block's own is multiplied by,
@@ -112,7 +112,8 @@ INLINE byte_vec iq4_levels(byte_vec codes) {
 /* Of a type that has a block for each group. */
 INLINE void decode_narrow(const int type, const char *blocks, int groups, decoded *to) {
   memset(to->fine, 1, sizeof(to->fine));
-  memset(to->fine_minimum, type == Q5_1 ? -1 : 0, sizeof(to->fine)); /* a stored one is added */
+  /* A stored minimum is added. */
+  memset(to->fine_minimum, type == Q5_1 ? -1 : 0, sizeof(to->fine_minimum));
   for (int g = 0; g < groups; g++, blocks += block_bytes(type)) {
     const block_q5_0 *five = (const void *)blocks;
     const block_q5_1 *five_1 = (const void *)blocks;
@@ -322,6 +323,7 @@ typedef struct {
   const linear *to;
   const int64_t *begins;
   const int32_t *types;
+  int64_t row_bytes; /* of the longest row */
   int file;
   atomic_int failed;
   int64_t failed_at;
@@ -408,10 +410,10 @@ static void pack_panels(const void *task, team *t, int thread) {
   packing *p = *(packing *const *)task;
   const linear *l = p->to;
   const int panels = panels_of(l);
-  const int64_t most = stored_bytes(Q8_0, groups_of(l->inputs)); /* no type has larger rows */
+  const int64_t most = p->row_bytes;
   int step = 1; /* panels; a power of two, so that permuted rows of a head are read at once */
   while (2 * step * PANEL * most <= READ_BYTES) step *= 2;
-  const int count = step * PANEL;
+  const int count = step * PANEL < l->outputs ? step * PANEL : panels * PANEL;
   char *room = own_room(count * ((int64_t)sizeof(run) + sizeof(char *) + most));
   run *runs = (run *)room;
   const char **rows = (const char **)(runs + count);
@@ -432,6 +434,11 @@ static int pack_blocks(team *t, const linear *l, int file, const int64_t *begins
                        const int32_t *types, int64_t *failed_at) {
   packing p = {.to = l, .begins = begins, .types = types, .file = file};
   packing *const task = &p;
+  for (int i = 0; i < l->outputs; i++) {
+    const int64_t bytes = begins[i] ? stored_bytes(types[i], groups_of(l->inputs)) : 0;
+    if (bytes > p.row_bytes) p.row_bytes = bytes;
+  }
+  if (!p.row_bytes) return 0; /* all rows are zeros */
   together(t, pack_panels, &task);
   *failed_at = p.failed_at;
   return atomic_load(&p.failed);

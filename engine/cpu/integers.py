@@ -121,13 +121,24 @@ def _zeros(scales: Scales, minimums: Scales) -> Tensor | None:
 
 def _is_mx(weight: GroupedWeight, low: int, high: int) -> bool:
     """True if the codes are twice numbers of E2M1, and the scales positive powers of two, or
-    zeros."""
+    zeros; of groups whose codes are all zero, the scales may be anything."""
     if low < -_MOST_MX or high > _MOST_MX:
         return False
-    if bool((weight.scales.coarse.view(torch.int32) & ~_EXPONENT).any()):
-        return False
+    scales = weight.scales.coarse
+    wrong = ~_has_mx_exponent(scales)
+    if bool(wrong.any()):
+        outputs, groups = scales.shape
+        codes = _padded(weight.codes, 1, groups * weight.group - weight.shape[1])
+        if bool((codes.view(outputs, groups, -1).any(2) & wrong).any()):
+            return False
     sizes = weight.codes.abs()
     return bool(((sizes <= 4) | (sizes == 6) | (sizes == 8) | (sizes == _MOST_MX)).all())
+
+
+def _has_mx_exponent(scales: Tensor) -> Tensor:
+    """bool: where a scale is zero or a positive power of two that is not subnormal."""
+    bits = scales.contiguous().view(torch.int32)
+    return ((bits & ~_EXPONENT) == 0) & (bits != _EXPONENT)
 
 
 def _mx_codes(levels: Tensor) -> Tensor:
@@ -181,6 +192,7 @@ def _scales(weight: GroupedWeight, kind: IntegerKind, panel: int) -> Tensor:
         return _bytes(_by_panel(scales.coarse, panel, 1).half())
     if kind is IntegerKind.NIBBLES_MX:
         exponents = scales.coarse.contiguous().view(torch.int32) >> _MANTISSA_BITS
+        exponents = exponents.where(_has_mx_exponent(scales.coarse), 0)  # codes of zero
         return _bytes(_by_panel(exponents.to(torch.uint8), panel, 1))
     if kind is IntegerKind.NIBBLES_ZERO:
         assert minimums is not None

@@ -35,9 +35,9 @@ def stored_matrix(source: WeightSource, name: str) -> Matrix:
 
 
 def fused_qkv_matrices(config: ModelConfig, source: WeightSource, prefix: str) -> list[Matrix]:
-    """See ``engine.model.llama.fused_qkv``, of the weights: one matrix; or, where a GGUF file has
-    value in another type, as a Q4_K_M file in half of its layers, one of query and key and one of
-    value. Together they would be stored in more bits than either."""
+    """See ``engine.model.llama.fused_qkv``, of the weights: one matrix; or, where value would be
+    packed as another kind, as in half of the layers of a Q4_K_M file, one of query and key and one
+    of value. Together, all would take the bits of the larger kind, or more."""
     parts = stored(source, *(f"{prefix}{name}_proj.weight" for name in "qkv"))
     order = pair_order(config.head_dim, config.rotary_dim)
 

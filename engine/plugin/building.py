@@ -109,8 +109,8 @@ def named_class(model: Any, config: Any) -> tuple[str, bool]:
 
 
 def model_without_head(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Module:
-    """Do the same as ``new_model`` for a checkpoint that has no output head: the embeddings take
-    its place, so that no parameter is missing, and are never used for it. ``config`` is changed.
+    """Do the same as ``new_model`` for a checkpoint that has no output head: the embeddings serve
+    as the head, so that no parameter is missing; it is never used. ``config`` is changed.
     Raises UnsupportedError if the head has other parameters."""
     config.tie_word_embeddings = True
     model = new_model(config, device, dtype)

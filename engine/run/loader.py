@@ -136,7 +136,7 @@ def load_decoder(
 def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
     """An image-text config.json has the flag twice, and the two may differ, so the files decide
     whether the output head is tied to the embeddings. They also decide how experts are stored:
-    tools that quantize them part them, and transformers writes matrices transposed."""
+    tools that quantize experts split them, and transformers writes their matrices transposed."""
     if config.text_part is None or settings.dummy_seed is not None:
         return config
 

@@ -94,6 +94,7 @@ class ExpertWeights:
         place = self._places.get(name)
         if place is None:
             return self._source.tensor(name)
+        assert self._untaken[place.stack], f"{name} was read before"
         matrix = self._matrix(place).clone(memory_format=torch.contiguous_format)
         self._untaken[place.stack] -= matrix.numel()
         if not self._untaken[place.stack]:

@@ -59,17 +59,19 @@ class FamilyWeights:
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix in few bits; None if it is stored otherwise."""
         read = self._source.grouped if isinstance(self._source, GroupedSource) else None
-        return self._few(name, read)
+        return self._few(name, read, are_floats=False)
 
     def float8(self, name: str) -> GroupedWeight | None:
         """Return a matrix in E4M3; None if it is stored otherwise."""
         read = self._source.float8 if isinstance(self._source, Float8Source) else None
-        return self._few(name, read)
+        return self._few(name, read, are_floats=True)
 
     def _few(
-        self, name: str, read: Callable[[str], GroupedWeight | None] | None
+        self, name: str, read: Callable[[str], GroupedWeight | None] | None, *, are_floats: bool
     ) -> GroupedWeight | None:
-        if name in self._held_few:
+        if (held := self._held_few.get(name)) is not None:
+            if held.codes.is_floating_point() != are_floats:
+                return None
             return self._held_few.pop(name)
         if name in self._held or read is None:
             return None

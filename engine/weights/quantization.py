@@ -21,7 +21,7 @@ from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.weights import WeightSource
 
 Quantization = Literal["none", "int8", "int4", "fp8"]
-QuantizedKind = Literal["int8", "int4", "fp8"]
+QuantisedKind = Literal["int8", "int4", "fp8"]
 Bits = Literal["int8", "int4"]
 
 GROUP = 32
@@ -86,8 +86,9 @@ def quantise_float8(weight: Tensor) -> GroupedWeight:
 
 
 def _inverse(scales: Tensor) -> Tensor:
-    """A group of zeros has no scale; its codes are zeros."""
-    return torch.where(scales == 0, 0.0, 1 / scales)
+    """A group of zeros has no scale, nor one whose scale is too small to divide by; its codes are
+    zeros."""
+    return torch.where(scales.abs() < torch.finfo(scales.dtype).tiny, 0.0, 1 / scales)
 
 
 def _rounded(values: Tensor) -> Tensor:
@@ -103,7 +104,7 @@ class QuantisedWeights:
     has the same weights as one with it."""
 
     def __init__(
-        self, source: WeightSource, kind: QuantizedKind, exact: Collection[str] = frozenset()
+        self, source: WeightSource, kind: QuantisedKind, exact: Collection[str] = frozenset()
     ) -> None:
         self._source = source
         self._kind = kind

@@ -135,6 +135,15 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         assert kind_of(weight) is IntegerKind.BYTES_FLOAT
 
 
+@pytest.mark.parametrize("scale", [2.0**-128, float("inf"), -0.5, 0.75])
+def test_only_scales_of_mxfp4_stay_in_4_bits(scale: float) -> None:
+    weight = random_weight(IntegerKind.NIBBLES_MX, 8, 256)
+    weight.scales.coarse[4, 3] = scale
+    assert kind_of(weight) is IntegerKind.BYTES_FLOAT
+    weight.codes[4, 96:128] = 0
+    assert kind_of(weight) is IntegerKind.NIBBLES_MX
+
+
 @pytest.mark.parametrize(
     ("kind", "bits"),
     [

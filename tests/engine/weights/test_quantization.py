@@ -129,10 +129,14 @@ def test_the_error_of_normal_weights_is_what_the_documentation_says(
 def test_numbers_of_e4m3_are_off_by_a_sixteenth_at_most() -> None:
     weight = torch.randn(8, 100, generator=torch.Generator().manual_seed(1)) * 0.02
     weight[3] = 0
+    weight[5] = 0
+    weight[5, 7] = 1e-37  # with a scale of which the inverse is infinite
     made = quantise_float8(weight)
     assert made.group == 128
     found = made.dequantised()
+    assert not found[5].any()
     least_normal = made.scales.coarse * 2.0**-6
+    least_normal[5] = 1
     assert bool(((found - weight).abs() <= weight.abs().maximum(least_normal) / 16).all())
     assert torch.equal(found.amax(1), quantise_float8(found).dequantised().amax(1))
     source = QuantisedWeights(Fixed(weight), "fp8", exact={"router"})
