@@ -108,7 +108,9 @@ def load_model(
     if config.tensor_parallel_size > 1:
         from engine.ranks.hosts import Hosts
         from engine.ranks.ranks import Ranks
+        from engine.sharding.shard import require_divisible
 
+        require_divisible(config.model, config.tensor_parallel_size)
         # Started before this process imports torch, so that all processes import it in parallel.
         ranks = Ranks(
             config.tensor_parallel_size,

@@ -35,7 +35,7 @@ from service.grpc.available import problem as grpc_problem
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands
-from service.served_model import served_model
+from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
@@ -253,12 +253,12 @@ def _serve(namespace: argparse.Namespace) -> int:
         model = dataclasses.replace(model, gguf=model.place.gguf_in(directory))
     if model.gguf is not None:
         try:
-            directory = _directory_of(model.gguf)
+            directory = _directory_of(model.gguf, engine.tensor_parallel_hosts)
         except ModelError as error:
             print(f"quire: {error}", file=sys.stderr)
             return 1
-    if model.place is not None or model.gguf is not None:
-        engine = msgspec.structs.replace(engine, model=str(directory))
+    if not model.is_simulated:
+        engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
     problem = doctor.start_problem(directory, without_weights=model.is_simulated)
     if problem:
         print(f"quire: {problem}", file=sys.stderr)
@@ -275,8 +275,19 @@ def _serve(namespace: argparse.Namespace) -> int:
         writer.close()
 
 
-def _directory_of(gguf: Path) -> Path:
+def _path_for(model: ServedModel, directory: Path, engine: EngineConfig) -> str:
+    """Return where the engine finds the model. Other hosts have another working directory."""
+    if engine.tensor_parallel_hosts > 1:
+        return str(directory.absolute())
+    return engine.model if model.place is None and model.gguf is None else str(directory)
+
+
+def _directory_of(gguf: Path, hosts: int = 1) -> Path:
     """Raises ModelError."""
+    if hosts > 1:
+        raise ModelError(
+            "--tensor-parallel-hosts does not support GGUF files; serve the original checkpoint"
+        )
     # Imported late: no other command needs numpy.
     from service.gguf.directory import gguf_directory
 

@@ -13,7 +13,8 @@ from torch.nn import functional
 
 from bench.gpu.paged import Batch, Piece, Scores, Shape, attention, make_batch
 from bench.gpu.report import Row
-from engine.architecture.rope import RopeConfig, RotaryEmbedding
+from engine.architecture.rope import RopeConfig
+from engine.architecture.rotary import RotaryEmbedding
 from engine.gpu.kernels.activation import gated
 from engine.gpu.kernels.decode_attention import decode_attention
 from engine.gpu.kernels.launch import early_launch, uniform_tiles

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.features import Experts, Feature, QKNorm
-from engine.architecture.rope import RotaryEmbedding
+from engine.architecture.rotary import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Rows, expect
 from engine.cpu.blocks import packed_blocks

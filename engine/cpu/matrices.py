@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.rope import pair_order
+from engine.architecture.rotary import pair_order
 from engine.cpu.blocks import kind_of_blocks
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight, interleaved

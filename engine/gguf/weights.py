@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.architecture.errors import WeightsError
-from engine.architecture.rope import pair_order
+from engine.architecture.rotary import pair_order
 from engine.gguf.blocks import DECODERS, DecodedBlocks, Floats
 from engine.gguf.config import family_of
 from engine.gguf.container import GgufTensor, header_of

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.features import QKNorm
-from engine.architecture.rope import NO_ROPE, RotaryEmbedding
+from engine.architecture.rope import NO_ROPE
+from engine.architecture.rotary import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Ragged, expect
 from engine.gpu.attention import DETERMINISTIC, TRITON, AttentionKernels, AttentionPlan

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.rope import pair_order
+from engine.architecture.rotary import pair_order
 from engine.gpu.kernels.few_bits import FewBitWeight, packed_few_bits
 from engine.weights.grouped import GroupedWeight, joined
 from engine.weights.quantization import Float8Source, GroupedSource

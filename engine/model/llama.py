@@ -16,7 +16,8 @@ from torch import Tensor
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.features import Feature, NormPlace, QKNorm
-from engine.architecture.rope import RopeConfig, RotaryEmbedding, pair_order, rotate_
+from engine.architecture.rope import RopeConfig
+from engine.architecture.rotary import RotaryEmbedding, pair_order, rotate_
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Layout, Plans, expect
 from engine.attention.reference import paged_attention

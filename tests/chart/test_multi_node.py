@@ -83,11 +83,14 @@ def test_a_worker_has_no_other_secret_no_port_no_probe_and_none_of_the_servers_s
         helm,
         auth={"existingSecret": "keys"},
         store={"existingSecret": "database"},
+        extraEnvFrom=[{"secretRef": {"name": "keys-of-the-leader"}}],
         extraEnv=[{"name": "QUIRE_LOG_LEVEL", "value": "debug"}, {"name": "A", "value": "b"}],
     )
     pod = component(found, "Deployment", "worker")["spec"]["template"]["spec"]
     [container] = pod["containers"]
-    assert not {"ports", "startupProbe", "livenessProbe", "readinessProbe"} & set(container)
+    assert not {"envFrom", "ports", "startupProbe", "livenessProbe", "readinessProbe"} & set(
+        container
+    )
     variables = {each["name"] for each in container["env"]}
     assert variables == {"QUIRE_RANKS_SECRET_FILE", "A"}
     assert not {field.upper() for field in JoinOptions.__struct_fields__} & variables
@@ -96,16 +99,20 @@ def test_a_worker_has_no_other_secret_no_port_no_probe_and_none_of_the_servers_s
     assert sources == ["quire-ranks"]
 
 
-def test_services_budgets_and_monitors_select_leaders_and_a_budget_the_workers(helm: Helm) -> None:
+def test_services_and_monitors_select_leaders_and_the_budget_both(helm: Helm) -> None:
     found = rendered(helm, metrics={"podMonitor": {"enabled": True}})
     selected = [each["spec"]["selector"] for each in of_kind(found, "Service")]
     selected += [each["spec"]["selector"]["matchLabels"] for each in of_kind(found, "PodMonitor")]
     assert {each["app.kubernetes.io/component"] for each in selected} == {"server"}
-    budgets = {
-        each["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
-        for each in of_kind(found, "PodDisruptionBudget")
-    }
-    assert budgets == {"server", "worker"}
+    [budget] = of_kind(found, "PodDisruptionBudget")
+    assert budget["spec"]["selector"]["matchExpressions"] == [
+        {
+            "key": "app.kubernetes.io/component",
+            "operator": "In",
+            "values": ["server", "worker"],
+        }
+    ]
+    assert "app.kubernetes.io/component" not in budget["spec"]["selector"]["matchLabels"]
 
 
 def test_only_the_pods_of_groups_reach_each_other_beside_the_api(helm: Helm) -> None:

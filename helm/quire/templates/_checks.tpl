@@ -20,6 +20,9 @@
 {{- if and $bits (ne (toString $bits) "none") (gt (div (int .Values.gpu.count) (int .Values.dataParallelSize)) 1) -}}
 {{- fail (printf "engine.quantization: %s supports one GPU per engine: set dataParallelSize to gpu.count (%d), or serve a quantized checkpoint" $bits (int .Values.gpu.count)) -}}
 {{- end -}}
+{{- if and $bits (ne (toString $bits) "none") .Values.multiNode.enabled -}}
+{{- fail (printf "engine.quantization: %s supports one GPU per engine, and multiNode has several: serve a quantized checkpoint" $bits) -}}
+{{- end -}}
 {{- include "quire.checkModelByName" . -}}
 {{- include "quire.checkMultiNode" . -}}
 {{- if and $model.existingClaim (not $model.name) -}}

@@ -59,10 +59,6 @@ spec:
       args: [join, "$(LWS_LEADER_ADDRESS):{{ .Values.multiNode.port | int }}"]
       env:
         {{- include "quire.workerEnv" . | nindent 8 }}
-      {{- with .Values.extraEnvFrom }}
-      envFrom:
-        {{- toYaml . | nindent 8 }}
-      {{- end }}
       terminationMessagePolicy: FallbackToLogsOnError
       resources:
         {{- include "quire.serverResources" . | nindent 8 }}
@@ -89,6 +85,12 @@ spec:
 {{- if .enabled -}}
 {{- if not .existingSecret -}}
 {{- fail "multiNode.existingSecret: name a Secret with a text of 16 characters or more, which the pods of a group prove to each other that they know" -}}
+{{- end -}}
+{{- if gt (len (include "quire.groupName" $)) 49 -}}
+{{- fail (printf "fullnameOverride: with multiNode at most 43 characters, from which the controller makes labels; %q has more" (include "quire.fullname" $)) -}}
+{{- end -}}
+{{- if or (hasSuffix ".gguf" (lower $.Values.model.path)) (contains ":" (index $.Values.model "name" | default "")) -}}
+{{- fail "multiNode.enabled: a GGUF file is not served over several pods: name its original checkpoint" -}}
 {{- end -}}
 {{- if lt (int $.Values.gpu.count) 1 -}}
 {{- fail "gpu.count: multiNode needs GPUs: those of each pod, so that a group has gpu.count times multiNode.size" -}}

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.architecture.rope import pair_order
+from engine.architecture.rotary import pair_order
 from engine.gguf.names import gguf_name
 
 ARCHITECTURES = {

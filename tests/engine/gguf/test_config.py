@@ -12,7 +12,7 @@ import torch
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.architecture.rope import inverse_frequencies
+from engine.architecture.rotary import inverse_frequencies
 from engine.gguf.config import config_json
 from engine.gguf.container import read_gguf_header
 from tests.engine.gguf.making import write_gguf

@@ -317,6 +317,7 @@ def test_a_model_that_cannot_be_divided_is_reported_by_the_process(
     run = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 1
     assert "--tensor-parallel-size 3 does not divide this model" in run.stderr
+    assert "is process" not in run.stderr  # no rank was started
     assert "all ranks end" not in run.stderr
 
 

@@ -7,7 +7,8 @@ import torch
 
 pytest.importorskip("triton")
 
-from engine.architecture.rope import RopeConfig, RotaryEmbedding
+from engine.architecture.rope import RopeConfig
+from engine.architecture.rotary import RotaryEmbedding
 from engine.gpu.kernels.rope_store import norm_rope_store
 from tests.engine.gpu.kernels.closeness import close, normalised
 
