@@ -219,3 +219,16 @@ def test_without_streamlit_the_dashboard_says_how_to_get_it(tmp_path: Path) -> N
     assert "make dashboard" in done.stderr
     # There is no package of this name in any registry, and users must not be advised to fetch one.
     assert f"{sys.executable} -m pip install streamlit httpx" in done.stderr
+
+
+def test_a_gguf_file_is_not_divided_among_hosts(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.touch()
+    done = quire(
+        "serve",
+        str(path),
+        *("--device", "cpu", "--tensor-parallel-size", "2", "--tensor-parallel-hosts", "2"),
+        environ={"QUIRE_RANKS_SECRET": "0123456789abcdef"},
+    )
+    assert done.returncode == 1
+    assert "--tensor-parallel-hosts does not support GGUF files" in done.stderr
