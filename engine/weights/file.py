@@ -48,7 +48,7 @@ class TensorFile:
     def failure(self, number: int, offset: int) -> WeightsError:
         """Return the error of a read at ``offset`` that failed with the errno ``number``; 0: the
         file ends there."""
-        end = min(offset, os.fstat(self._descriptor).st_size)  # the read may begin behind it
+        end = min(offset, os.fstat(self._descriptor).st_size)  # the read may begin after it
         what = os.strerror(number) if number else f"it ends at byte {end}"
         return WeightsError(f"cannot read {self.path}: {what}")
 
