@@ -48,9 +48,10 @@ class TensorFile:
     def failure(self, number: int, offset: int) -> WeightsError:
         """Return the error of a read at ``offset`` that failed with the errno ``number``; 0: the
         file ends there."""
+        if number:
+            return WeightsError(f"cannot read {self.path}: {os.strerror(number)}")
         end = min(offset, os.fstat(self._descriptor).st_size)  # the read may begin after it
-        what = os.strerror(number) if number else f"it ends at byte {end}"
-        return WeightsError(f"cannot read {self.path}: {what}")
+        return WeightsError(f"cannot read {self.path}: it ends at byte {end}")
 
     def close(self) -> None:
         """No read may be in progress."""

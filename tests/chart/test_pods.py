@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -123,8 +124,14 @@ def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) 
         for each in all_deployments(manifests)
     }
 
-    def met(selector: dict[str, str]) -> list[str]:
-        return [name for name, labels in pods.items() if selector.items() <= labels.items()]
+    def met(selector: dict[str, str], among: Sequence[dict[str, Any]] = ()) -> list[str]:
+        """``among``: expressions, each with the values that a label may have."""
+        return [
+            name
+            for name, labels in pods.items()
+            if selector.items() <= labels.items()
+            and all(labels[each["key"]] in each["values"] for each in among)
+        ]
 
     for each in manifests:
         name = each["metadata"]["name"]
@@ -135,7 +142,9 @@ def test_selectors_meet_their_own_pods_and_no_others(manifests: list[Manifest]) 
             server = name.removesuffix("-admin").removesuffix("-replicas")
             assert met(each["spec"]["selector"]) == [server]
         elif each["kind"] == "PodDisruptionBudget":
-            assert met(each["spec"]["selector"]["matchLabels"]) == [name]
+            selector = each["spec"]["selector"]
+            found = met(selector["matchLabels"], selector.get("matchExpressions", ()))
+            assert set(found) == {name} | ({f"{name}-worker"} & pods.keys())
 
 
 def test_service_ports_lead_to_the_port_that_listens(manifests: list[Manifest]) -> None:

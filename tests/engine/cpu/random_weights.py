@@ -45,8 +45,6 @@ def random_weight(kind: IntegerKind, outputs: int, inputs: int) -> GroupedWeight
         exponents[1:3, 0] = torch.tensor([-126, 90])
         scales = torch.exp2(exponents.double()).float()
         scales[3, 0] = 0
-        chosen[2, :32] = 0  # a group of zeros, as some write it
-        scales[2, 0] = 2.0**-128
         return GroupedWeight(E2M1_TWICE[chosen], Scales(scales), None, 32)
     if kind is IntegerKind.BYTES:
         return GroupedWeight(codes(-127, 127), Scales(halves(32)), None, 32)
