@@ -87,9 +87,11 @@ def load_model(
     *,
     rank_arguments: tuple[str, ...] = (),
     on_failure: Callable[[str], None] = lambda reason: None,
+    on_gathered: Callable[[], None] = lambda: None,
 ) -> Runner:
     """Load the model onto its devices, or create a simulated one. Closing ``ends`` frees it.
-    For several ranks see ``engine.ranks.ranks.Ranks``."""
+    ``on_gathered()`` is called when other hosts, if there are any, have joined. For several ranks
+    see ``engine.ranks.ranks.Ranks``."""
     # Imported late on purpose: torch takes seconds to import, and the socket must be ready first.
     if is_simulated(config.model):
         from engine.simulation.runner import SimulatedRunner
@@ -119,6 +121,7 @@ def load_model(
             hosts=None if config.tensor_parallel_hosts == 1 else Hosts(config),
         )
         ends.enter_context(ranks)
+        on_gathered()
         from engine.ranks.runner import parallel_runner
 
         return ends.enter_context(parallel_runner(config, on_progress, ranks))
@@ -202,7 +205,12 @@ def main(argv: list[str]) -> int:
         def load(config: EngineConfig, on_progress: OnProgress) -> Runner:
             arguments = _rank_arguments(settings)
             runner = load_model(
-                config, on_progress, ends, rank_arguments=arguments, on_failure=process.fail
+                config,
+                on_progress,
+                ends,
+                rank_arguments=arguments,
+                on_failure=process.fail,
+                on_gathered=process.begin_to_load,
             )
             if settings.faults is None:
                 return runner

@@ -116,7 +116,7 @@ class EngineProcess:
         # SimpleQueue.put is reentrant, so a signal handler may call it.
         self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
         self._is_loading = True
-        self._last_sent = time.monotonic()
+        self._last_sent = self._load_began = time.monotonic()
         self._server = ConnectionServer(socket_path, self._inbox.put)
         self._long_steps = LongSteps(self._report_step, lambda: self._beats.allowed_seconds)
         self._connections: set[int] = set()
@@ -182,8 +182,13 @@ class EngineProcess:
         else:
             scheduler.prefix.publish(table)
 
+    def begin_to_load(self) -> None:
+        """Start the load time again: what ``load_model`` has done so far was waiting for others,
+        and says nothing of how long the next engine will take."""
+        self._load_began = time.monotonic()
+
     def _load(self) -> EngineCore:
-        begin = time.monotonic()
+        self.begin_to_load()
         runner = self._load_model(self._config, self._on_progress)
         sizes = self._config.sizes(runner.info.default_sizes)
         core = EngineCore(
@@ -205,7 +210,7 @@ class EngineProcess:
             core.flights.calibrate(sizes.max_num_batched_tokens)
         leave_garbage_to_idle_moments()
         self._is_loading = False
-        load_seconds = time.monotonic() - begin
+        load_seconds = time.monotonic() - self._load_began
         info = runner.info
         ready = Ready(
             model=info.model,

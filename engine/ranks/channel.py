@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -62,10 +63,13 @@ class Channel(Generic[M]):
             return None
         return [self._decoder.decode(body) for body in self._reader.feed(data)] if data else None
 
-    def receive(self) -> M | None:
-        """Wait for the next message and return it. None at the end."""
+    def receive(self, deadline: float | None = None) -> M | None:
+        """Wait for the next message and return it. None at the end, or at ``deadline`` (of
+        ``time.monotonic``), with which the socket is left with a timeout."""
         while not self._arrived:
             try:
+                if deadline is not None:
+                    self._socket.settimeout(max(0.0, deadline - time.monotonic()))
                 data = self._socket.recv(_RECEIVE_BYTES)
             except OSError:
                 return None

@@ -60,7 +60,8 @@ def introduce(connection: socket.socket, secret: str) -> None:
 
 
 def _proof(secret: str, role: bytes, nonces: bytes) -> bytes:
-    return hmac.digest(secret.encode(), role + nonces, "sha256")
+    # The environment's bytes that are not UTF-8 are surrogates in the text.
+    return hmac.digest(secret.encode(errors="surrogateescape"), role + nonces, "sha256")
 
 
 def _receive(connection: socket.socket, size: int, deadline: float) -> bytes:

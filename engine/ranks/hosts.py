@@ -20,26 +20,33 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
-import msgspec
-
 from engine.config import DeviceError, EngineConfig
-from engine.frames import FrameTooLargeError
 from engine.ranks.channel import Channel, encode_message
 from engine.ranks.handshake import HANDSHAKE_SECONDS, admit
 from engine.ranks.messages import FromHost, JoinHost, JoinRank, JoinRefused, RankEnded, Welcome
-from engine.ranks.network import interface_of, listen, own_address, tune_connection
+from engine.ranks.network import (
+    interface_of,
+    listen,
+    own_address,
+    plain_address,
+    tune_connection,
+)
+from engine.ranks.processes import describe_end
+from engine.ranks.strangers import Strangers
 
 _log = logging.getLogger(__name__)
 
 # Of a host's own messages, none of which is long.
 HOST_MESSAGE_BYTES = 4096
-# Connections at once that have not said yet what they are.
-_MOST_STRANGERS = 32
-_ACCEPT_PAUSE_SECONDS = 0.2  # after an error
+# Between two connections, so that a flood of them takes no more than its share of this process;
+# the longer one once no host is missing, and after an error.
+_ACCEPT_PAUSE_SECONDS = 0.01
+_LONG_ACCEPT_PAUSE_SECONDS = 0.2
+_RANKS_SECONDS = 60.0  # for a host that has joined to connect its ranks
 _WAITING_LOG_SECONDS = 60.0
 _SIGNAL_SECONDS = 0.5
 _WARNING_SECONDS = 60.0  # between equal ones
-_MOST_WARNINGS = 100  # that are remembered
+_MOST_WARNINGS = 100  # in that time
 # For a host to end its ranks; after that it is left to itself.
 _PARTING_SECONDS = 5.0
 
@@ -68,6 +75,7 @@ class JoinedHost:
     channel: Channel[FromHost]
     own_address: str  # of this machine, as that host reaches it
     changed: threading.Condition
+    joined_at: float = field(default_factory=time.monotonic)
     connections: dict[int, socket.socket] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
     is_gone: bool = False
@@ -142,7 +150,7 @@ class Hosts:
         self._joined: list[JoinedHost] = []
         self._warned: dict[str, float] = {}
         self._is_whole = self._is_closed = False
-        self._strangers = threading.BoundedSemaphore(_MOST_STRANGERS)
+        self._strangers = Strangers()
         self._on_lost: Callable[[JoinedHost], None] = lambda host: None
         try:
             self._listener = listen(config.ranks_host, config.ranks_port)
@@ -161,16 +169,15 @@ class Hosts:
 
     def gather(self, on_lost: Callable[[JoinedHost], None]) -> list[JoinedHost]:
         """Wait until all hosts have joined, and return them in the order of their ranks. One that
-        leaves before is replaced by the next. Returns none if this is closed meanwhile."""
+        leaves before, or does not connect its ranks, is replaced by the next. Returns none if this
+        is closed meanwhile."""
         said_at = -_WAITING_LOG_SECONDS
         with self._changed:
             while not (self._is_closed or self._all_are_here()):
                 if (now := time.monotonic()) - said_at > _WAITING_LOG_SECONDS:
                     said_at = now
-                    missing = self.count - 1 - len(self._joined)
-                    _log.info(
-                        "waiting on port %d for %d of %d hosts", self.port, missing, self.count
-                    )
+                    self._say_who_is_missing()
+                self._give_up_who_has_no_ranks(now)
                 # Not longer: a signal that comes just before a wait does not end it.
                 self._changed.wait(_SIGNAL_SECONDS)
             self._is_whole, self._on_lost = True, on_lost
@@ -205,42 +212,73 @@ class Hosts:
             len(host.connections) == host.count for host in self._joined
         )
 
+    def _say_who_is_missing(self) -> None:
+        ranks = (self.count - 1) * self.each
+        _log.info(
+            "waiting on port %d for %d of %d hosts, and %d of their %d ranks",
+            self.port,
+            self.count - 1 - len(self._joined),
+            self.count,
+            ranks - sum(len(host.connections) for host in self._joined),
+            ranks,
+        )
+
+    def _give_up_who_has_no_ranks(self, now: float) -> None:
+        for host in self._joined:
+            if len(host.connections) < host.count and now - host.joined_at > _RANKS_SECONDS:
+                self._warn(
+                    f"host {host.name} is given up: it has connected {len(host.connections)} of "
+                    f"its {host.count} ranks within {_RANKS_SECONDS:.0f} s"
+                )
+                host.channel.cut()  # the thread that serves it does the rest
+
     # --- other threads -------------------------------------------------------------------------
 
     def _accept(self) -> None:
+        pause = 0.0
         while True:
+            with self._changed:
+                if self._changed.wait_for(lambda: self._is_closed, pause):
+                    return
             try:
                 connection, peer = self._listener.accept()
             except OSError:  # closed, or this process has no descriptor left at the moment
-                with self._changed:
-                    if self._changed.wait_for(lambda: self._is_closed, _ACCEPT_PAUSE_SECONDS):
-                        return
+                pause = _LONG_ACCEPT_PAUSE_SECONDS
                 continue
-            if not self._strangers.acquire(blocking=False):
-                connection.close()
-                continue
+            self._meet(connection, plain_address(peer[0]))
+            pause = _LONG_ACCEPT_PAUSE_SECONDS if self._is_whole else _ACCEPT_PAUSE_SECONDS
+
+    def _meet(self, connection: socket.socket, peer: str) -> None:
+        ended = self._strangers.add(connection, peer)
+        if ended is not None:
+            self._warn(f"too many connections without the secret: ended the oldest, from {ended}")
+        try:
             threading.Thread(
-                target=self._greet, args=(connection, peer[0]), name="engine-host", daemon=True
+                target=self._greet, args=(connection, peer), name="engine-host", daemon=True
             ).start()
+        except RuntimeError as error:  # the system has no thread left at the moment
+            self._strangers.remove(connection)
+            self._warn(f"refused a connection from {peer}: {error}")
+            connection.close()
 
     def _greet(self, connection: socket.socket, peer: str) -> None:
         """Find out who it is; nothing of what it sends is decoded before it knows the secret."""
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
         try:
             try:
                 admit(connection, self._secret)
-                connection.settimeout(HANDSHAKE_SECONDS)
                 channel: Channel[FromHost] = Channel(connection, FromHost, HOST_MESSAGE_BYTES)
-                first = channel.receive()
+                first = channel.receive(deadline)
                 tune_connection(connection)
             finally:
-                self._strangers.release()
+                self._strangers.remove(connection)
             match first:
                 case JoinHost():
                     self._take_host(first, connection, channel, peer)
                     return
                 case JoinRank() if self._take_rank(first, connection, channel):
                     return
-        except (OSError, FrameTooLargeError, msgspec.DecodeError) as error:
+        except Exception as error:  # nothing that a connection sends may end the engine
             self._warn(f"refused a connection from {peer}: {error}")
         connection.close()
 
@@ -248,11 +286,11 @@ class Hosts:
         """Log what a host that tries again and again causes, only now and then."""
         now = time.monotonic()
         with self._changed:
-            if now - self._warned.get(text, -_WARNING_SECONDS) < _WARNING_SECONDS:
+            recent = {one: at for one, at in self._warned.items() if now - at < _WARNING_SECONDS}
+            self._warned = recent
+            if text in recent or len(recent) >= _MOST_WARNINGS:
                 return
-            if len(self._warned) >= _MOST_WARNINGS:
-                self._warned.clear()
-            self._warned[text] = now
+            recent[text] = now
         _log.warning("%s", text)
 
     def _take_host(
@@ -273,18 +311,24 @@ class Hosts:
         _log.info("host %s joins with ranks %d to %d", name, host.ranks[0], host.ranks[-1])
         try:
             channel.send(encode_message(Welcome(host.session, host.first, host.count)))
-            while (messages := channel.read()) is not None:
-                self._hear(host, messages)
-        except (OSError, FrameTooLargeError, msgspec.DecodeError) as error:
+            while (messages := channel.read()) is not None and self._hear(host, messages):
+                pass
+        except Exception as error:  # whatever it sends, its place must become free
             _log.warning("lost host %s: %s", name, error)
         self._lose(host)
 
-    def _hear(self, host: JoinedHost, messages: list[FromHost]) -> None:
+    def _hear(self, host: JoinedHost, messages: list[FromHost]) -> bool:
+        """False if the host cannot take part: a rank of it ended before all hosts were here."""
         with self._changed:
             for message in messages:
                 if isinstance(message, RankEnded) and message.rank in host.ranks:
                     host.statuses[message.rank] = message.status
+                    if not self._is_whole:
+                        end = describe_end(message.status)
+                        self._warn(f"rank {message.rank} on host {host.name} {end}")
+                        return False
             self._changed.notify_all()
+        return True
 
     def _objection(self, offer: JoinHost) -> str | None:
         if offer.release != self._release:

@@ -16,6 +16,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from types import FrameType
@@ -37,7 +38,7 @@ from engine.ranks.channel import Channel, encode_message
 from engine.ranks.handshake import HANDSHAKE_SECONDS, HandshakeError, introduce
 from engine.ranks.hosts import HOST_MESSAGE_BYTES, own_release
 from engine.ranks.messages import JoinHost, JoinRank, JoinRefused, RankEnded, ToHost, Welcome
-from engine.ranks.network import interface_of, parse_address, tune_connection
+from engine.ranks.network import interface_of, parse_address, peer_of, tune_connection
 from engine.ranks.processes import describe_end, start_rank
 from observability.logging import configure
 from observability.stacks import write_stacks_on_sigusr1
@@ -46,6 +47,7 @@ _log = logging.getLogger(__name__)
 
 _FIRST_DELAY_SECONDS = 0.2
 _LONGEST_DELAY_SECONDS = 3.0
+_KILL_SECONDS = 30.0  # for ranks that were killed to be gone
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 
 
@@ -89,11 +91,12 @@ class Joiner:
         self._wakeups, self._wakes = socket.socketpair()
 
     def run(self) -> int:
-        """Offer this host again and again, until SIGTERM, SIGINT or SIGHUP. Returns 0."""
+        """Offer this host again and again, until SIGTERM, SIGINT or, unless it is ignored (nohup),
+        SIGHUP. Returns 0. Raises SystemExit(1) if a rank survives its being killed."""
         for end in (self._wakeups, self._wakes):
             end.setblocking(False)
         signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        for number in stop_signals():
             signal.signal(number, self._on_signal)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         delay = _FIRST_DELAY_SECONDS
@@ -137,7 +140,9 @@ class Joiner:
         """Raises NotJoinedError."""
         host, port = self._leader
         try:
-            connection = ends.enter_context(self._connect())
+            connection = ends.enter_context(self._connect(self._leader))
+            # A name may have several addresses: all connections must lead to the same leader.
+            leader = peer_of(connection)
             channel: Channel[ToHost] = Channel(connection, ToHost, HOST_MESSAGE_BYTES)
             welcome = self._ask(connection, channel, self._offer)
             session = Session(connection, channel)
@@ -145,12 +150,12 @@ class Joiner:
             here = connection.getsockname()[0]
             environ = rank_environment(os.environ, interface_of(here))
             arguments = (
-                f"--leader={host}",
+                f"--leader={leader[0]}",
                 f"--log-format={self._options.log_format}",
                 f"--log-level={self._options.log_level}",
             )
             for rank in range(welcome.first, welcome.first + welcome.count):
-                with self._connect() as own:
+                with self._connect(leader) as own:
                     self._ask(
                         own,
                         Channel(own, ToHost, HOST_MESSAGE_BYTES),
@@ -164,9 +169,9 @@ class Joiner:
         _log.info("joined %s:%d: %s", host, port, pids)
         return session
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, leader: tuple[str, int]) -> socket.socket:
         """Return a connection to the leader that knows our secret, as we know its."""
-        connection = socket.create_connection(self._leader, HANDSHAKE_SECONDS)
+        connection = socket.create_connection(leader, HANDSHAKE_SECONDS)
         try:
             introduce(connection, self._options.ranks_secret)
         except BaseException:
@@ -179,7 +184,7 @@ class Joiner:
     ) -> Welcome:
         connection.settimeout(HANDSHAKE_SECONDS)
         channel.send(encode_message(offer))
-        answer = channel.receive()
+        answer = channel.receive(time.monotonic() + HANDSHAKE_SECONDS)
         tune_connection(connection)
         match answer:
             case Welcome():
@@ -214,13 +219,26 @@ class Session:
             return True
 
     def end(self) -> None:
-        """Kill the ranks, report their ends and leave."""
+        """Kill the ranks, report their ends and leave. Raises SystemExit(1) if one does not end:
+        its device is not free, so this host cannot join the next engine."""
         for process in self.ranks.values():
             process.kill()
-        for process in self.ranks.values():
-            process.wait()
+        deadline, survives = time.monotonic() + _KILL_SECONDS, False
+        for rank, process in self.ranks.items():
+            try:
+                process.wait(max(0.0, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:  # it hangs in the kernel, most likely in a driver
+                survives = True
+                _log.error(
+                    "rank %d, process %d, was killed and is still there after %.0f s; giving up",
+                    rank,
+                    process.pid,
+                    _KILL_SECONDS,
+                )
         self._report()
         self._channel.close()
+        if survives:
+            raise SystemExit(1)
 
     def _report(self) -> None:
         for rank, process in self.ranks.items():
@@ -230,6 +248,13 @@ class Session:
                 _log.info("rank %d %s", rank, describe_end(status))
                 with suppress(OSError):
                     self._channel.send(encode_message(RankEnded(rank, status)))
+
+
+def stop_signals() -> list[signal.Signals]:
+    """Return the signals that end this program: SIGHUP only unless it is ignored, as by nohup.
+    Call it before SIGHUP has a handler."""
+    ignores_hangup = signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    return [signal.SIGTERM, signal.SIGINT, *([] if ignores_hangup else [signal.SIGHUP])]
 
 
 def rank_environment(environ: Mapping[str, str], interface: str | None) -> dict[str, str]:

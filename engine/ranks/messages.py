@@ -6,7 +6,7 @@ one more for each other host.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
@@ -95,12 +95,16 @@ class Arrived(msgspec.Struct, frozen=True, tag="arrived"):
     """The process has started and is ready to begin."""
 
 
+LoadingPhase = Literal["config", "weights", "kv_cache", "warmup"]
+_Count = Annotated[int, Meta(ge=0, le=2**53)]
+
+
 class RankProgress(msgspec.Struct, frozen=True, tag="progress"):
     """Like ``engine.messages.Loading``, for one rank."""
 
-    phase: str
-    done: int
-    total: int
+    phase: LoadingPhase
+    done: _Count
+    total: _Count
 
 
 class Loaded(msgspec.Struct, frozen=True, tag="loaded"):
@@ -111,8 +115,8 @@ class RankFailed(msgspec.Struct, frozen=True, tag="failed"):
     """Loading (step 0) or a step raised, after this many collective calls had begun. ``by_others``:
     a collective failed, so that the cause is most likely another rank."""
 
-    step: int
-    calls: int
+    step: _Count
+    calls: _Count
     error: str
     by_others: bool
 
@@ -120,13 +124,13 @@ class RankFailed(msgspec.Struct, frozen=True, tag="failed"):
 class RankSettled(msgspec.Struct, frozen=True, tag="settled"):
     """No step is running here; this many collective calls have begun."""
 
-    calls: int
+    calls: _Count
 
 
 class Beat(msgspec.Struct, frozen=True, tag="beat"):
     """Sent every second, with the number of collective calls begun."""
 
-    calls: int
+    calls: _Count
 
 
 FromRank = Arrived | RankProgress | Loaded | RankFailed | RankSettled | Beat

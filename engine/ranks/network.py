@@ -34,10 +34,26 @@ def tune_connection(connection: socket.socket) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on an address of this machine; ``0.0.0.0`` and ``::`` are all. Raises
-    OSError."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    return socket.create_server((host, port), family=family, backlog=128)
+    """Listen on an address of this machine; ``0.0.0.0``: all of IPv4, ``::``: these too, where the
+    system can do both at once. Raises OSError."""
+    return socket.create_server(
+        (host, port),
+        family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+        backlog=128,
+        dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
+    )
+
+
+def plain_address(address: str) -> str:
+    """Return an IPv4 address as such, where a socket for both kinds has it as an IPv6 one."""
+    return address.removeprefix("::ffff:") if "." in address else address
+
+
+def peer_of(connection: socket.socket) -> tuple[str, int]:
+    """Return the numeric address and the port of the other end. Raises OSError."""
+    numeric = socket.NI_NUMERICHOST | socket.NI_NUMERICSERV
+    host, port = socket.getnameinfo(connection.getpeername(), numeric)  # with its scope, if any
+    return host, int(port)
 
 
 def own_address(host: str) -> str:

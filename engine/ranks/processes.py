@@ -62,6 +62,9 @@ def start_rank(
 def describe_end(code: int | None) -> str:
     if code is None:
         return "closed its connection"
-    return (
-        f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with status {code}"
-    )
+    if code >= 0:
+        return f"ended with status {code}"
+    try:
+        return f"was killed by {signal.Signals(-code).name}"
+    except ValueError:  # a real-time signal, or none at all: another host reports what it likes
+        return f"was killed by signal {-code}"

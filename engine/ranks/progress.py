@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import get_args
 
-_PHASES = ("config", "weights", "kv_cache", "warmup")
+from engine.ranks.messages import LoadingPhase
+
+_PHASES: tuple[LoadingPhase, ...] = get_args(LoadingPhase)
 
 
 class LoadingProgress:

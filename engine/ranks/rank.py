@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -29,6 +30,7 @@ from engine.ranks.messages import (
     Begin,
     FromRank,
     Loaded,
+    LoadingPhase,
     RankFailed,
     RankProgress,
     RankSettled,
@@ -132,9 +134,12 @@ class Rank:
         self._group = Group(shard, device, meeting, symmetric_memory=begin.config.symmetric_memory)
         return load_model_runner(
             begin.config,
-            lambda phase, done, total: self._tell(RankProgress(phase, done, total)),
+            self._on_progress,
             self._group,
         )
+
+    def _on_progress(self, phase: str, done: int, total: int) -> None:
+        self._tell(RankProgress(cast(LoadingPhase, phase), done, total))
 
     def _serve(self, runner: ModelRunner) -> None:
         follower = Follower(runner)

@@ -24,10 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-import msgspec
-
 from engine.config import EngineConfig
-from engine.frames import FrameTooLargeError
 from engine.ranks.channel import MAX_REPORT_BYTES, Channel, encode_message
 from engine.ranks.hosts import Hosts, JoinedHost, RemoteProcess
 from engine.ranks.messages import (
@@ -129,8 +126,10 @@ class Ranks:
         self._wait(lambda rank: rank.has_arrived, "did not start", self._limits.loading_stall)
         if self.hosts is not None:
             self.hosts.check_devices(config)
+        # Read once, for all ranks of other hosts.
+        model_files = "" if self.hosts is None else model_fingerprint(Path(config.model))
         for rank in self._ranks:
-            begin = _begin(config, rank, self.size, self.store, self.hosts, store_port)
+            begin = _begin(config, rank, self.size, self.store, self.hosts, store_port, model_files)
             self._send(rank, encode_message(begin))
 
     def count_calls_by(self, calls: Callable[[], int]) -> None:
@@ -322,15 +321,14 @@ class Ranks:
         """Process messages from a rank. False at the end."""
         try:
             messages = rank.channel.read()
-        except (FrameTooLargeError, msgspec.DecodeError) as error:
-            self._fail(f"{rank.name} sent what no rank sends: {error}")
+            for message in messages or ():
+                self._hear(rank, message)
+        except Exception as error:  # whatever another host sends, this thread must not end
+            self._fail(f"{rank.name} sent what no rank sends: {_describe(error)}")
             return False
         if messages is None:
             self._ended(rank)
-            return False
-        for message in messages:
-            self._hear(rank, message)
-        return True
+        return messages is not None
 
     def _hear(self, rank: RankState, message: FromRank) -> None:
         with self._changed:
@@ -384,9 +382,9 @@ def _begin(
     store: Path,
     hosts: Hosts | None,
     store_port: int,
+    model_files: str,
 ) -> Begin:
     is_here = rank.host is None
-    model_files = "" if is_here else model_fingerprint(Path(config.model))
     return Begin(
         config=config,
         rank=rank.number,
@@ -395,7 +393,7 @@ def _begin(
         store=str(store),
         store_port=store_port,
         interface=hosts.interface if hosts is not None and is_here else None,
-        model_files=model_files,
+        model_files="" if is_here else model_files,
     )
 
 

@@ -11,6 +11,7 @@ import torch
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.device.device import choose_device
 from engine.ranks.messages import Sample
+from engine.ranks.network import listen
 from engine.ranks.progress import LoadingProgress
 from engine.ranks.ranks import Ranks
 from engine.ranks.steps import StepWriter
@@ -153,7 +154,8 @@ def _meeting(config: EngineConfig, ranks: Ranks) -> Meeting:
     hosts = ranks.hosts
     if hosts is None:
         return Meeting.on_one_host(ranks.store)
-    return Meeting.led_here(config.ranks_host, hosts.address, hosts.interface)
+    listener = listen(config.ranks_host, 0)
+    return Meeting.led_here(listener, hosts.address, hosts.interface)
 
 
 def _first_gpu(config: EngineConfig) -> torch.device:

@@ -28,6 +28,8 @@ from engine.sharding.symmetric import OneShotSums, one_shot_sums
 # rank sooner; this limit must not expire first while one rank still loads its weights and the
 # others wait.
 _LONGEST_CALL = timedelta(hours=2)
+# To reach the leader's store on another host. The leader has opened it before it says where.
+_CONNECT = timedelta(seconds=60)
 
 
 class CollectiveError(RuntimeError):
@@ -112,11 +114,9 @@ class Meeting(NamedTuple):
         return cls(store, "lo0" if sys.platform == "darwin" else "lo")
 
     @classmethod
-    def led_here(cls, host: str, address: str, interface: str | None) -> Self:
-        """Rank 0's, with several hosts: listen on ``host``, at a port that the system chooses.
-        Raises CollectiveError, or OSError if this host has no such address."""
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        listener = socket.create_server((host, 0), family=family)
+    def led_here(cls, listener: socket.socket, address: str, interface: str | None) -> Self:
+        """Rank 0's, with several hosts: they meet at ``listener``, which this takes over;
+        ``address``: where this host reaches it. Raises CollectiveError."""
         port = listener.getsockname()[1]
         with _as_collective_error():
             store = TCPStore(
@@ -132,8 +132,15 @@ class Meeting(NamedTuple):
     @classmethod
     def at(cls, leader: str, port: int, interface: str | None) -> Self:
         """The others', with several hosts. Raises CollectiveError."""
-        with _as_collective_error():
-            return cls(TCPStore(leader, port, timeout=_LONGEST_CALL), interface)
+        try:
+            store = TCPStore(leader, port, timeout=_CONNECT)
+        except RuntimeError as error:
+            raise CollectiveError(
+                f"cannot reach {leader}:{port} within {_CONNECT.total_seconds():.0f} s; all ports "
+                f"between the hosts must be open, not only --ranks-port ({error})"
+            ) from error
+        store.set_timeout(_LONGEST_CALL)
+        return cls(store, interface)
 
     @property
     def port(self) -> int:

@@ -40,6 +40,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("socket", type=Path)
     parser.add_argument("--step-seconds", type=float, default=0.0)
+    parser.add_argument("--wait-seconds", type=float, default=0.0, help="for others, before")
     parser.add_argument("--load-seconds", type=float, default=0.0)
     parser.add_argument("--cleanup-seconds", type=float, default=0.0)
     parser.add_argument("--fail-to-load", action="store_true")
@@ -47,6 +48,9 @@ def main(argv: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr)
 
     def load(_config: EngineConfig, progress: OnProgress) -> Runner:
+        if options.wait_seconds:
+            time.sleep(options.wait_seconds)
+            process.begin_to_load()
         try:
             progress("weights", 1, 2)
             time.sleep(options.load_seconds)
@@ -59,7 +63,8 @@ def main(argv: list[str]) -> int:
         return runner
 
     config = EngineConfig(model="checking", max_num_seqs=8, max_num_batched_tokens=256)
-    return EngineProcess(config, options.socket, load).run()
+    process = EngineProcess(config, options.socket, load)
+    return process.run()
 
 
 if __name__ == "__main__":

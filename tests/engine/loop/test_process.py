@@ -91,6 +91,12 @@ def test_the_socket_answers_while_the_model_loads_and_reports_progress(path: Pat
         assert not any(isinstance(message, Loading) for message in late.heard)
 
 
+def test_waiting_for_other_hosts_is_not_load_time(path: Path) -> None:
+    """From which API workers conclude how long the next engine will take."""
+    with checking_engine(path, "--wait-seconds", "2", "--load-seconds", "0.1"):
+        assert 0.1 <= EngineClient(path).wait(Ready).load_seconds < 2
+
+
 def test_only_this_user_can_open_the_socket(path: Path, engine: subprocess.Popen[bytes]) -> None:
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 

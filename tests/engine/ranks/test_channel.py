@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+import time
 from collections.abc import Iterator
 
 import msgspec
@@ -54,6 +55,30 @@ def test_messages_arrive_in_order_whether_they_come_at_once_or_byte_by_byte(ends
         raw.sendall(frames[place : place + 1])
         got += theirs.read() or []
     assert got == SAID
+
+
+def test_a_message_is_waited_for_until_the_deadline_even_if_a_byte_comes_now_and_then(
+    ends: Ends,
+) -> None:
+    ours, theirs, raw = ends
+    ours.send(encode_message(Beat(1)))
+    began = time.monotonic()
+    assert theirs.receive(began + 30) == Beat(1)
+    done = threading.Event()
+
+    def trickle() -> None:
+        for byte in encode_message(RankFailed(1, 2, "x" * 1000, by_others=False)):
+            if done.wait(0.05):
+                return
+            raw.sendall(bytes([byte]))
+
+    thread = threading.Thread(target=trickle)
+    thread.start()
+    began = time.monotonic()
+    assert theirs.receive(began + 0.3) is None
+    assert 0.2 < time.monotonic() - began < 20  # all of it takes 50
+    done.set()
+    thread.join()
 
 
 def test_the_other_end_reads_what_was_sent_and_then_the_end(ends: Ends) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -52,6 +53,14 @@ def test_two_that_know_the_secret_go_on_with_what_they_have_to_say(ends: Ends) -
     assert admitted() == ""
     host.sendall(b"the next message")
     assert leader.recv(100) == b"the next message"  # not a byte too many was read
+
+
+def test_a_secret_may_have_bytes_that_are_no_text(ends: Ends) -> None:
+    secret = os.fsdecode(b"sixteen bytes \xff\xfe")
+    leader, host = ends
+    admitted = outcome(lambda: admit(leader, secret))
+    introduce(host, secret)
+    assert admitted() == ""
 
 
 def test_another_secret_is_refused_and_both_sides_know(ends: Ends) -> None:

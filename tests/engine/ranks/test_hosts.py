@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
+import select
 import socket
 import struct
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
+import engine.ranks.hosts
 from engine.config import DeviceError, EngineConfig
 from engine.ranks.channel import Channel, encode_message
 from engine.ranks.handshake import HandshakeError, introduce
 from engine.ranks.hosts import Hosts, JoinedHost, RemoteProcess, own_release
-from engine.ranks.messages import JoinHost, JoinRank, JoinRefused, RankEnded, ToHost, Welcome
+from engine.ranks.messages import (
+    JoinHost,
+    JoinRank,
+    JoinRefused,
+    RankEnded,
+    RankProgress,
+    ToHost,
+    Welcome,
+)
+from engine.ranks.ranks import RankFailedError, Ranks
 from tests.e2e.quire_server import until
+from tests.engine.ranks.processes import PATIENT
 
 SECRET = "a secret of some length"
 RELEASE = own_release()
@@ -35,11 +49,28 @@ def config(**settings: Any) -> EngineConfig:
     return EngineConfig(model="m", **(given | settings))
 
 
-class Leader:
-    """Hosts that are being gathered in a thread."""
+class Entrance:
+    """Where hosts connect."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
+
+    def dial(self) -> socket.socket:
+        """A connection that has said nothing yet."""
+        return socket.create_connection(("127.0.0.1", self.hosts.port), 30)
+
+    def connect(self, secret: str = SECRET) -> socket.socket:
+        connection = self.dial()
+        introduce(connection, secret)
+        connection.settimeout(30)
+        return connection
+
+
+class Leader(Entrance):
+    """Hosts that are being gathered in a thread."""
+
+    def __init__(self, hosts: Hosts) -> None:
+        super().__init__(hosts)
         self.lost: list[JoinedHost] = []
         self._found: list[JoinedHost] = []
         self._thread = threading.Thread(
@@ -52,18 +83,23 @@ class Leader:
         assert not self._thread.is_alive()
         return self._found
 
-    def connect(self, secret: str = SECRET) -> socket.socket:
-        connection = socket.create_connection(("127.0.0.1", self.hosts.port), 30)
-        introduce(connection, secret)
-        connection.settimeout(30)
-        return connection
+
+def frame(body: bytes) -> bytes:
+    return struct.pack("<I", len(body)) + body
+
+
+# A message with a field that no one knows, deeper than Python's stack.
+NESTED = frame(
+    b"\x84\xa4type\xaarank_ended\xa4rank\x02\xa6status\x00\xa1x" + b"\x91" * 3900 + b"\x00"
+)
+NESTED_BEAT = frame(b"\x83\xa4type\xa4beat\xa5calls\x01\xa1x" + b"\x91" * 100_000 + b"\x00")
 
 
 class Host:
     """One that joins, without processes."""
 
     def __init__(
-        self, leader: Leader, *, name: str = "b", release: str = RELEASE, gpus: int = 0
+        self, leader: Entrance, *, name: str = "b", release: str = RELEASE, gpus: int = 0
     ) -> None:
         self.leader = leader
         self.socket = leader.connect()
@@ -152,6 +188,40 @@ def test_a_host_that_leaves_before_the_others_have_come_is_replaced(ends: ExitSt
     assert leader.lost == []
 
 
+@pytest.mark.parametrize("sent", [encode_message(RankEnded(2, 1)), NESTED])
+def test_a_host_that_cannot_take_part_any_more_is_replaced(ends: ExitStack, sent: bytes) -> None:
+    """Before all are here: one of its ranks has ended, or it sends what no host sends."""
+    leader = led(ends)
+    first = joined(ends, leader)
+    assert isinstance(first.join_rank(2), Welcome)
+    first.socket.sendall(sent)
+    assert first.channel.receive() is None
+    until(lambda: not leader.hosts._joined, 30, "the first host's leaving")
+    second = joined(ends, leader, name="c")
+    for rank in (2, 3):
+        assert isinstance(second.join_rank(rank), Welcome)
+    assert [host.name for host in leader.gathered()] == ["c (127.0.0.1)"]
+
+
+def test_a_host_that_does_not_connect_its_ranks_is_replaced(
+    ends: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine.ranks.hosts, "_RANKS_SECONDS", 0.3)
+        leader = led(ends)
+        first = joined(ends, leader)
+        assert isinstance(first.answer, Welcome)
+        assert first.channel.receive() is None
+        until(lambda: not leader.hosts._joined, 30, "the first host's leaving")
+    second = joined(ends, leader, name="c")
+    for rank in (2, 3):
+        assert isinstance(second.join_rank(rank), Welcome)
+    assert [host.name for host in leader.gathered()] == ["c (127.0.0.1)"]
+    assert "host b (127.0.0.1) is given up: it has connected 0 of its 2 ranks" in caplog.text
+    assert "of 2 hosts, and 2 of their 2 ranks" in caplog.text
+
+
 def whole(ends: ExitStack) -> tuple[Leader, Host, JoinedHost]:
     leader = led(ends)
     host = joined(ends, leader)
@@ -230,7 +300,8 @@ def test_a_wrong_secret_is_refused_before_anything_is_decoded(
         encode_message(JoinHost("x" * 1000, RELEASE, 0)),
         encode_message(JoinHost("b", RELEASE, -1)),
         encode_message(Welcome("s", 1, 1)),  # what only a leader says
-        struct.pack("<I", 3) + b"\xc1\xc1\xc1",
+        frame(b"\xc1\xc1\xc1"),
+        NESTED,
     ],
 )
 def test_what_no_host_sends_ends_its_connection_and_nothing_else(
@@ -241,6 +312,93 @@ def test_what_no_host_sends_ends_its_connection_and_nothing_else(
         connection.sendall(sent)
         assert connection.recv(100) == b""
     assert isinstance(joined(ends, leader).answer, Welcome)
+
+
+def test_idle_connections_keep_no_host_from_joining(
+    ends: ExitStack, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = led(ends)
+    idle = [ends.enter_context(leader.dial()) for _ in range(40)]
+    host = joined(ends, leader)
+    for rank in (2, 3):
+        assert isinstance(host.join_rank(rank), Welcome)
+    assert leader.gathered()
+    idle[0].settimeout(30)
+    while idle[0].recv(100):  # the challenge, and then the end
+        pass
+    said = "too many connections without the secret: ended the oldest, from 127.0.0.1"
+    assert caplog.text.count(said) == 1
+
+
+def test_warnings_of_any_kind_are_few(ends: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
+    hosts = led(ends).hosts
+    for number in range(300):
+        hosts._warn(f"refused {number}")
+    assert caplog.text.count("refused") == engine.ranks.hosts._MOST_WARNINGS
+
+
+def test_once_no_host_is_missing_connections_are_accepted_slowly(ends: ExitStack) -> None:
+    leader, *_ = whole(ends)
+    began = time.monotonic()
+    for _ in range(4):
+        ends.enter_context(leader.connect())
+    assert time.monotonic() - began > 2 * engine.ranks.hosts._LONG_ACCEPT_PAUSE_SECONDS
+
+
+def test_a_connection_for_which_there_is_no_thread_is_refused_and_the_next_one_is_not(
+    ends: ExitStack, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leader = led(ends)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading, "Thread", no_thread)
+        with leader.dial() as connection:
+            assert connection.recv(100) == b""
+    assert "refused a connection from 127.0.0.1: can't start new thread" in caplog.text
+    assert isinstance(joined(ends, leader).answer, Welcome)
+
+
+def no_thread(**_: object) -> threading.Thread:
+    raise RuntimeError("can't start new thread")
+
+
+def test_who_knows_the_secret_and_says_little_is_not_waited_for(
+    ends: ExitStack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even if a byte comes now and then: the time is that of the whole greeting."""
+    leader = led(ends)
+    monkeypatch.setattr(engine.ranks.hosts, "HANDSHAKE_SECONDS", 0.5)
+    slow = ends.enter_context(leader.connect())
+    sent = 0
+    with suppress(OSError):  # it may be closed while a byte is under way
+        slow.sendall(struct.pack("<I", 4000))
+        while not select.select([slow], [], [], 0.1)[0]:
+            slow.sendall(b"x")
+            sent += 1
+    assert sent < 50
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        NESTED_BEAT,
+        encode_message(RankProgress("lunch", 1, 2)),  # type: ignore[arg-type]
+        encode_message(RankProgress("weights", 2**60, 2)),
+    ],
+)
+def test_what_no_rank_sends_ends_all_ranks_and_is_reported(ends: ExitStack, sent: bytes) -> None:
+    hosts = Hosts(config(tensor_parallel_size=2))
+    with ThreadPoolExecutor(1) as pool:
+        starting = pool.submit(lambda: Ranks(2, limits=PATIENT, hosts=hosts))
+        host = Host(Entrance(hosts))
+        assert isinstance(host.join_rank(1), Welcome)
+        ranks = starting.result(60)
+    ends.callback(ranks.close)
+    ends.callback(host.leave)
+    host.ranks[0].send(sent)
+    said = r"rank 1 on host b \(127\.0\.0\.1\) sent what no rank sends: "
+    with pytest.raises(RankFailedError, match=said):
+        ranks.settle(ValueError("a step that failed"))
+    assert ranks._thread.is_alive()
 
 
 def test_a_port_that_is_taken_is_named() -> None:

@@ -17,8 +17,10 @@ import pytest
 import torch
 
 from engine.messages import Fatal, Ready, SamplingParams, StepOutputs
-from engine.ranks.join import rank_environment
-from tests.e2e.quire_server import free_port, is_running, until
+from engine.ranks.channel import Channel
+from engine.ranks.join import Session, rank_environment, stop_signals
+from engine.ranks.messages import ToHost
+from tests.e2e.quire_server import command_of, free_port, is_running, until
 from tests.engine.driving import Engine
 from tests.engine.engine_client import EngineClient, running_engine
 from tests.engine.loop.test_process import FOREVER
@@ -55,7 +57,7 @@ class Joined:
         self._log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "engine.ranks.join", f"127.0.0.1:{port}", "--name=b",
+                [sys.executable, "-m", "engine.ranks.join", f"localhost:{port}", "--name=b",
                  "--log-format=json"],
                 stderr=output,
                 env=os.environ | {"QUIRE_RANKS_SECRET": secret},
@@ -120,6 +122,8 @@ def test_two_hosts_give_the_tokens_of_one_process_and_the_next_engine_too(
             assert len(own) == 1
             ranks = [*host.ranks, *own]
             assert not any(secret_in_environment(pid) for pid in ranks)
+            # The address that the name led to, whatever others it has.
+            assert all(b"--leader=127.0.0.1" in command_of(pid) for pid in ranks)
             assert generate(client) == expected
             process.kill()
             process.wait()
@@ -182,8 +186,10 @@ def test_a_wrong_secret_is_refused_on_both_sides(
         with join(port, tmp_path / "join.log", secret="another secret of some length") as host:
             host.says("it refused our secret; give both the same QUIRE_RANKS_SECRET")
             assert host.ranks == []
+        began = time.monotonic()
         with join(port, tmp_path / "right.log"):
-            client.wait(Ready)
+            # Not since the engine began to wait: its clients compare it with their patience.
+            assert client.wait(Ready).load_seconds < time.monotonic() - began
         client.wait(Fatal)
         assert process.wait(15) == 1
     assert "refused a connection from 127.0.0.1: it has another secret" in capfd.readouterr().err
@@ -260,3 +266,40 @@ def test_ranks_get_neither_our_settings_nor_the_secret_and_gloo_its_interface() 
     assert rank_environment(before, "eth1") == {"HOME": "/h", "GLOO_SOCKET_IFNAME": "eth1"}
     assert rank_environment({"GLOO_SOCKET_IFNAME": "ib0"}, "eth1")["GLOO_SOCKET_IFNAME"] == "ib0"
     assert rank_environment(before, None) == {"HOME": "/h"}
+
+
+class Unkillable:
+    """A process that hangs in the kernel, which no test can bring about."""
+
+    pid = 1
+
+    def kill(self) -> None:
+        pass
+
+    def poll(self) -> None:
+        pass
+
+    def wait(self, timeout: float) -> int:
+        raise subprocess.TimeoutExpired("rank", timeout)
+
+
+def test_a_rank_that_cannot_be_killed_ends_the_host(caplog: pytest.LogCaptureFixture) -> None:
+    ours, theirs = socket.socketpair()
+    channel: Channel[ToHost] = Channel(ours, ToHost)
+    session = Session(ours, channel)
+    session.ranks[3] = Unkillable()  # type: ignore[assignment]
+    with theirs, pytest.raises(SystemExit) as end:
+        session.end()
+    assert end.value.code == 1
+    assert "rank 3, process 1, was killed and is still there after 30 s" in caplog.text
+
+
+def test_a_hangup_that_is_ignored_stays_ignored() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        assert stop_signals() == [signal.SIGTERM, signal.SIGINT]
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
+        assert signal.SIGHUP in stop_signals()
+    finally:
+        signal.signal(signal.SIGHUP, before)

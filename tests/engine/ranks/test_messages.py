@@ -108,3 +108,20 @@ def test_messages_of_hosts_arrive_equal_and_only_in_their_own_direction(
 def test_what_hosts_say_is_bounded(wrong: FromHost | ToHost) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.msgpack.decode(msgspec.msgpack.encode(wrong), type=FromHost | ToHost)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        RankProgress("lunch", 1, 2),  # type: ignore[arg-type]
+        RankProgress("weights", -1, 2),
+        RankProgress("weights", 1, 2**53 + 1),
+        RankFailed(1, 2**60, "", by_others=False),
+        RankFailed(-1, 0, "", by_others=False),
+        RankSettled(2**60),
+        Beat(-1),
+    ],
+)
+def test_what_ranks_say_is_bounded(wrong: FromRank) -> None:
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.msgpack.decode(msgspec.msgpack.encode(wrong), type=FromRank)

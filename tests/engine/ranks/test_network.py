@@ -7,7 +7,15 @@ import sys
 
 import pytest
 
-from engine.ranks.network import interface_of, listen, own_address, parse_address, tune_connection
+from engine.ranks.network import (
+    interface_of,
+    listen,
+    own_address,
+    parse_address,
+    peer_of,
+    plain_address,
+    tune_connection,
+)
 
 
 @pytest.mark.parametrize(
@@ -48,6 +56,19 @@ def test_all_addresses_include_this_machines_own() -> None:
     assert own_address("0.0.0.0") == "127.0.0.1"  # noqa: S104
     assert own_address("::") == "::1"
     assert own_address("10.0.0.7") == "10.0.0.7"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_all_addresses_of_ipv6_include_those_of_ipv4() -> None:
+    with (
+        listen("::", 0) as listener,
+        socket.create_connection(("127.0.0.1", listener.getsockname()[1]), 30) as ours,
+    ):
+        theirs, peer = listener.accept()
+        theirs.close()
+        assert plain_address(peer[0]) == "127.0.0.1"
+        assert peer_of(ours) == ("127.0.0.1", listener.getsockname()[1])
+    assert plain_address("fd00::1") == "fd00::1"
 
 
 def test_connections_send_at_once_and_notice_a_host_that_is_gone() -> None:

@@ -36,6 +36,7 @@ def test_a_rank_reports_over_its_connection_and_ends_with_it() -> None:
         (0, "ended with status 0"),
         (3, "ended with status 3"),
         (-signal.SIGKILL, "was killed by SIGKILL"),
+        (-200, "was killed by signal 200"),
     ],
 )
 def test_an_end_is_described(code: int | None, said: str) -> None:

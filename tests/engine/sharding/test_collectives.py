@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 
+from engine.sharding import collectives
 from engine.sharding.collectives import ALONE, CollectiveError, Group, Meeting
 from engine.sharding.shard import Shard
 from engine.sharding.symmetric import MOST_SUMMED_BYTES, OneShotSums
@@ -60,7 +62,7 @@ def test_several_hosts_meet_at_a_port_of_the_leaders_address_only(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
-    meeting = Meeting.led_here("127.0.0.1", "127.0.0.1", "lo")
+    meeting = Meeting.led_here(socket.create_server(("127.0.0.1", 0)), "127.0.0.1", "lo")
     with pytest.raises(OSError, match="refused"):
         socket.create_connection(("127.0.0.2", meeting.port), 30)
     other = Meeting.at("127.0.0.1", meeting.port, "lo")
@@ -68,6 +70,18 @@ def test_several_hosts_meet_at_a_port_of_the_leaders_address_only(
     group = Group(Shard(0, 1), CPU, meeting)
     assert group.minimum(7) == 7
     group.close()
+
+
+def test_a_host_that_cannot_reach_the_leaders_other_ports_says_so_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collectives, "_CONNECT", timedelta(seconds=1))
+    with socket.socket() as unheard:
+        unheard.bind(("127.0.0.1", 0))  # and no one listens
+        port = unheard.getsockname()[1]
+        said = f"cannot reach 127.0.0.1:{port} within 1 s; all ports between the hosts must be open"
+        with pytest.raises(CollectiveError, match=said):
+            Meeting.at("127.0.0.1", port, "lo")
 
 
 def test_few_rows_are_added_up_in_one_launch_where_that_is_possible(
