@@ -37,13 +37,11 @@ from typing import Any
 import torch
 from transformers import Qwen3ForCausalLM
 
+from bench.gguf_directory import write_gguf_directory
 from bench.peers.machine_limits import Limits, Machine
 from bench.peers.protocol import Prompts, Timing
 from bench.report import write_result
 from bench.shapes import SHAPES, shape_config
-from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
-from engine.gguf.names import LINK
 
 ROOT = Path(__file__).resolve().parents[1]
 MODELS = ROOT / "build" / "peer-models"
@@ -190,8 +188,7 @@ def converted(shape: str, form: str, peers: Path) -> Path:
     if name == "directory":
         path = converted(shape, " ".join(["gguf", *kind]), peers)
         out.mkdir()
-        (out / LINK).symlink_to(path)
-        (out / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
+        write_gguf_directory(path, out)
         return out
     python = peers / "bin" / "python"
     if not python.exists():

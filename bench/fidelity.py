@@ -26,13 +26,12 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from bench.cpu_peers import ROOT, converted
+from bench.gguf_directory import write_gguf_directory
 from bench.report import print_table, write_result
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Rows
 from engine.cpu.library import library
-from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
 from engine.gguf.names import LINK
 from engine.gguf.weights import GgufWeights
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder, parameter_shapes
@@ -82,8 +81,7 @@ def pocket_file(kind: str, peers: Path, folder: Path) -> Path:
 def directory_of(path: Path, folder: Path) -> Path:
     made = folder / path.stem
     made.mkdir()
-    (made / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
-    (made / LINK).symlink_to(path.resolve())
+    write_gguf_directory(path, made)
     return made
 
 

@@ -19,7 +19,6 @@ medians of each round's.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import statistics
 import tempfile
@@ -34,14 +33,12 @@ import gguf
 import numpy as np
 import torch
 
+from bench.gguf_directory import write_gguf_directory
 from bench.loading import drop_from_cache, read_raw
 from bench.report import print_table, write_result
 from engine.architecture.config import load_model_config
 from engine.cpu.library import library
 from engine.device.device import prefer_huge_pages
-from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
-from engine.gguf.names import LINK
 from engine.gguf.types import NUMBERS, TYPES
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 
@@ -149,8 +146,7 @@ def model_directory(path: Path) -> Iterator[Path]:
     """Yield one without a tokenizer, which the engine does not need."""
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        (directory / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
-        (directory / LINK).symlink_to(path.resolve())
+        write_gguf_directory(path, directory)
         yield directory
 
 

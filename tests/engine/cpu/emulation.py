@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from engine.cpu.library import VectorLevel
+from pathlib import Path
+
+import pytest
+
+from engine.cpu import library as compiling
+from engine.cpu.library import Library, LibraryUnavailableError, VectorLevel
 
 EMULATED = VectorLevel(
     "emulated-bf16",
@@ -12,3 +17,13 @@ EMULATED = VectorLevel(
         *("-O1", "-Wno-psabi"),  # it need not be fast, but compile fast
     ),
 )
+
+
+def emulated_library(folder: Path) -> Library:
+    """Compile it, or skip the test where there is no compiler."""
+    path = folder / "forward.so"
+    try:
+        compiling.build(EMULATED, path)
+    except LibraryUnavailableError as error:
+        pytest.skip(str(error))
+    return Library(path)

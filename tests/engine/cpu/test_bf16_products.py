@@ -14,11 +14,10 @@ from transformers import PreTrainedModel
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Rows
-from engine.cpu import library as compiling
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import PackedWeight, WeightKind
-from tests.engine.cpu.emulation import EMULATED
+from tests.engine.cpu.emulation import emulated_library
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 ROUNDING = 2.0**-24  # of a float32, relative
@@ -38,12 +37,7 @@ except LibraryUnavailableError as error:
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
     if request.param == "hardware":
         return LIBRARY
-    path = tmp_path_factory.mktemp("emulated") / "forward.so"
-    try:
-        compiling.build(EMULATED, path)
-    except LibraryUnavailableError as error:
-        pytest.skip(str(error))
-    return Library(path)
+    return emulated_library(tmp_path_factory.mktemp("emulated"))
 
 
 def random(*shape: int, seed: int) -> Tensor:

@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from engine.architecture.errors import WeightsError
-from engine.cpu import library as compiling
 from engine.cpu.blocks import kind_of_blocks, packed_blocks
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LibraryUnavailableError, library
@@ -23,7 +22,7 @@ from engine.gguf.weights import grouped_weight
 from engine.weights.blocks import BlockRows, combined_blocks
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight
-from tests.engine.cpu.emulation import EMULATED
+from tests.engine.cpu.emulation import emulated_library
 
 try:
     LIBRARY = library()
@@ -52,12 +51,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """This machine's; and with the layout of AVX-512."""
     if request.param == "machine":
         return LIBRARY
-    path = tmp_path_factory.mktemp("emulated") / "forward.so"
-    try:
-        compiling.build(EMULATED, path)
-    except LibraryUnavailableError as error:
-        pytest.skip(str(error))
-    return Library(path)
+    return emulated_library(tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.fixture

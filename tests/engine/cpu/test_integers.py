@@ -6,12 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cpu import library as compiling
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.packed import PackedWeight
 from engine.weights.grouped import GroupedWeight, Scales
-from tests.engine.cpu.emulation import EMULATED
+from tests.engine.cpu.emulation import emulated_library
 from tests.engine.cpu.random_weights import random_weight
 from tests.engine.cpu.rounding import rounded
 
@@ -28,12 +27,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """This machine's; and with the layout of AVX-512, and products as VNNI defines them."""
     if request.param == "machine":
         return LIBRARY
-    path = tmp_path_factory.mktemp("emulated") / "forward.so"
-    try:
-        compiling.build(EMULATED, path)
-    except LibraryUnavailableError as error:
-        pytest.skip(str(error))
-    return Library(path)
+    return emulated_library(tmp_path_factory.mktemp("emulated"))
 
 
 def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:
