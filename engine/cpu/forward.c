@@ -5,7 +5,7 @@
  * the keys and values of its sequence up to itself, so decode rows and prompt chunks mix freely.
  *
  * vectors.h: vector types. threads.h: the thread team. linear.h: matrix products, which take most
- * of the time. attention.h: attention and the paged cache. experts.h: mixtures of experts. model.h:
+ * of the time; pairs.h and integer_tiles.h: those in AMX tiles (tiles.h). attention.h: attention and the paged cache. experts.h: mixtures of experts. model.h:
  * the arguments of a pass. blocks.h: packs weights, rows.h: reads them back.
  * Compiled by engine/cpu/library.py.
  */
@@ -159,6 +159,8 @@ static void one_map(const void *task, team *t, int thread) {
 int quire_panel(void) { return PANEL; }
 int quire_lanes(void) { return LANES; }
 int quire_bf16_products(void) { return BF16_PRODUCTS; }
+/* Pairs of bfloat16 have room for a multiple of so many inputs. */
+int quire_pair_inputs(void) { return PAIR_INPUTS; }
 
 /* Starts threads that compute together until the process ends; NULL if they cannot be started. */
 void *quire_team(int threads) { return new_team(threads); }

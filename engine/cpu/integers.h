@@ -129,6 +129,12 @@ INLINE ivec levels_of(ivec codes) {
 #endif
 }
 
+/* Bytes below 16, less 8. */
+INLINE ivec minus_eight(ivec codes) {
+  /* Four bytes at once: none is below zero before bit 7 is flipped. */
+  return ((codes | (int32_t)0x80808080) - 0x08080808) ^ (int32_t)0x80808080;
+}
+
 /* Adds products of 4-bit codes. Without VNNI the sums are 16-bit: a group's are below 2^15. */
 INLINE ivec add_nibbles(ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
@@ -226,9 +232,9 @@ static void round_group(const float *x, eighth *to) {
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
     const ivec code = nearest(v[i] * inverse);
-    for (int j = 0; j < LANES; j++) to->codes[i * LANES + j] = (int8_t)code[j];
+    store_int8(to->codes + i * LANES, code);
+    sums[i * LANES / (GROUP_INPUTS / 2)] += sum_of_integers(code);
   }
-  for (int i = 0; i < 16; i++) sums[0] += to->codes[i], sums[1] += to->codes[16 + i];
   for (int h = 0; h < 2; h++) {
     to->sums[h] = sums[h];
     to->scaled[h] = to->scale * (float)sums[h];
@@ -253,6 +259,54 @@ static void round_inputs(const float *x, int64_t stride, int rows, int inputs, e
 
 /* --- a tile ---------------------------------------------------------------------------------- */
 
+/* What the sums of a group are multiplied by, and what is subtracted, for LANES outputs; one of each
+ * for each half of the inputs where they differ. */
+typedef struct {
+  vec scale[2], minimum[2];
+  ivec zero;
+} factors;
+
+/* `common`, `low`: the header's. `at`: the first of the outputs in the panel. */
+INLINE factors factors_of(const int kind, vec common, vec low, const char *scales, int at) {
+  factors f;
+  if (kind == NIBBLES || kind == BYTES || kind == NIBBLES_ZERO) {
+    f.scale[0] = load_float16(scales + 2 * at);
+    if (kind == NIBBLES_ZERO) f.zero = load_uint8(scales + 2 * PANEL + at);
+  } else if (kind == NIBBLES_MX) {
+    f.scale[0] = (vec)(load_uint8(scales + at) << 23);
+  } else if (kind == NIBBLES_K) {
+    f.scale[0] = common * to_floats(load_uint8(scales + at));
+    f.minimum[0] = low * to_floats(load_uint8(scales + PANEL + at));
+  } else
+    for (int half = 0; half < 2; half++)
+      if (kind == BYTES_K)
+        f.scale[half] = common * load_int8(scales + PANEL * half + at);
+      else {
+        f.scale[half] = load((const float *)scales + PANEL * half + at);
+        f.minimum[half] = load((const float *)scales + PANEL * (2 + half) + at);
+      }
+  return f;
+}
+
+/* Whether each half of a group's inputs has its own scales, and so sums. */
+INLINE int has_halves(int kind) { return kind == BYTES_K || kind == BYTES_FLOAT; }
+
+/* Adds a group's sums, `u` of the second half of the inputs if they are apart. */
+INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, const eighth *e) {
+  acc += to_floats(t) * (f->scale[0] * e->scale);
+  if (kind == NIBBLES_K) acc -= f->minimum[0] * (e->scaled[0] + e->scaled[1]);
+  if (kind == BYTES_FLOAT) acc -= f->minimum[0] * e->scaled[0];
+  if (has_halves(kind)) acc += to_floats(u) * (f->scale[1] * e->scale);
+  if (kind == BYTES_FLOAT) acc -= f->minimum[1] * e->scaled[1];
+  return acc;
+}
+
+INLINE vec header_factors(const int kind, const char *panel, int group, int lows, int at) {
+  const char *header = panel + group_begin(kind, group / SUPER * SUPER) - header_bytes(kind);
+  if (!header_bytes(kind) || (lows && kind != NIBBLES_K)) return (vec){0};
+  return load_float16(header + 2 * (lows * PANEL + at));
+}
+
 /* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`, which have
  * one header. */
 INLINE void integer_part(const int kind, const int R, const int H, const int h, const eighth *x,
@@ -263,11 +317,9 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
   _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
   _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
   EACH_SUM acc[r][p] = load(sums + r * PANEL + (h + p) * LANES);
-  const char *header = panel + group_begin(kind, first / SUPER * SUPER) - header_bytes(kind);
   for (int p = 0; p < H; p++) {
-    common[p] = low[p] = (vec){0};
-    if (header_bytes(kind)) common[p] = load_float16(header + 2 * LANES * (h + p));
-    if (kind == NIBBLES_K) low[p] = load_float16(header + 2 * PANEL + 2 * LANES * (h + p));
+    common[p] = header_factors(kind, panel, first, 0, LANES * (h + p));
+    low[p] = header_factors(kind, panel, first, 1, LANES * (h + p));
   }
   for (int g = first; g < last; g++) {
     const char *scales = panel + group_begin(kind, g);
@@ -313,48 +365,20 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
                           splat_codes(own[r * stride].codes + 4 * k));
         }
     }
-    vec scale[2][2], minimum[2][2]; /* of a half of the panel and of the inputs */
-    ivec zero[2];
-    for (int p = 0; p < H; p++) {
-      const int at = LANES * (h + p);
-      if (kind == NIBBLES || kind == BYTES || kind == NIBBLES_ZERO) {
-        scale[p][0] = load_float16(scales + 2 * at);
-        if (kind == NIBBLES_ZERO) zero[p] = load_uint8(scales + 2 * PANEL + at);
-      } else if (kind == NIBBLES_MX) {
-        scale[p][0] = (vec)(load_uint8(scales + at) << 23);
-      } else if (kind == NIBBLES_K) {
-        scale[p][0] = common[p] * to_floats(load_uint8(scales + at));
-        minimum[p][0] = low[p] * to_floats(load_uint8(scales + PANEL + at));
-      } else
-        for (int half = 0; half < 2; half++)
-          if (kind == BYTES_K)
-            scale[p][half] = common[p] * load_int8(scales + PANEL * half + at);
-          else {
-            scale[p][half] = load((const float *)scales + PANEL * half + at);
-            minimum[p][half] = load((const float *)scales + PANEL * (2 + half) + at);
-          }
-    }
+    factors f[2];
+    for (int p = 0; p < H; p++) f[p] = factors_of(kind, common[p], low[p], scales, LANES * (h + p));
     EACH_SUM {
       const eighth *e = own + r * stride;
       const int32_t total = e->sums[0] + e->sums[1];
-      if (kind == NIBBLES)
-        acc[r][p] += to_floats(whole_sums(t[r][p]) - 8 * total) * (scale[p][0] * e->scale);
-      else if (kind == NIBBLES_ZERO)
-        acc[r][p] += to_floats(whole_sums(t[r][p]) - zero[p] * total) * (scale[p][0] * e->scale);
-      else if (kind == NIBBLES_K) {
-        acc[r][p] += to_floats(whole_sums(t[r][p])) * (scale[p][0] * e->scale);
-        acc[r][p] -= minimum[p][0] * (e->scaled[0] + e->scaled[1]);
-      } else if (kind == NIBBLES_MX)
-        acc[r][p] += to_floats(without_offset(whole_sums(t[r][p]), total)) * (scale[p][0] * e->scale);
-      else if (kind == BYTES)
-        acc[r][p] += to_floats(without_offset(t[r][p], total)) * (scale[p][0] * e->scale);
-      else
-        for (int half = 0; half < 2; half++) {
-          const ivec sum = half ? u[r][p] : t[r][p];
-          const ivec found = without_offset(kind == BYTES_K ? whole_sums(sum) : sum, e->sums[half]);
-          acc[r][p] += to_floats(found) * (scale[p][half] * e->scale);
-          if (kind == BYTES_FLOAT) acc[r][p] -= minimum[p][half] * e->scaled[half];
-        }
+      ivec sum = kind == BYTES || kind == BYTES_FLOAT ? t[r][p] : whole_sums(t[r][p]), other = {0};
+      if (kind == NIBBLES) sum -= 8 * total;
+      if (kind == NIBBLES_ZERO) sum -= f[p].zero * total;
+      if (kind == NIBBLES_MX || kind == BYTES) sum = without_offset(sum, total);
+      if (has_halves(kind)) {
+        sum = without_offset(sum, e->sums[0]);
+        other = without_offset(kind == BYTES_K ? whole_sums(u[r][p]) : u[r][p], e->sums[1]);
+      }
+      acc[r][p] = add_group(kind, acc[r][p], sum, other, &f[p], e);
     }
   }
   EACH_SUM store(sums + r * PANEL + (h + p) * LANES, acc[r][p]);
@@ -392,6 +416,8 @@ typedef void (*integer_function)(const eighth *x, int64_t stride, const char *pa
 EACH_INTEGER(INTEGER_TILE)
 static const integer_function integer_tiles[][INTEGER_ROWS + 1] = {EACH_INTEGER(INTEGER_ENTRY)};
 
+#include "integer_tiles.h"
+
 /* sums[rows][PANEL] += those of a panel. */
 static void sum_integers(int kind, const char *panel, int inputs, const eighth *x, int rows,
                          float *sums) {
@@ -400,6 +426,10 @@ static void sum_integers(int kind, const char *panel, int inputs, const eighth *
     const int last = g + INTEGER_BLOCK < groups ? g + INTEGER_BLOCK : groups;
     /* The first tile prefetches the next block while the others compute. */
     int64_t ahead = rows > INTEGER_ROWS ? INTEGER_BLOCK * group_bytes(kind) : 2048;
+    if (rows >= LEAST_TILED_ROWS) {
+      sum_block_in_tiles(kind, panel, g, last, x, stride, rows, sums);
+      continue;
+    }
     for (int r = 0, left = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS; left; left--, ahead = 0) {
       const int height = (rows - r + left - 1) / left;
       integer_tiles[kind - NIBBLES][height](x + (int64_t)r * stride, stride, panel, g, last,

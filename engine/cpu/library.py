@@ -43,6 +43,17 @@ class VectorLevel(NamedTuple):
 # Best first.
 LEVELS = (
     VectorLevel(
+        "x86-64-v4-amx",
+        frozenset(
+            {"fma", "avx2", "avx512vl", "avx512_bf16", "avx512_vnni"}
+            | {"amx_tile", "amx_bf16", "amx_int8"}
+        ),
+        (
+            *("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni"),
+            *("-mamx-tile", "-mamx-bf16", "-mamx-int8"),
+        ),
+    ),
+    VectorLevel(
         "x86-64-v4-bf16",
         frozenset({"fma", "avx2", "avx512vl", "avx512_bf16", "avx512_vnni"}),
         ("-march=x86-64-v4", "-mavx512bf16", "-mavx512vnni"),
@@ -151,7 +162,8 @@ class BatchStruct(ctypes.Structure):
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
     per vector, of which every size of a model must be a multiple; ``bf16_products``: whether it
-    multiplies pairs of bfloat16."""
+    multiplies pairs of bfloat16; ``pair_inputs``: of how many inputs such a weight has a
+    multiple."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -162,6 +174,7 @@ class Library:
         self.panel: int = native.quire_panel()
         self.lanes: int = native.quire_lanes()
         self.bf16_products = bool(native.quire_bf16_products())
+        self.pair_inputs: int = native.quire_pair_inputs()
         pointer, integer, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_int64
         linear = ctypes.POINTER(LinearStruct)
         model, batch = ctypes.POINTER(ModelStruct), ctypes.POINTER(BatchStruct)
@@ -199,7 +212,7 @@ class Library:
 def library() -> Library:
     """Return the library for this machine, compiling it if needed. Raises
     LibraryUnavailableError."""
-    levels = levels_for(cpu_flags())
+    levels = usable_levels()
     if prebuilt := os.environ.get("QUIRE_CPU_LIBRARY_DIR"):
         paths = (Path(prebuilt) / file_name(level) for level in levels)
         if found := next(filter(Path.exists, paths), None):
@@ -223,6 +236,23 @@ def _compiled(levels: Sequence[VectorLevel], folder: Path) -> Path:
         logger.warning("%s, so the CPU path will be slower than it could be", error)
         return _compiled(lesser, folder)
     return path
+
+
+def usable_levels() -> list[VectorLevel]:
+    """Return the levels for this machine that its kernel lets this process use, best first. Raises
+    LibraryUnavailableError."""
+    levels = levels_for(cpu_flags())
+    if "amx_tile" in levels[0].needs and not _may_use_tiles():
+        logger.warning("the kernel does not let this process use AMX")
+        levels = [level for level in levels if "amx_tile" not in level.needs]
+    return levels
+
+
+def _may_use_tiles() -> bool:
+    """Ask Linux for AMX's registers, which a process has no room for by default (the kernel's
+    Documentation/arch/x86/xstate.rst)."""
+    arch_prctl, request_permission, tile_data = 158, 0x1023, 18
+    return bool(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0)
 
 
 def levels_for(cpu_flags: Collection[str]) -> list[VectorLevel]:

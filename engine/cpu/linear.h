@@ -20,6 +20,7 @@
 
 #define PANEL (2 * LANES) /* outputs */
 #include "integers.h"
+#include "pairs.h"
 /* A tile of R rows by P panels has 2 R P vectors of sums, besides two of weights and one of an
  * input. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
 #if LANES == 16
@@ -34,6 +35,9 @@
 #define MAX_ROWS 96    /* in a block of rows */
 #define BLOCK (8192 / PANEL) /* inputs in a block */
 #define ROWS_BYTES (256 << 10) /* a block of rows should stay in the L2 cache */
+/* The same with AMX, whose products need more rows for each weight read, and whose L2 is larger. */
+#define MAX_TILED_ROWS 256
+#define TILED_ROWS_BYTES (1 << 20)
 #define AHEAD 1024 /* bytes to prefetch ahead where weights are read only once */
 #define LINE 64    /* bytes in a cache line */
 /* Rows of scratch start at different offsets in the L1 cache, so that they do not collide. */
@@ -46,7 +50,7 @@ typedef struct {
   const float *bias;    /* [outputs], or NULL */
   int32_t inputs, outputs;
   int32_t kind;
-  int32_t panel_inputs; /* inputs that a panel has room for; even for pairs */
+  int32_t panel_inputs; /* inputs that a panel has room for; for pairs a multiple of PAIR_INPUTS */
   float scale;          /* of what is added to y */
 } linear;
 
@@ -147,7 +151,7 @@ typedef void (*tile_function)(const void *x, int64_t stride, const char *w, int6
 #else
 #define SHAPES(DO, KIND) SHAPES_OF_12_SUMS(DO, KIND)
 #endif
-#if BF16_PRODUCTS
+#if BF16_PRODUCTS && !HAS_TILES
 #define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16) SHAPES(DO, BFLOAT16_PAIRS)
 #else
 #define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16)
@@ -180,12 +184,22 @@ static void sum_panels(const linear *l, int panel, int count, const void *x, int
   }
 }
 
+/* The same in AMX tiles of `height` rows, as many as `tiles`. */
+static void sum_tiled_panels(const linear *l, int panel, int count, const void *x, int64_t stride,
+                             int height, int tiles, float *sums) {
+#if HAS_TILES
+  for (int p = 0; p < count; p++, sums += (int64_t)tiles * height * PANEL)
+    sum_tiles((const char *)l->weight + (panel + p) * panel_bytes(l), l->panel_inputs, x, stride,
+              height, tiles, sums);
+#endif
+}
+
 /* The same for weights of few bits. */
 static void sum_integer_panels(const linear *l, int panel, int count, const eighth *x, int rows,
-                               float *sums) {
+                               int padded, float *sums) {
   for (int p = 0; p < count; p++)
     sum_integers(l->kind, (const char *)l->weight + (panel + p) * panel_bytes(l), l->inputs, x,
-                 rows, sums + (int64_t)p * rows * PANEL);
+                 rows, sums + (int64_t)p * padded * PANEL);
 }
 
 /* Stores a panel's sums, plus bias, in y, or adds them to it, scaled. */
@@ -215,10 +229,10 @@ INLINE vec activated(const int outcome, vec x) {
   return x / (1 + vector_exp(-inside));
 }
 
-/* Stores the result of two panels' sums, of gate and up. */
-INLINE void put_gated(const int outcome, const linear *l, int panel, const float *sums, int rows,
-                      float *y, int64_t stride, int width) {
-  const float *gates = sums, *ups = sums + (int64_t)rows * PANEL;
+/* Stores the result of two panels' sums, of gate and up, `padded` rows apart. */
+INLINE void put_gated(const int outcome, const linear *l, int panel, const float *sums, int padded,
+                      int rows, float *y, int64_t stride, int width) {
+  const float *gates = sums, *ups = sums + (int64_t)padded * PANEL;
   const float *bias = l->bias ? l->bias + panel * PANEL : NULL;
   for (int half = 0; half < PANEL; half += LANES) {
     const int column = panel / 2 * PANEL + half;
@@ -244,7 +258,7 @@ static void *own_room(int64_t bytes) {
   return room;
 }
 
-/* Rounds rows to bfloat16, `to_stride` values apart; the padding of an odd pair is zero. */
+/* Rounds rows to bfloat16, `to_stride` values apart; zeros follow up to a multiple of PAIR_INPUTS. */
 static void round_rows(const float *x, int64_t stride, int rows, int inputs, uint16_t *to,
                        int64_t to_stride) {
   for (int r = 0; r < rows; r++, x += stride, to += to_stride) {
@@ -253,6 +267,7 @@ static void round_rows(const float *x, int64_t stride, int rows, int inputs, uin
     for (int i = 0; i < whole; i += LANES) store_halves(to + i, to_bfloat16(load(x + i)));
     memcpy(rest, x + whole, sizeof(float) * (inputs - whole));
     if (whole < inputs) store_halves(to + whole, to_bfloat16(load(rest)));
+    for (int i = whole + LANES * (whole < inputs); i % PAIR_INPUTS; i++) to[i] = 0;
   }
 }
 
@@ -267,52 +282,84 @@ static int panels_of(const linear *l) { return (l->outputs + PANEL - 1) / PANEL;
 /* Panels that are computed together. */
 static int unit_of(int outcome) { return outcome >= GATED_SILU ? 2 : 1; }
 
+/* Rows that are computed together at most. */
+INLINE int most_rows(const linear *l) {
+  const int paired = l->kind == BFLOAT16_PAIRS, small = paired || is_integer(l->kind);
+  const int tiled = HAS_TILES && small;
+  const int multiple = tiled ? 2 * TILE_HEIGHT : TILE_ROWS, least = tiled ? multiple : 2 * TILE_ROWS;
+  const int limit = tiled ? MAX_TILED_ROWS : MAX_ROWS, bytes = tiled ? TILED_ROWS_BYTES : ROWS_BYTES;
+  const int fit = bytes / (tiled || paired ? 2 : 4) / l->inputs / multiple * multiple;
+  return fit < least ? least : fit > limit ? limit : fit;
+}
+
+/* Rounds a block of rows for this kind of weights, in this thread's buffer. */
+static void *rounded_rows(const linear *l, const float *x, int64_t stride, int height,
+                                int padded, int64_t to_stride) {
+  if (l->kind == BFLOAT16_PAIRS) {
+    uint16_t *to = own_room(padded * to_stride * sizeof(uint16_t));
+    round_rows(x, stride, height, l->inputs, to, to_stride);
+    memset(to + height * to_stride, 0, (padded - height) * to_stride * sizeof(uint16_t));
+    return to;
+  }
+  const int64_t groups = row_groups(l->inputs);
+  eighth *to = own_room(padded * groups * sizeof(eighth));
+  round_inputs(x, stride, height, l->inputs, to);
+  memset(to + height * groups, 0, (padded - height) * groups * sizeof(eighth));
+  return to;
+}
+
 /* y[r] = the result of x[r] W^T + bias, for units first .. last of panels. `width`: of y. `room`:
  * kept between calls for the same rows. */
 static void apply_panels(const linear *l, int first, int last, const float *x, int64_t in_stride,
                          int rows, float *y, int64_t out_stride, int width, int outcome,
                          room_of_rows *room) {
   const int unit = unit_of(outcome), paired = l->kind == BFLOAT16_PAIRS;
-  const int integer = is_integer(l->kind);
+  const int integer = is_integer(l->kind), most = most_rows(l);
   const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
-  int most = ROWS_BYTES / (paired ? 2 : 4) / l->inputs / TILE_ROWS * TILE_ROWS;
-  most = most < 2 * TILE_ROWS ? 2 * TILE_ROWS : most > MAX_ROWS ? MAX_ROWS : most;
-  float sums[2 * MAX_ROWS * PANEL];
+  float sums[2 * (HAS_TILES ? MAX_TILED_ROWS : MAX_ROWS) * PANEL];
   for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
     const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
+    const int tiled = HAS_TILES && (paired || (integer && height >= LEAST_TILED_ROWS));
+    const int tiles = (height + TILE_HEIGHT - 1) / TILE_HEIGHT, each = (height + tiles - 1) / tiles;
+    const int padded = tiled ? tiles * each : height;
     const void *from = x + row * in_stride;
     float *to = y + row * out_stride;
     if (paired || integer) {
       if (room->first != row) {
-        if (paired) {
-          room->rows = own_room(height * rounded * sizeof(uint16_t));
-          round_rows(from, in_stride, height, l->inputs, room->rows, rounded);
-        } else {
-          room->rows = own_room(height * row_groups(l->inputs) * sizeof(eighth));
-          round_inputs(from, in_stride, height, l->inputs, room->rows);
-        }
+        room->rows = rounded_rows(l, from, in_stride, height, padded, rounded);
         room->first = row;
       }
       from = room->rows;
     }
+#if HAS_TILES
+    if (tiled) {
+      const tile_sizes sizes = sizes_of_tiles(each, paired ? TILE_INPUTS / 2 : tile_depth(l->kind));
+      TILE_CONFIGURE(sizes);
+    }
+#endif
     for (int panel = first * unit, count; panel < last * unit; panel += count) {
       count = last * unit - panel < usual ? last * unit - panel : usual;
-      memset(sums, 0, sizeof(float) * count * height * PANEL);
+      memset(sums, 0, sizeof(float) * count * padded * PANEL);
       if (integer)
-        sum_integer_panels(l, panel, count, from, height, sums);
+        sum_integer_panels(l, panel, count, from, height, padded, sums);
+      else if (tiled)
+        sum_tiled_panels(l, panel, count, from, stride, each, tiles, sums);
       else
         sum_panels(l, panel, count, from, stride, height, sums);
       for (int p = 0; p < count; p += unit) {
-        const float *found = sums + (int64_t)p * height * PANEL;
+        const float *found = sums + (int64_t)p * padded * PANEL;
         if (outcome == GATED_SILU)
-          put_gated(GATED_SILU, l, panel + p, found, height, to, out_stride, width);
+          put_gated(GATED_SILU, l, panel + p, found, padded, height, to, out_stride, width);
         else if (outcome == GATED_GELU_TANH)
-          put_gated(GATED_GELU_TANH, l, panel + p, found, height, to, out_stride, width);
+          put_gated(GATED_GELU_TANH, l, panel + p, found, padded, height, to, out_stride, width);
         else
           put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
       }
     }
     row += height;
+#if HAS_TILES
+    if (tiled) TILE_RELEASE();
+#endif
   }
 }
 

@@ -275,7 +275,7 @@ class CompiledLlama:
             else weight,
             bias,
             self._library.panel,
-            bf16_products=self._bf16_products,
+            pair_inputs=self._library.pair_inputs if self._bf16_products else 0,
             scale=scale,
         )
 

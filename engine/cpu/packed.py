@@ -31,10 +31,11 @@ class PackedWeight:
 
     A float32 weight whose values are all bfloat16 values, as in most checkpoints, is stored in
     bfloat16: half the bytes to read in each step, and identical products. Outputs i and
-    i + panel / 2 of such a panel are adjacent. With ``bf16_products`` such a weight is
+    i + panel / 2 of such a panel are adjacent. With the library's ``pair_inputs`` such a weight is
     [panels, in / 2, panel, 2] instead, with pairs of inputs adjacent, and ``linear.h`` rounds the
-    inputs to bfloat16 before it multiplies; the library must support such products. An odd ``in``
-    is padded with zeros. A weight of few bits is stored as ``integers.h`` describes.
+    inputs to bfloat16 before it multiplies; the library must support such products. Zeros fill up
+    ``in`` to a multiple of ``pair_inputs``. A weight of few bits is stored as ``integers.h``
+    describes.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class PackedWeight:
         bias: Tensor | None,
         panel: int,
         *,
-        bf16_products: bool = False,
+        pair_inputs: int = 0,
         scale: float = 1.0,
     ) -> None:
         """``scale``: of the result, where it is added to something."""
@@ -56,9 +57,9 @@ class PackedWeight:
         elif isinstance(weight, PackedBlocks):
             self.kind, self._weight = weight.kind, weight.panels
         else:
-            self.kind, self._weight = _floats(weight, panel, bf16_products)
+            self.kind, self._weight = _floats(weight, panel, pair_inputs)
             if self.kind is WeightKind.BFLOAT16_PAIRS:
-                room += inputs % 2
+                room += -inputs % pair_inputs
         self._bias = None if bias is None else bias.float().contiguous()
         self.struct = LinearStruct(
             self._weight.data_ptr(),
@@ -95,7 +96,7 @@ def _in_panels(values: Tensor, panel: int) -> Tensor:
     return padded.reshape(panels, panel, columns).transpose(1, 2)
 
 
-def _floats(weight: Tensor, panel: int, bf16_products: bool) -> tuple[WeightKind, Tensor]:
+def _floats(weight: Tensor, panel: int, pair_inputs: int) -> tuple[WeightKind, Tensor]:
     """Pack float weights [out, in], a few panels at a time: a large matrix has no other copy."""
     outputs, inputs = weight.shape
     panels = -(-outputs // panel)
@@ -105,9 +106,10 @@ def _floats(weight: Tensor, panel: int, bf16_products: bool) -> tuple[WeightKind
     ):
         kind, packed = WeightKind.FLOAT32, zeros(panels, inputs, panel)
         by_panel = packed.transpose(1, 2)
-    elif bf16_products:
+    elif pair_inputs:
         kind = WeightKind.BFLOAT16_PAIRS
-        packed = zeros(panels, -(-inputs // 2), panel, 2, dtype=torch.bfloat16)
+        room = inputs + -inputs % pair_inputs
+        packed = zeros(panels, room // 2, panel, 2, dtype=torch.bfloat16)
         by_panel = packed.permute(0, 2, 1, 3)
     else:
         kind = WeightKind.BFLOAT16
@@ -116,8 +118,8 @@ def _floats(weight: Tensor, panel: int, bf16_products: bool) -> tuple[WeightKind
     for first in range(0, panels, some):
         part = _in_panels(weight[first * panel : (first + some) * panel], panel).transpose(1, 2)
         goal = by_panel[first : first + some]
-        if kind is WeightKind.BFLOAT16_PAIRS and inputs % 2:
-            part = functional.pad(part, (0, 1))
+        if kind is WeightKind.BFLOAT16_PAIRS and inputs % pair_inputs:
+            part = functional.pad(part, (0, -inputs % pair_inputs))
         goal.copy_(part.reshape(goal.shape))
     return kind, packed
 

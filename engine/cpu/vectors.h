@@ -22,7 +22,7 @@
 #endif
 
 /* Whether pairs of bfloat16 can be multiplied: in hardware, or in software in a test build. */
-#if defined(__AVX512BF16__) || defined(EMULATED_BF16_PRODUCTS)
+#if defined(__AVX512BF16__) || defined(EMULATED_BF16_PRODUCTS) || defined(EMULATED_TILES)
 #define BF16_PRODUCTS 1
 #else
 #define BF16_PRODUCTS 0
@@ -50,14 +50,37 @@ INLINE vec load(const float *p) { return *(const memory_vec *)p; }
 INLINE void store(float *p, vec v) { *(memory_vec *)p = v; }
 INLINE vec splat(float x) { return x - (vec){0}; }
 
+INLINE vec choose(ivec mask, vec yes, vec no) {
+  return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
+}
+
 INLINE float largest(vec v) {
+#if defined(FILLS_AVX512)
+  return _mm512_reduce_max_ps((__m512)v);
+#else
   float most = v[0];
   for (int i = 1; i < LANES; i++) most = v[i] > most ? v[i] : most;
   return most;
+#endif
 }
 
-INLINE vec choose(ivec mask, vec yes, vec no) {
-  return (vec)(((ivec)yes & mask) | ((ivec)no & ~mask));
+INLINE int32_t sum_of_integers(ivec v) {
+#if defined(FILLS_AVX512)
+  return _mm512_reduce_add_epi32((__m512i)v);
+#else
+  int32_t total = 0;
+  for (int i = 0; i < LANES; i++) total += v[i];
+  return total;
+#endif
+}
+
+/* Stores integers of -128 to 127 as bytes. */
+INLINE void store_int8(int8_t *p, ivec v) {
+#if defined(FILLS_AVX512)
+  _mm_storeu_si128((void *)p, _mm512_cvtepi32_epi8((__m512i)v));
+#else
+  for (int i = 0; i < LANES; i++) p[i] = (int8_t)v[i];
+#endif
 }
 
 /* As many int8 as a vector has floats. GCC generates poor code for this conversion. */

@@ -33,7 +33,8 @@ class Products:
 
     def packed(self, weight: Tensor | GroupedWeight, bias: Tensor | None) -> PackedWeight:
         """``weight``: [out, in]."""
-        return PackedWeight(weight, bias, self.library.panel, bf16_products=self.bf16_products)
+        pair_inputs = self.library.pair_inputs if self.bf16_products else 0
+        return PackedWeight(weight, bias, self.library.panel, pair_inputs=pair_inputs)
 
 
 class CompiledLinear(nn.Module):

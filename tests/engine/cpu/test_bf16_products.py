@@ -14,10 +14,10 @@ from transformers import PreTrainedModel
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Rows
-from engine.cpu.library import Library, LibraryUnavailableError, library
+from engine.cpu.library import Library, LibraryUnavailableError, library, usable_levels
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import PackedWeight, WeightKind
-from tests.engine.cpu.emulation import emulated_library
+from tests.engine.cpu.emulation import PAIRS, TILES, emulated_library
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 ROUNDING = 2.0**-24  # of a float32, relative
@@ -29,15 +29,12 @@ try:
     LIBRARY = library()
 except LibraryUnavailableError as error:
     pytest.skip(str(error), allow_module_level=True)
+HARDWARE = [level for level in usable_levels() if "avx512_bf16" in level.needs]
 
 
-@pytest.fixture(
-    scope="module", params=["emulated", *(["hardware"] if LIBRARY.bf16_products else [])]
-)
+@pytest.fixture(scope="module", params=[PAIRS, TILES, *HARDWARE], ids=lambda level: level.name)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    if request.param == "hardware":
-        return LIBRARY
-    return emulated_library(tmp_path_factory.mktemp("emulated"))
+    return emulated_library(tmp_path_factory.mktemp("compiled"), request.param)
 
 
 def random(*shape: int, seed: int) -> Tensor:
@@ -45,7 +42,7 @@ def random(*shape: int, seed: int) -> Tensor:
 
 
 def packed_pairs(opened: Library, weight: Tensor, bias: Tensor | None = None) -> PackedWeight:
-    packed = PackedWeight(weight, bias, opened.panel, bf16_products=True)
+    packed = PackedWeight(weight, bias, opened.panel, pair_inputs=opened.pair_inputs)
     assert packed.kind is WeightKind.BFLOAT16_PAIRS
     return packed
 
@@ -133,6 +130,26 @@ def nearest(value: Fraction) -> Fraction:
     return rounded if abs(rounded) >= SMALLEST else Fraction(0)
 
 
+def total_of_pairs(products: list[Fraction]) -> Fraction:
+    """VDPBF16PS: the upper of a pair first, one rounding each, no denormals."""
+    total = Fraction(0)
+    for lower, upper in zip(products[::2], products[1::2], strict=True):
+        total = nearest(nearest(total + upper) + lower)
+    return total
+
+
+def total_of_tiles(products: list[Fraction]) -> Fraction:
+    """TDPBF16PS: of 32 inputs, the lower of all pairs and the upper have a sum each."""
+    total = Fraction(0)
+    for first in range(0, len(products), 32):
+        lower = upper = Fraction(0)
+        some = products[first : first + 32]
+        for low, high in zip(some[::2], some[1::2], strict=True):
+            lower, upper = nearest(lower + low), nearest(upper + high)
+        total = nearest(total + nearest(lower + upper))
+    return total
+
+
 @pytest.mark.parametrize(
     ("of_weights", "of_inputs"),
     [(0, 0), (-62, -63), (-126, 30), (30, -126)],
@@ -141,7 +158,7 @@ def nearest(value: Fraction) -> Fraction:
 def test_sums_are_those_of_the_instruction_to_the_last_bit(
     opened: Library, of_weights: int, of_inputs: int
 ) -> None:
-    """Its published definition: the upper of a pair first, one rounding each, no denormals."""
+    """Its published definition."""
     inputs, outputs = 60, 33
     weight = (random(outputs, inputs, seed=6) * 2.0**of_weights).bfloat16().float()
     x = (random(2, inputs, seed=7) * 2.0**of_inputs).bfloat16().float()
@@ -152,9 +169,7 @@ def test_sums_are_those_of_the_instruction_to_the_last_bit(
                 nearest(Fraction(a)) * nearest(Fraction(b))
                 for a, b in zip(row.tolist(), weights.tolist(), strict=True)
             ]
-            total = Fraction(0)
-            for lower, upper in zip(products[::2], products[1::2], strict=True):
-                total = nearest(nearest(total + upper) + lower)
+            total = total_of_tiles(products) if opened.pair_inputs > 2 else total_of_pairs(products)
             assert Fraction(result) == total
 
 

@@ -10,7 +10,7 @@ from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.packed import PackedWeight
 from engine.weights.grouped import GroupedWeight, Scales
-from tests.engine.cpu.emulation import emulated_library
+from tests.engine.cpu.emulation import PAIRS, TILES, emulated_library
 from tests.engine.cpu.random_weights import random_weight
 from tests.engine.cpu.rounding import rounded
 
@@ -22,12 +22,12 @@ except LibraryUnavailableError as error:
 ROUNDING = 2.0**-24
 
 
-@pytest.fixture(scope="module", params=["machine", "emulated"])
+@pytest.fixture(scope="module", params=[None, PAIRS, TILES], ids=["machine", "vnni", "amx"])
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    """This machine's; and with the layout of AVX-512, and products as VNNI defines them."""
-    if request.param == "machine":
+    """This machine's; and with the layout of AVX-512, products as VNNI or AMX defines them."""
+    if request.param is None:
         return LIBRARY
-    return emulated_library(tmp_path_factory.mktemp("emulated"))
+    return emulated_library(tmp_path_factory.mktemp("emulated"), request.param)
 
 
 def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:
@@ -95,7 +95,7 @@ def test_the_last_group_may_be_shorter(opened: Library, kind: IntegerKind, input
     if kind is IntegerKind.BYTES_FLOAT:
         inputs = -(-inputs // 16) * 16
     weight = random_weight(kind, 24, inputs)
-    x = torch.randn(5, inputs, generator=torch.Generator().manual_seed(2))
+    x = torch.randn(21, inputs, generator=torch.Generator().manual_seed(2))
     found = mapped(opened, PackedWeight(weight, None, opened.panel), x)
     expected = rounded(x) @ weight.dequantised().double().t()
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)

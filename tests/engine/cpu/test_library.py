@@ -14,7 +14,7 @@ import pytest
 from engine.cpu import library
 from engine.cpu.library import FLAGS, LEVELS, Library, LibraryUnavailableError
 
-BEST, *_, BASE = LEVELS
+BEST, PAIRS, *_, BASE = LEVELS
 
 
 def test_without_a_compiler_the_reason_is_given(
@@ -46,10 +46,11 @@ def test_an_image_s_libraries_are_compiled_for_every_level_and_opened(
     monkeypatch.setattr("sys.argv", ["library", str(tmp_path)])
     assert library.main() == 0
     assert {path.name for path in tmp_path.iterdir()} == set(map(library.file_name, LEVELS))
-    level = library.levels_for(library.cpu_flags())[0]
-    opened = Library(tmp_path / library.file_name(level))
-    assert opened.panel == 2 * opened.lanes
-    assert opened.bf16_products == (level is BEST)
+    for level in library.usable_levels():
+        opened = Library(tmp_path / library.file_name(level))
+        assert opened.panel == 2 * opened.lanes
+        assert opened.bf16_products == ("avx512_bf16" in level.needs)
+        assert opened.pair_inputs == (32 if level is BEST else 2)
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,10 @@ def test_an_image_s_libraries_are_compiled_for_every_level_and_opened(
         (
             "avx512_bf16 avx2 avx512vl fma avx512_vnni",
             ["x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v4", "x86-64-v3"],
+        ),
+        (
+            "avx512_bf16 avx2 avx512vl fma avx512_vnni amx_tile amx_bf16 amx_int8",
+            ["x86-64-v4-amx", "x86-64-v4-bf16", "x86-64-v4-vnni", "x86-64-v4", "x86-64-v3"],
         ),
         ("avx512_vnni avx2 avx512vl fma", ["x86-64-v4-vnni", "x86-64-v4", "x86-64-v3"]),
         ("fma avx2 avx_vnni", ["x86-64-v3-vnni", "x86-64-v3"]),
@@ -78,11 +83,11 @@ def test_a_cpu_that_fits_no_level_has_no_compiled_path(flags: str) -> None:
 
 @pytest.mark.debian
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_the_best_level_multiplies_pairs_in_hardware_with_its_sums_in_registers(
+def test_a_level_multiplies_pairs_in_hardware_with_its_sums_in_registers(
     tmp_path: Path,
 ) -> None:
     listing = tmp_path / "forward.s"
-    command = ["cc", *FLAGS, *BEST.flags, "-S", "-o", str(listing), str(library.FORWARD_SOURCE)]
+    command = ["cc", *FLAGS, *PAIRS.flags, "-S", "-o", str(listing), str(library.FORWARD_SOURCE)]
     subprocess.run(command, check=True)
     [_, tile] = re.split("(?m)^tile_BFLOAT16_PAIRS_12_1:", listing.read_text())
     lines = tile[: tile.index("\tret")].splitlines()
@@ -99,7 +104,7 @@ def old_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     folder.mkdir()
     script = folder / "cc"
     script.write_text(
-        '#!/bin/sh\ncase "$*" in *avx512bf16*) echo "error: unrecognized option" >&2; exit 1;;'
+        '#!/bin/sh\ncase "$*" in *amx-tile*) echo "error: unrecognized option" >&2; exit 1;;'
         f' esac\nexec {real} "$@"\n'
     )
     script.chmod(0o755)

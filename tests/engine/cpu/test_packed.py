@@ -82,8 +82,8 @@ def test_gate_and_up_take_turns_by_panels() -> None:
 def test_weights_of_few_bits_stay_so_and_others_float32() -> None:
     weight = torch.randn(40, 64, generator=torch.Generator().manual_seed(9))
     small = quantise(weight, "int8")
-    assert PackedWeight(small, None, 32, bf16_products=True).kind is IntegerKind.BYTES
-    assert PackedWeight(weight, None, 32, bf16_products=True).kind is WeightKind.FLOAT32
+    assert PackedWeight(small, None, 32, pair_inputs=2).kind is IntegerKind.BYTES
+    assert PackedWeight(weight, None, 32, pair_inputs=2).kind is WeightKind.FLOAT32
 
 
 @pytest.mark.parametrize("inputs", [8, 33])
@@ -94,7 +94,7 @@ def test_rows_are_read_back(kind: WeightKind, outputs: int, inputs: int) -> None
     if kind is not WeightKind.FLOAT32:
         weight = weight.bfloat16().float()
     pairs = kind is WeightKind.BFLOAT16_PAIRS
-    packed = PackedWeight(weight, None, LIBRARY.panel, bf16_products=pairs)
+    packed = PackedWeight(weight, None, LIBRARY.panel, pair_inputs=LIBRARY.pair_inputs * pairs)
     assert packed.kind is kind
     index = torch.tensor([outputs - 1, 0, 3, 3, outputs // 2])
     assert torch.equal(packed.rows(LIBRARY, index), weight[index])
