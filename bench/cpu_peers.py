@@ -12,9 +12,10 @@ of the limits, not the absolute figures (medians over rounds). ``agree``: for ho
 first token is the same as Quire's, a sign that the same model is computed (near-ties may differ).
 
 The limits: a step must read every weight at least once, and compute two operations per weight and
-row, in float32. Bytes and operations per second are measured with torch in each round
-(``bench.peers.machine_limits``). A share above 100 % means that torch's own sum or product does not
-reach the machine's limit, or that the weights fit into a cache.
+row: in float32, or for weights of 16 bits in bfloat16 where the CPU has such products. Bytes and
+operations per second are measured with torch in each round (``bench.peers.machine_limits``). A
+share above 100 % means that torch's own sum or product does not reach the machine's limit, or that
+the weights fit into a cache.
 """
 
 from __future__ import annotations
@@ -280,6 +281,12 @@ def measure_batch(
     chance = random.Random(batch)
     vocabulary = range(3, SHAPES[shape]["vocab_size"])
     prompts = [chance.choices(vocabulary, k=options.prompt) for _ in range(batch)]
+    for worker in tuple(workers):
+        try:
+            worker.run(prompts, 4)
+        except Absent as error:  # a peer that crashes on this machine
+            print(f"{worker.engine.name} is skipped: {error}", flush=True)
+            workers.remove(worker)
     rows = [
         Row(
             shape,
@@ -294,8 +301,6 @@ def measure_batch(
         for worker in workers
     ]
     limits = []
-    for worker in workers:
-        worker.run(prompts, 4)
     for _ in range(options.rounds):
         limits.append(machine.limits(threads))
         for worker, row in zip(workers, rows, strict=True):
@@ -316,16 +321,22 @@ def most(row: Row, phase: str, limits: list[Limits]) -> list[float]:
     tokens = row.batch * (row.prompt if phase == "prefill" else 1)
     operations = 2 * (layers * tokens + head * row.batch)
     read = (layers + head) * row.bits / 8
-    return [tokens / max(read / limit.read, operations / limit.float32) for limit in limits]
+    found = []
+    for limit in limits:
+        rate = max(limit.float32, limit.bfloat16) if row.bits == 16 else limit.float32
+        found.append(tokens / max(read / limit.read, operations / rate))
+    return found
 
 
 def table(rows: list[Row], limits: list[Limits]) -> Iterator[str]:
     first = rows[0]
     read = statistics.median(limit.read for limit in limits) / 1e9
     product = statistics.median(limit.float32 for limit in limits) / 1e9
+    small = statistics.median(limit.bfloat16 for limit in limits) / 1e9
     yield (
         f"\n{first.shape}, batch {first.batch}, {first.threads} threads, {first.prompt} tokens in, "
         f"{first.output} out; limits: {read:.1f} GB/s, {product:.0f} GFLOP/s"
+        + (f", {small:.0f} in bfloat16" if small else "")
     )
     yield f"{'tokens/s':16}" + "".join(f"{phase:>9}  ratio" for phase in PHASES) + "  agree"
     compared = {engine.name for engine in ENGINES if engine.ours}

@@ -1,4 +1,4 @@
-"""This machine's limits: bytes read and float32 operations per second."""
+"""This machine's limits: bytes read and operations per second."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 import torch
 
+from engine.device.device import cpu_has_bfloat16
+
 # Far larger than any last-level cache.
 READ_BYTES = 512 << 20
 SIZE = 1024
@@ -17,10 +19,12 @@ REPEATS = 3
 
 @dataclass(frozen=True)
 class Limits:
-    """Bytes read per second, float32 operations per second of torch's matrix product."""
+    """Bytes read per second; operations per second of torch's matrix product in float32, and in
+    bfloat16 where the CPU has such products (0: it has not)."""
 
     read: float
     float32: float
+    bfloat16: float = 0.0
 
 
 class Machine:
@@ -35,7 +39,11 @@ class Machine:
         torch.set_num_threads(threads)
         product = _best_seconds(lambda: torch.mm(self._a, self._b))
         read = _best_seconds(self._values.sum)
-        return Limits(READ_BYTES / read, 2 * SIZE**3 / product)
+        small = 0.0
+        if cpu_has_bfloat16():
+            a, b = self._a.bfloat16(), self._b.bfloat16()
+            small = 2 * SIZE**3 / _best_seconds(lambda: torch.mm(a, b))
+        return Limits(READ_BYTES / read, 2 * SIZE**3 / product, small)
 
 
 def _best_seconds(run: Callable[[], object]) -> float:

@@ -63,7 +63,7 @@ INLINE void scale_tile(const int kind, const eighth *x, int64_t stride, int rows
     EACH_ROW if (r < rows) {
       const eighth *e = own + r * stride;
       ivec sum = load_bytes((*found)[0][r]);
-      if (kind == NIBBLES_ZERO) sum -= f.zero * (e->sums[0] + e->sums[1]);
+      if (kind == NIBBLES_ZERO) sum = less_zeros(sum, f.zero, e);
       acc[r] = add_group(kind, acc[r], sum, load_bytes((*found)[has_halves(kind)][r]), &f, e);
     }
   }

@@ -57,13 +57,13 @@ INLINE int64_t group_begin(int kind, int64_t group) {
 /* Twice the numbers of E2M1. */
 static const int8_t mx_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* GROUP_INPUTS inputs of a row. */
+/* GROUP_INPUTS inputs of a row: a cache line. */
 typedef struct {
   int8_t codes[GROUP_INPUTS];
   float scale;
-  int32_t sums[2];  /* of the codes of each half */
-  float scaled[2];  /* the same times the scale */
-  float unused[3];  /* so that a group is a cache line */
+  int32_t minus_8;             /* times the sum of the codes: what an offset of 8 in weights adds, undone */
+  int32_t minus_128, minus_128_of[2]; /* the same for 128, and for each half of the inputs */
+  float scaled, scaled_of[2];         /* the sum of the codes times the scale, and of each half */
 } eighth;
 
 /* --- vectors of bytes ------------------------------------------------------------------------ */
@@ -110,6 +110,8 @@ INLINE ivec splat_codes(const int8_t *p) {
   return four + (ivec){0};
 }
 
+INLINE ivec splat_integer(const int32_t *p) { return *p + (ivec){0}; }
+
 INLINE ivec load_bytes(const void *p) { return *(const memory_ivec *)p; }
 
 /* The levels of bytes below 16. */
@@ -151,7 +153,7 @@ INLINE ivec whole_sums(ivec sums) {
 #endif
 }
 
-/* Adds products of 8-bit codes; with VNNI codes are 128 too large, which `without_offset` undoes.
+/* Adds products of 8-bit codes; with VNNI codes are 128 too large, which `first_sums` undoes.
  * `small`: codes are -32 to 32, so that 16-bit sums of 16 inputs are below 2^15; of -12 to 12, those
  * of 32 inputs. */
 INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
@@ -165,15 +167,6 @@ INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
   return sums + (ivec)_mm256_madd_epi16(pairs, one);
 #endif
 }
-INLINE ivec without_offset(ivec sums, int32_t inputs) {
-#if HAS_VNNI
-  return sums - 128 * inputs;
-#else
-  (void)inputs;
-  return sums;
-#endif
-}
-
 INLINE vec to_floats(ivec v) { return __builtin_convertvector(v, vec); }
 
 /* As many float16, uint8 or int8 as a vector has floats. */
@@ -228,17 +221,21 @@ static void round_group(const float *x, eighth *to) {
   }
   const float peak = largest(most), wrong = sum(odd);
   const float inverse = peak > 0 ? 127.0f / peak : 0;
-  to->scale = peak / 127.0f + wrong;
+  const float scale = peak / 127.0f + wrong;
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
     const ivec code = nearest(v[i] * inverse);
     store_int8(to->codes + i * LANES, code);
     sums[i * LANES / (GROUP_INPUTS / 2)] += sum_of_integers(code);
   }
+  to->scale = scale;
+  to->minus_8 = -8 * (sums[0] + sums[1]);
+  to->minus_128 = 16 * to->minus_8;
   for (int h = 0; h < 2; h++) {
-    to->sums[h] = sums[h];
-    to->scaled[h] = to->scale * (float)sums[h];
+    to->minus_128_of[h] = -128 * sums[h];
+    to->scaled_of[h] = scale * (float)sums[h];
   }
+  to->scaled = to->scaled_of[0] + to->scaled_of[1];
 }
 
 INLINE int groups_of(int inputs) { return (inputs + GROUP_INPUTS - 1) / GROUP_INPUTS; }
@@ -291,13 +288,25 @@ INLINE factors factors_of(const int kind, vec common, vec low, const char *scale
 /* Whether each half of a group's inputs has its own scales, and so sums. */
 INLINE int has_halves(int kind) { return kind == BYTES_K || kind == BYTES_FLOAT; }
 
+/* What the sums of a group start with, or of a half of its inputs where they are apart: what undoes
+ * the offset of codes. */
+INLINE ivec first_sums(const int kind, const eighth *e, int half) {
+  if (!HAS_VNNI || kind == NIBBLES_K || kind == NIBBLES_ZERO) return (ivec){0};
+  if (kind == NIBBLES) return splat_integer(&e->minus_8);
+  return splat_integer(has_halves(kind) ? &e->minus_128_of[half] : &e->minus_128);
+}
+
+INLINE ivec less_zeros(ivec sums, ivec zero, const eighth *e) {
+  return sums + ((zero * splat_integer(&e->minus_8)) >> 3);
+}
+
 /* Adds a group's sums, `u` of the second half of the inputs if they are apart. */
 INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, const eighth *e) {
   acc += to_floats(t) * (f->scale[0] * e->scale);
-  if (kind == NIBBLES_K) acc -= f->minimum[0] * (e->scaled[0] + e->scaled[1]);
-  if (kind == BYTES_FLOAT) acc -= f->minimum[0] * e->scaled[0];
+  if (kind == NIBBLES_K) acc -= f->minimum[0] * e->scaled;
+  if (kind == BYTES_FLOAT) acc -= f->minimum[0] * e->scaled_of[0];
   if (has_halves(kind)) acc += to_floats(u) * (f->scale[1] * e->scale);
-  if (kind == BYTES_FLOAT) acc -= f->minimum[1] * e->scaled[1];
+  if (kind == BYTES_FLOAT) acc -= f->minimum[1] * e->scaled_of[1];
   return acc;
 }
 
@@ -329,7 +338,10 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
       for (int64_t line = h * 64; line < group_bytes(kind); line += H == 2 ? 64 : 128)
         __builtin_prefetch(scales + ahead + line);
     ivec t[INTEGER_ROWS][2], u[INTEGER_ROWS][2]; /* products; of the second half of the inputs */
-    EACH_SUM t[r][p] = u[r][p] = (ivec){0};
+    EACH_SUM {
+      t[r][p] = first_sums(kind, own + r * stride, 0);
+      u[r][p] = first_sums(kind, own + r * stride, 1);
+    }
     /* Not unrolled: GCC would load all codes first, and has no registers for them. */
     if (is_nibbles(kind)) {
 #pragma GCC unroll 1
@@ -369,15 +381,11 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
     for (int p = 0; p < H; p++) f[p] = factors_of(kind, common[p], low[p], scales, LANES * (h + p));
     EACH_SUM {
       const eighth *e = own + r * stride;
-      const int32_t total = e->sums[0] + e->sums[1];
-      ivec sum = kind == BYTES || kind == BYTES_FLOAT ? t[r][p] : whole_sums(t[r][p]), other = {0};
-      if (kind == NIBBLES) sum -= 8 * total;
-      if (kind == NIBBLES_ZERO) sum -= f[p].zero * total;
-      if (kind == NIBBLES_MX || kind == BYTES) sum = without_offset(sum, total);
-      if (has_halves(kind)) {
-        sum = without_offset(sum, e->sums[0]);
-        other = without_offset(kind == BYTES_K ? whole_sums(u[r][p]) : u[r][p], e->sums[1]);
-      }
+      const int is_whole = kind == BYTES || kind == BYTES_FLOAT;
+      ivec sum = is_whole ? t[r][p] : whole_sums(t[r][p]);
+      const ivec other = is_whole ? u[r][p] : whole_sums(u[r][p]);
+      if (kind == NIBBLES && !HAS_VNNI) sum += splat_integer(&e->minus_8);
+      if (kind == NIBBLES_ZERO) sum = less_zeros(sum, f[p].zero, e);
       acc[r][p] = add_group(kind, acc[r][p], sum, other, &f[p], e);
     }
   }
