@@ -20,17 +20,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
+from engine.addresses import address_text, own_address, plain_address
 from engine.config import DeviceError, EngineConfig
 from engine.ranks.channel import Channel, encode_message
 from engine.ranks.handshake import HANDSHAKE_SECONDS, admit
 from engine.ranks.messages import FromHost, JoinHost, JoinRank, JoinRefused, RankEnded, Welcome
-from engine.ranks.network import (
-    interface_of,
-    listen,
-    own_address,
-    plain_address,
-    tune_connection,
-)
+from engine.ranks.network import interface_of, listen, tune_connection
 from engine.ranks.processes import describe_end
 from engine.ranks.strangers import Strangers
 
@@ -86,10 +81,13 @@ class JoinedHost:
         return range(self.first, self.first + self.count)
 
     @property
+    def which(self) -> str:
+        last = self.ranks[-1]
+        return f"rank {last}" if self.count == 1 else f"ranks {self.first} to {last}"
+
+    @property
     def loss(self) -> str:
-        last = self.first + self.count - 1
-        which = f"rank {last}" if self.count == 1 else f"ranks {self.first} to {last}"
-        return f"host {self.name} with {which} left, or cannot be reached"
+        return f"host {self.name} with {self.which} left, or cannot be reached"
 
     def close(self) -> None:
         self.channel.close()
@@ -156,8 +154,8 @@ class Hosts:
             self._listener = listen(config.ranks_host, config.ranks_port)
         except OSError as error:
             raise DeviceError(
-                f"cannot listen on {config.ranks_host}:{config.ranks_port} for other hosts: "
-                f"{error.strerror or error}; see --ranks-host and --ranks-port"
+                f"cannot listen on {address_text(config.ranks_host, config.ranks_port)} for other "
+                f"hosts: {error.strerror or error}; see --ranks-host and --ranks-port"
             ) from error
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="engine-hosts", daemon=True).start()
@@ -308,7 +306,7 @@ class Hosts:
                 channel.send(encode_message(JoinRefused(reason)))
             channel.close()
             return
-        _log.info("host %s joins with ranks %d to %d", name, host.ranks[0], host.ranks[-1])
+        _log.info("host %s joins with %s", name, host.which)
         try:
             channel.send(encode_message(Welcome(host.session, host.first, host.count)))
             while (messages := channel.read()) is not None and self._hear(host, messages):
