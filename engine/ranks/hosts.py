@@ -335,7 +335,9 @@ class Hosts:
             return (
                 f"it offers {offer.gpus} GPUs, and each of the {self.count} hosts needs {self.each}"
             )
-        if self._is_closed or len(self._joined) >= self.count - 1:
+        if self._is_closed or any(host.is_gone or host.statuses for host in self._joined):
+            return "the engine ends, as it has lost a host; the next one takes this host"
+        if len(self._joined) >= self.count - 1:
             return f"the engine has its {self.count} hosts (--tensor-parallel-hosts)"
         return None
 

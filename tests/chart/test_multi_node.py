@@ -162,6 +162,7 @@ def test_an_autoscaler_scales_groups(helm: Helm, scaler: str) -> None:
         ({"model": {"path": "", "existingClaim": ""}}, "gpu.count: the embedded demonstration"),
         ({"dataParallelSize": 2}, "dataParallelSize: with multiNode a group is one engine"),
         ({"updateStrategy": {"type": "Recreate"}}, "updateStrategy.type: a LeaderWorkerSet"),
+        ({"updateStrategy": {"maxUnavailable": "25%"}}, "updateStrategy.maxUnavailable: 25% of 2"),
         (
             {
                 "model": {

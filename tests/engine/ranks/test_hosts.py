@@ -175,6 +175,16 @@ def test_one_host_too_many_is_told_so(ends: ExitStack) -> None:
     assert answer == JoinRefused("the engine has its 2 hosts (--tensor-parallel-hosts)")
 
 
+def test_a_host_that_comes_while_the_engine_ends_is_told_so(ends: ExitStack) -> None:
+    leader, first, _ = whole(ends)
+    first.leave()
+    until(lambda: leader.lost, 30, "the report")
+    answer = joined(ends, leader).answer
+    assert answer == JoinRefused(
+        "the engine ends, as it has lost a host; the next one takes this host"
+    )
+
+
 def test_a_host_that_leaves_before_the_others_have_come_is_replaced(ends: ExitStack) -> None:
     leader = led(ends)
     first = joined(ends, leader)
