@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 EVERY_ADDRESS = "::"
-_EVERY_IPV4_ADDRESS = "0.0.0.0"  # noqa: S104  only if someone asked for every address
+_EVERY_IPV4_ADDRESS = "0.0.0.0"  # noqa: S104  only where every address is meant
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL)
 
 

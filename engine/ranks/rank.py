@@ -107,7 +107,7 @@ class Rank:
         except Exception as error:
             self._failed(error)
             if self._leader and not isinstance(error, CollectiveError):
-                # Its host has a log of its own.
+                # On another host this is the only log.
                 _log.error("rank %d cannot load the model: %s", begin.rank, error)
             return 1
         self._tell(Loaded())

@@ -51,7 +51,7 @@ def own_values() -> Values:
 
 
 def over(base: Values, top: Values) -> Values:
-    """``base`` with the values of ``top`` in place of its own of the same names."""
+    """``base``, in which the values of ``top`` replace those of the same names."""
     both = [name for name, value in top.items() if isinstance(value, dict) and name in base]
     return base | top | {name: over(base[name], top[name]) for name in both}
 
