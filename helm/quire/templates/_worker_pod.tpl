@@ -56,7 +56,15 @@ spec:
       image: {{ include "quire.image" (dict "root" .) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       {{- /* The controller gives every container the variable, before all others. */}}
-      args: [join, "$(LWS_LEADER_ADDRESS):{{ .Values.multiNode.port | int }}"]
+      args:
+        - join
+        - $(LWS_LEADER_ADDRESS):{{ .Values.multiNode.port | int }}
+        {{- range $flag, $value := dict "log-level" .Values.api.logLevel "log-format" .Values.api.logFormat }}
+        {{- if not (kindIs "invalid" $value) }}
+        - --{{ $flag }}
+        - {{ $value }}
+        {{- end }}
+        {{- end }}
       env:
         {{- include "quire.workerEnv" . | nindent 8 }}
       terminationMessagePolicy: FallbackToLogsOnError
