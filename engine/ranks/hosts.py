@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
 from engine.addresses import address_text, own_address, plain_address
-from engine.config import DeviceError, EngineConfig
+from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.ranks.channel import Channel, encode_message
 from engine.ranks.handshake import HANDSHAKE_SECONDS, admit
 from engine.ranks.messages import FromHost, JoinHost, JoinRank, JoinRefused, RankEnded, Welcome
@@ -133,10 +133,17 @@ class Hosts:
     """Listens for the other hosts of one engine, from its construction until ``close``. Raises
     DeviceError if it cannot.
 
+    ``on_progress("hosts", found, wanted)`` is called by ``gather``; this host counts.
     ``on_lost(host)`` is called from another thread when one that ``gather`` returned is gone.
     """
 
-    def __init__(self, config: EngineConfig, *, release: str | None = None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_progress: OnProgress = lambda phase, done, total: None,
+        *,
+        release: str | None = None,
+    ) -> None:
         assert config.ranks_secret is not None
         self.count = config.tensor_parallel_hosts
         self.each = config.ranks_per_host
@@ -149,6 +156,7 @@ class Hosts:
         self._warned: dict[str, float] = {}
         self._is_whole = self._is_closed = False
         self._strangers = Strangers()
+        self._on_progress = on_progress
         self._on_lost: Callable[[JoinedHost], None] = lambda host: None
         try:
             self._listener = listen(config.ranks_host, config.ranks_port)
@@ -169,12 +177,15 @@ class Hosts:
         """Wait until all hosts have joined, and return them in the order of their ranks. One that
         leaves before, or does not connect its ranks, is replaced by the next. Returns none if this
         is closed meanwhile."""
-        said_at = -_WAITING_LOG_SECONDS
+        said_at, reported = -_WAITING_LOG_SECONDS, 0
         with self._changed:
             while not (self._is_closed or self._all_are_here()):
                 if (now := time.monotonic()) - said_at > _WAITING_LOG_SECONDS:
                     said_at = now
                     self._say_who_is_missing()
+                if (found := 1 + len(self._joined)) != reported:
+                    reported = found
+                    self._on_progress("hosts", found, self.count)
                 self._give_up_who_has_no_ranks(now)
                 # Not longer: a signal that comes just before a wait does not end it.
                 self._changed.wait(_SIGNAL_SECONDS)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.messages import Fatal, Ready, SamplingParams, StepOutputs
+from engine.messages import Fatal, Loading, Ready, SamplingParams, StepOutputs
 from engine.ranks.channel import Channel
 from engine.ranks.join import Session, rank_environment, stop_signals
 from engine.ranks.messages import ToHost
@@ -186,6 +186,7 @@ def test_a_wrong_secret_is_refused_on_both_sides(
         with join(port, tmp_path / "join.log", secret="another secret of some length") as host:
             host.says("it refused our secret; give both the same QUIRE_RANKS_SECRET")
             assert host.ranks == []
+        assert client.wait(Loading) == Loading("hosts", 1, 2)
         began = time.monotonic()
         with join(port, tmp_path / "right.log"):
             # Not since the engine began to wait: its clients compare it with their patience.
