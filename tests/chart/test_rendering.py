@@ -122,7 +122,9 @@ def test_the_notes_name_what_was_installed(
     alone = merged.get("replicaCount") == 1 and not scaled
     assert ("Each replica stores" in text) != (alone or bool(merged["store"]["existingSecret"]))
     assert ("Each replica signs" in text) != (alone or bool(merged["signing"]["existingSecret"]))
-    several = not alone or merged["multiNode"]["enabled"]
+    update = merged["updateStrategy"]
+    surges = update["type"] == "RollingUpdate" and update["maxSurge"] not in (0, "0%")
+    several = not alone or merged["multiNode"]["enabled"] or surges
     claims = [merged["kernelCache"]["existingClaim"], merged["model"]["existingClaim"]]
     shared = len([each for each in claims if each]) if several else 0
     assert text.count("Several pods mount claim") == shared
