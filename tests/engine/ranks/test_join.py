@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.messages import Fatal, Loading, Ready, SamplingParams, StepOutputs
+from engine.messages import FRAME_HEADER, Fatal, Loading, Ready, SamplingParams, StepOutputs
 from engine.ranks.channel import Channel
 from engine.ranks.join import Session, rank_environment, stop_signals
 from engine.ranks.messages import ToHost
@@ -316,6 +316,25 @@ def test_a_rank_that_cannot_be_killed_ends_the_host(caplog: pytest.LogCaptureFix
         session.end()
     assert end.value.code == 1
     assert "rank 3, process 1, was killed and is still there after 30 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xc1",
+        # A message with a field that no one knows, deeper than Python's stack.
+        b"\x83\xa4type\xa7refused\xa6reason\xa1r\xa1x" + b"\x91" * 3900 + b"\x00",
+    ],
+)
+def test_what_no_leader_sends_ends_the_session(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    session = Session(ours, Channel(ours, ToHost))
+    with ours, theirs:
+        theirs.sendall(FRAME_HEADER.pack(len(body)) + body)
+        assert session._has_ended()
+    assert "the leader sent what no leader sends" in caplog.text
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:
