@@ -100,4 +100,4 @@ LABEL org.opencontainers.image.title="Quire" \
       org.opencontainers.image.base.name="${BASE_IMAGE}"
 
 ENTRYPOINT ["quire"]
-CMD ["serve", "--host", "0.0.0.0"]
+CMD ["serve", "--host", "::"]

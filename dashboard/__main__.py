@@ -12,11 +12,14 @@ from dashboard.prices import prices
 from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, named_url, watched
 from dashboard.trace_link import trace_url
 
+_EVERY_ADDRESS = "::"
+
 
 def command(host: str, port: int) -> list[str]:
     """Return the Streamlit command line. Its theme is in .streamlit/config.toml next to app.py."""
     flags = {
-        "server.address": host,
+        # By itself it listens on all, of IPv4 alone where there is no IPv6.
+        **({} if host == _EVERY_ADDRESS else {"server.address": host}),
         "server.port": str(port),
         "server.headless": "true",
         "server.fileWatcherType": "none",
@@ -43,7 +46,11 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         help="a server to watch, or with dns+ in front all servers at the addresses of its host "
         f"name; may be repeated (default: ${SERVERS_VARIABLE} or {DEFAULT_URL})",
     )
-    parser.add_argument("--host", default="127.0.0.1", help="address to listen on (%(default)s)")
+    parser.add_argument(
+        "--host",
+        default="127.0.0.1",
+        help="address to listen on (%(default)s); :: means all, of IPv6 and IPv4",
+    )
     parser.add_argument("--port", type=int, default=8501, help="port to listen on (%(default)s)")
     return parser.parse_args(arguments)
 

@@ -118,7 +118,7 @@ def load_model(
             config.tensor_parallel_size,
             arguments=rank_arguments,
             on_failure=on_failure,
-            hosts=None if config.tensor_parallel_hosts == 1 else Hosts(config),
+            hosts=None if config.tensor_parallel_hosts == 1 else Hosts(config, on_progress),
         )
         ends.enter_context(ranks)
         on_gathered()

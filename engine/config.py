@@ -128,11 +128,11 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         setting(
             _HARDWARE,
             "With --tensor-parallel-hosts, the address of this host at which others join; "
-            "0.0.0.0 or :: means all addresses.",
+            ":: means all, of IPv6 and IPv4.",
             min_length=1,
             max_length=253,
         ),
-    ] = "0.0.0.0"  # noqa: S104  only with several hosts, and for those that know the secret
+    ] = "::"
     ranks_port: Annotated[
         int, setting(_HARDWARE, "The port at which they join; 0: a free one.", ge=0, le=65535)
     ] = 29500

@@ -199,7 +199,7 @@ class Abort(msgspec.Struct, frozen=True, tag="abort"):
 
 
 class Loading(msgspec.Struct, frozen=True, tag="loading"):
-    phase: str  # "config", "weights", "kv_cache", "warmup"
+    phase: str  # "hosts", "config", "weights", "kv_cache", "warmup"
     done: int
     total: int
 

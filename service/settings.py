@@ -65,7 +65,9 @@ _MetricsAliases = Annotated[
 class ServiceSettings(DrainSettings, frozen=True, kw_only=True):
     """How the service listens, which clients it accepts and how much it takes on."""
 
-    host: Annotated[str, setting(_NETWORK, "Address to listen on.")] = "127.0.0.1"
+    host: Annotated[
+        str, setting(_NETWORK, "Address to listen on; :: means all, of IPv6 and IPv4.")
+    ] = "127.0.0.1"
     port: Annotated[
         int, setting(_NETWORK, "Port to listen on; 0: any free one.", ge=0, le=65535)
     ] = 8000

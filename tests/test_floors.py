@@ -23,6 +23,7 @@ MAY_IMPORT = {
 # Modules of a lower layer that a higher one may use; the others are internal.
 PUBLIC = {
     ("service", "engine"): {
+        "engine.addresses",
         "engine.beats",
         "engine.block_names",
         "engine.inspected",

@@ -19,6 +19,7 @@ ORDER = {
     "engine": (
         *(
             "errors",
+            "addresses",
             "python_command",
             "heap",
             "lifetime",

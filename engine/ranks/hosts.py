@@ -20,17 +20,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 
-from engine.config import DeviceError, EngineConfig
+from engine.addresses import address_text, own_address, plain_address
+from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.ranks.channel import Channel, encode_message
 from engine.ranks.handshake import HANDSHAKE_SECONDS, admit
 from engine.ranks.messages import FromHost, JoinHost, JoinRank, JoinRefused, RankEnded, Welcome
-from engine.ranks.network import (
-    interface_of,
-    listen,
-    own_address,
-    plain_address,
-    tune_connection,
-)
+from engine.ranks.network import interface_of, listen, tune_connection
 from engine.ranks.processes import describe_end
 from engine.ranks.strangers import Strangers
 
@@ -86,10 +81,13 @@ class JoinedHost:
         return range(self.first, self.first + self.count)
 
     @property
+    def which(self) -> str:
+        last = self.ranks[-1]
+        return f"rank {last}" if self.count == 1 else f"ranks {self.first} to {last}"
+
+    @property
     def loss(self) -> str:
-        last = self.first + self.count - 1
-        which = f"rank {last}" if self.count == 1 else f"ranks {self.first} to {last}"
-        return f"host {self.name} with {which} left, or cannot be reached"
+        return f"host {self.name} with {self.which} left, or cannot be reached"
 
     def close(self) -> None:
         self.channel.close()
@@ -135,10 +133,17 @@ class Hosts:
     """Listens for the other hosts of one engine, from its construction until ``close``. Raises
     DeviceError if it cannot.
 
+    ``on_progress("hosts", found, wanted)`` is called by ``gather``; this host counts.
     ``on_lost(host)`` is called from another thread when one that ``gather`` returned is gone.
     """
 
-    def __init__(self, config: EngineConfig, *, release: str | None = None) -> None:
+    def __init__(
+        self,
+        config: EngineConfig,
+        on_progress: OnProgress = lambda phase, done, total: None,
+        *,
+        release: str | None = None,
+    ) -> None:
         assert config.ranks_secret is not None
         self.count = config.tensor_parallel_hosts
         self.each = config.ranks_per_host
@@ -151,13 +156,14 @@ class Hosts:
         self._warned: dict[str, float] = {}
         self._is_whole = self._is_closed = False
         self._strangers = Strangers()
+        self._on_progress = on_progress
         self._on_lost: Callable[[JoinedHost], None] = lambda host: None
         try:
             self._listener = listen(config.ranks_host, config.ranks_port)
         except OSError as error:
             raise DeviceError(
-                f"cannot listen on {config.ranks_host}:{config.ranks_port} for other hosts: "
-                f"{error.strerror or error}; see --ranks-host and --ranks-port"
+                f"cannot listen on {address_text(config.ranks_host, config.ranks_port)} for other "
+                f"hosts: {error.strerror or error}; see --ranks-host and --ranks-port"
             ) from error
         self.port = int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="engine-hosts", daemon=True).start()
@@ -171,12 +177,15 @@ class Hosts:
         """Wait until all hosts have joined, and return them in the order of their ranks. One that
         leaves before, or does not connect its ranks, is replaced by the next. Returns none if this
         is closed meanwhile."""
-        said_at = -_WAITING_LOG_SECONDS
+        said_at, reported = -_WAITING_LOG_SECONDS, 0
         with self._changed:
             while not (self._is_closed or self._all_are_here()):
                 if (now := time.monotonic()) - said_at > _WAITING_LOG_SECONDS:
                     said_at = now
                     self._say_who_is_missing()
+                if (found := 1 + len(self._joined)) != reported:
+                    reported = found
+                    self._on_progress("hosts", found, self.count)
                 self._give_up_who_has_no_ranks(now)
                 # Not longer: a signal that comes just before a wait does not end it.
                 self._changed.wait(_SIGNAL_SECONDS)
@@ -308,7 +317,7 @@ class Hosts:
                 channel.send(encode_message(JoinRefused(reason)))
             channel.close()
             return
-        _log.info("host %s joins with ranks %d to %d", name, host.ranks[0], host.ranks[-1])
+        _log.info("host %s joins with %s", name, host.which)
         try:
             channel.send(encode_message(Welcome(host.session, host.first, host.count)))
             while (messages := channel.read()) is not None and self._hear(host, messages):
@@ -337,7 +346,9 @@ class Hosts:
             return (
                 f"it offers {offer.gpus} GPUs, and each of the {self.count} hosts needs {self.each}"
             )
-        if self._is_closed or len(self._joined) >= self.count - 1:
+        if self._is_closed or any(host.is_gone or host.statuses for host in self._joined):
+            return "the engine ends, as it has lost a host; the next one takes this host"
+        if len(self._joined) >= self.count - 1:
             return f"the engine has its {self.count} hosts (--tensor-parallel-hosts)"
         return None
 

@@ -24,6 +24,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from engine.addresses import address_text
 from engine.device.visible import visible_gpus
 from engine.frames import FrameTooLargeError
 from engine.options import (
@@ -48,6 +49,8 @@ _log = logging.getLogger(__name__)
 _FIRST_DELAY_SECONDS = 0.2
 _LONGEST_DELAY_SECONDS = 3.0
 _KILL_SECONDS = 30.0  # for ranks that were killed to be gone
+# What reading raises if the other end sends what no leader sends.
+_NO_LEADERS = (FrameTooLargeError, msgspec.DecodeError, RecursionError)
 _GLOO_INTERFACE = "GLOO_SOCKET_IFNAME"
 
 
@@ -138,7 +141,6 @@ class Joiner:
 
     def _join(self, ends: ExitStack) -> Session:
         """Raises NotJoinedError."""
-        host, port = self._leader
         try:
             connection = ends.enter_context(self._connect(self._leader))
             # A name may have several addresses: all connections must lead to the same leader.
@@ -162,11 +164,11 @@ class Joiner:
                         JoinRank(welcome.session, rank),
                     )
                     session.ranks[rank] = start_rank(rank, own, environ, arguments)
-        except (OSError, FrameTooLargeError, msgspec.DecodeError) as error:
+        except (OSError, *_NO_LEADERS) as error:
             reason = error.strerror if isinstance(error, OSError) else None
-            raise NotJoinedError(f"{host}:{port}: {reason or error}") from error
+            raise NotJoinedError(f"{address_text(*self._leader)}: {reason or error}") from error
         pids = ", ".join(f"rank {rank} is process {p.pid}" for rank, p in session.ranks.items())
-        _log.info("joined %s:%d: %s", host, port, pids)
+        _log.info("joined %s: %s", address_text(*self._leader), pids)
         return session
 
     def _connect(self, leader: tuple[str, int]) -> socket.socket:
@@ -208,13 +210,13 @@ class Session:
         while not joiner.is_stopping:
             self._report()
             if joiner.wait(None, self._connection) and self._has_ended():
-                _log.info("the leader ended the engine")
+                _log.info("the leader ended the engine, or cannot be reached")
                 return
 
     def _has_ended(self) -> bool:
         try:
             return self._channel.read() is None
-        except (FrameTooLargeError, msgspec.DecodeError) as error:
+        except _NO_LEADERS as error:
             _log.error("the leader sent what no leader sends: %s", error)
             return True
 

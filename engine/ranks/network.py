@@ -9,10 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from engine.addresses import bound_socket
+
 # A host that no longer answers is noticed within _IDLE + _PROBES * _INTERVAL seconds, or, with data
 # under way, within _UNANSWERED.
 _IDLE, _INTERVAL, _PROBES = 5, 3, 3
 _UNANSWERED = 15.0
+_BACKLOG = 128
 _SIOCGIFADDR = 0x8915
 _IPV6_TABLE = Path("/proc/net/if_inet6")
 
@@ -34,19 +37,14 @@ def tune_connection(connection: socket.socket) -> None:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Listen on an address of this machine; ``0.0.0.0``: all of IPv4, ``::``: these too, where the
-    system can do both at once. Raises OSError."""
-    return socket.create_server(
-        (host, port),
-        family=socket.AF_INET6 if ":" in host else socket.AF_INET,
-        backlog=128,
-        dualstack_ipv6=host == "::" and socket.has_dualstack_ipv6(),
-    )
-
-
-def plain_address(address: str) -> str:
-    """Return an IPv4 address as such, where a socket for both kinds has it as an IPv6 one."""
-    return address.removeprefix("::ffff:") if "." in address else address
+    """Listen on an address of this machine; ``::``: on all. Raises OSError."""
+    listener = bound_socket(host, port, socket.SO_REUSEADDR)
+    try:
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def peer_of(connection: socket.socket) -> tuple[str, int]:
@@ -56,15 +54,14 @@ def peer_of(connection: socket.socket) -> tuple[str, int]:
     return host, int(port)
 
 
-def own_address(host: str) -> str:
-    """Return where processes of this machine reach what listens on ``host``."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104  a comparison
-
-
 def parse_address(text: str) -> tuple[str, int]:
     """Return host and port of ``HOST:PORT`` (an IPv6 address in brackets). Raises ValueError."""
     host, separator, port = text.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
+    try:
+        host.encode("idna")  # as connecting does
+    except UnicodeError:
+        host = ""
     if not separator or not host or not port.isascii() or not port.isdigit():
         raise ValueError(f"expected HOST:PORT, got {text!r}")
     if not 1 <= int(port) <= 65535:

@@ -106,6 +106,9 @@ class Rank:
             runner = self._load(begin)
         except Exception as error:
             self._failed(error)
+            if self._leader and not isinstance(error, CollectiveError):
+                # On another host this is the only log.
+                _log.error("rank %d cannot load the model: %s", begin.rank, error)
             return 1
         self._tell(Loaded())
         gc.collect()

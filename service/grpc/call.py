@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import grpc
 
+from engine.addresses import plain_address
 from observability.logging import get_logger
 from observability.outcomes import NO_ROUTE
 from service.errors import (
@@ -229,7 +230,7 @@ def peer_address(peer: str) -> str | None:
     kind, _, rest = peer.partition(":")
     if kind not in ("ipv4", "ipv6"):
         return None
-    return urllib.parse.unquote(rest).rpartition(":")[0].strip("[]") or None
+    return plain_address(urllib.parse.unquote(rest).rpartition(":")[0].strip("[]")) or None
 
 
 def _new_record(

@@ -11,6 +11,7 @@ import grpc
 from grpc_health.v1.health import SERVICE_NAME as HEALTH_SERVICE
 from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVICE
 
+from engine.addresses import address_text
 from observability.logging import get_logger
 from service.grpc.call import Calls, Method
 from service.grpc.health import HealthServicer
@@ -64,7 +65,7 @@ class GrpcServer:
 
     async def start(self, host: str, port: int) -> int:
         """Listen and return the port. Raises OSError."""
-        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        where = address_text(host, port)
         try:
             bound: int = self._server.add_insecure_port(where)
         except RuntimeError as error:

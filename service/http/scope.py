@@ -8,6 +8,7 @@ from typing import Any
 
 from litestar.types import Scope
 
+from engine.addresses import plain_address
 from service.serving.exchange import Exchange
 from service.telemetry.record import RequestRecord
 
@@ -62,7 +63,7 @@ def header(scope: Scope, name: bytes) -> bytes:
 def client_address(scope: Scope) -> str | None:
     """Return the address that the listener sees: a proxy's, where one is in between."""
     client = scope.get("client")
-    return None if client is None else client[0] or None
+    return None if client is None else plain_address(client[0]) or None
 
 
 def api_key_header(scope: Scope) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.addresses import address_text
 from service.supervision.listener import ServerAddress
 from service.version import VERSION
 
@@ -31,7 +32,11 @@ def banner(
         # With keys, metrics are not public.
         *([] if needs_key else [f"  metrics          {url}/metrics"]),
         *([f"  admin API        {admin.url}/admin/v1"] if admin else []),
-        *([f"  gRPC             {address.local_host}:{grpc_port}"] if grpc_port else []),
+        *(
+            [f"  gRPC             {address_text(address.local_host, grpc_port)}"]
+            if grpc_port
+            else []
+        ),
         f"  dashboard        quire dashboard --url {url}",
         f"  terminal chat    quire chat --base-url {url}",
         "",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import socket
 from dataclasses import dataclass
-from typing import Any
+
+from engine.addresses import address_text, bound_socket, own_address
 
 BACKLOG = 2048
 # From a server's port to the one of its admin API, unless that is set.
@@ -16,10 +16,8 @@ _MOST_PORT = 65_535
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens on ``host``:``port`` (0: any free port). Raises OSError."""
-    listener, address = _socket_for(host, port)
+    listener = bound_socket(host, port, socket.SO_REUSEADDR)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
         listener.listen(BACKLOG)
     except OSError:
         listener.close()
@@ -35,25 +33,10 @@ def inherited_socket(descriptor: int) -> socket.socket:
     return listener
 
 
-def _socket_for(host: str, port: int) -> tuple[socket.socket, Any]:
-    """Return a socket that is not bound yet, and the address for it."""
-    family, kind, protocol, _, address = socket.getaddrinfo(
-        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )[0]
-    return socket.socket(family, kind, protocol), address
-
-
 def hold_port(host: str, port: int) -> socket.socket:
     """Return a socket that is bound to a port (0: any free one) but does not listen: several
     processes can listen there with ``SO_REUSEPORT``. Raises OSError."""
-    holder, address = _socket_for(host, port)
-    try:
-        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        holder.bind(address)
-    except OSError:
-        holder.close()
-        raise
-    return holder
+    return bound_socket(host, port, socket.SO_REUSEPORT)
 
 
 def open_admin_socket(host: str, port: int | None, *, public_port: int) -> socket.socket:
@@ -81,12 +64,8 @@ class ServerAddress:
     @classmethod
     def of(cls, listener: socket.socket) -> ServerAddress:
         host, port = listener.getsockname()[:2]
-        local = host
-        if ipaddress.ip_address(host).is_unspecified:
-            local = "127.0.0.1" if listener.family is socket.AF_INET else "::1"
-        return cls(host, port, local)
+        return cls(host, port, own_address(host))
 
     @property
     def url(self) -> str:
-        host = f"[{self.local_host}]" if ":" in self.local_host else self.local_host
-        return f"http://{host}:{self.port}"
+        return f"http://{address_text(self.local_host, self.port)}"

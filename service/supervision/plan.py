@@ -108,7 +108,8 @@ def plan(
     do not fit together."""
     if problem := hosts_problem(config):
         raise OptionError(problem)
-    secret = secret_environment(config)
+    # With one host no one joins.
+    secret = secret_environment(config) if config.tensor_parallel_hosts > 1 else {}
     environments = [
         pinned | secret for pinned in engine_environments(config, visible_gpus(os.environ))
     ]

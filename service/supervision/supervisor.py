@@ -30,6 +30,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
+from engine.addresses import address_text
 from engine.config import EngineConfig
 from engine.options import OptionError
 from observability.logging import get_logger, line_writer
@@ -75,7 +76,7 @@ def _listening_on(host: str, port: int | None) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        where = host if port is None else f"{host}:{port}"
+        where = host if port is None else address_text(host, port)
         raise _CannotListenError(f"cannot listen on {where}: {error.strerror or error}") from error
 
 

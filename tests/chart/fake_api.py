@@ -33,6 +33,7 @@ KINDS: dict[str, dict[str, str]] = {
         "persistentvolumeclaims": "PersistentVolumeClaim",
     },
     "apps/v1": {"deployments": "Deployment"},
+    "leaderworkerset.x-k8s.io/v1": {"leaderworkersets": "LeaderWorkerSet"},
     "policy/v1": {"poddisruptionbudgets": "PodDisruptionBudget"},
     "autoscaling/v2": {"horizontalpodautoscalers": "HorizontalPodAutoscaler"},
     "networking.k8s.io/v1": {"ingresses": "Ingress", "networkpolicies": "NetworkPolicy"},
@@ -90,8 +91,9 @@ class FakeKubernetes:
         return sorted((each["kind"], key.name) for key, each in self.objects.items())
 
     def scale(self, name: str, replicas: int) -> None:
-        """Set a Deployment's number of pods, as an autoscaler does."""
-        [key] = [key for key in self.objects if key[1::2] == ("deployments", name)]
+        """Set a Deployment's or LeaderWorkerSet's number, as an autoscaler does."""
+        scaled = [(resource, name) for resource in ("deployments", "leaderworkersets")]
+        [key] = [key for key in self.objects if key[1::2] in scaled]
         with self.lock:
             self.objects[key]["spec"]["replicas"] = replicas
             managers = self._applied.setdefault(key, {})
@@ -165,7 +167,7 @@ class FakeKubernetes:
 def _default(new: Manifest, live: Manifest | None) -> None:
     """Fill in what the API does where a field is absent."""
     spec = new.get("spec", {})
-    if new["kind"] == "Deployment":
+    if new["kind"] in ("Deployment", "LeaderWorkerSet"):
         spec.setdefault("replicas", 1)
     if new["kind"] == "Service":
         before = None if live is None else live["spec"].get("clusterIP")

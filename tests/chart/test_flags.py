@@ -264,7 +264,7 @@ def test_the_dashboard_takes_its_arguments(helm4: Helm4) -> None:
     [command, *rest] = server_container(component(rendered, "Deployment", "dashboard"))["args"]
     assert command == "dashboard"
     parsed = parse_dashboard(rest)
-    assert (parsed.host, parsed.port) == ("0.0.0.0", 9001)  # noqa: S104  a pod
+    assert (parsed.host, parsed.port) == ("::", 9001)
 
 
 def test_the_margin_holds_what_the_supervisor_allows_itself() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import copy
 import itertools
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 import yaml
 
 from engine.config import EngineConfig, hosts_problem
+from engine.options import add_arguments
 from engine.ranks.join import JoinOptions
 from engine.ranks.network import parse_address
 from tests.chart.conftest import CASES, component, server_container
@@ -74,6 +76,15 @@ def test_the_workers_join_their_leader_with_as_many_gpus_and_the_same_secret(hel
     assert [m["mountPath"] for m in leader["volumeMounts"]] == [
         m["mountPath"] for m in worker["volumeMounts"]
     ]
+
+
+def test_a_worker_logs_as_its_leader_does(helm: Helm) -> None:
+    found = rendered(helm, api={"logLevel": "debug", "logFormat": "json"})
+    _, _, *words = server_container(component(found, "Deployment", "worker"))["args"]
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, JoinOptions)
+    options = parser.parse_args(words)
+    assert (options.log_level, options.log_format) == ("debug", "json")
 
 
 def test_a_worker_has_no_other_secret_no_port_no_probe_and_none_of_the_servers_settings(
@@ -162,6 +173,7 @@ def test_an_autoscaler_scales_groups(helm: Helm, scaler: str) -> None:
         ({"model": {"path": "", "existingClaim": ""}}, "gpu.count: the embedded demonstration"),
         ({"dataParallelSize": 2}, "dataParallelSize: with multiNode a group is one engine"),
         ({"updateStrategy": {"type": "Recreate"}}, "updateStrategy.type: a LeaderWorkerSet"),
+        ({"updateStrategy": {"maxUnavailable": "25%"}}, "updateStrategy.maxUnavailable: 25% of 2"),
         (
             {
                 "model": {

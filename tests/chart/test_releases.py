@@ -4,6 +4,7 @@ cluster is a fake API; both Helms are real."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,8 +12,17 @@ import pytest
 import yaml
 
 from tests.chart.conftest import CASES
-from tests.chart.fake_api import FakeKubernetes, serving
-from tests.chart.helms import CHART, Helm3, Helm4, Manifest, RefusedError, Values, objects
+from tests.chart.fake_api import FakeKubernetes, Key, serving
+from tests.chart.helms import (
+    CHART,
+    NAMESPACE,
+    Helm3,
+    Helm4,
+    Manifest,
+    RefusedError,
+    Values,
+    objects,
+)
 from tests.chart.released import archives
 from tests.chart.releases import Helm3Releases, Helm4Releases, Releases
 
@@ -105,6 +115,55 @@ def test_a_count_that_an_autoscaler_set_stays(cluster: Cluster, chosen: str, by:
     cluster.kubernetes.scale(NAME, 5)
     cluster.helm.upgrade(left)
     assert cluster.server()["spec"]["replicas"] == 5
+
+
+def claim(name: str, mode: str) -> Manifest:
+    spec = {"accessModes": [mode], "resources": {"requests": {"storage": "1Gi"}}}
+    metadata = {"name": name, "namespace": NAMESPACE}
+    about = {"apiVersion": "v1", "kind": "PersistentVolumeClaim"}
+    return {**about, "metadata": metadata, "spec": spec, "status": {"accessModes": [mode]}}
+
+
+def make_claim(cluster: Cluster, name: str, mode: str) -> None:
+    key = Key("v1", "persistentvolumeclaims", NAMESPACE, name)
+    with suppress(KeyError):
+        del cluster.kubernetes.objects[key]
+    cluster.kubernetes.create(key, claim(name, mode))
+
+
+def test_groups_of_pods_are_installed_scaled_and_replaced(cluster: Cluster) -> None:
+    """By a Deployment, and back."""
+    groups = yaml.safe_load(CASES["multi-node"].read_text())
+    scaled = groups | {"autoscaling": {"hpa": {"enabled": True}}, "replicaCount": 1}
+    name = f"{NAME}-group"
+    cluster.helm.install(CHART, scaled)
+    cluster.kubernetes.scale(name, 3)
+    cluster.helm.upgrade(scaled | {"podAnnotations": {"example.com/owner": "ml"}})
+    [group] = cluster.kubernetes.of_kind("LeaderWorkerSet").values()
+    assert group["spec"]["replicas"] == 3
+    cluster.helm.upgrade(groups | {"multiNode": {"enabled": False}})
+    assert not cluster.kubernetes.of_kind("LeaderWorkerSet")
+    assert cluster.server()["spec"]["replicas"] == 2
+    cluster.helm.upgrade(groups)
+    assert set(cluster.kubernetes.of_kind("LeaderWorkerSet")) == {name}
+    assert not cluster.kubernetes.of_kind("Deployment")
+    cluster.helm.uninstall()
+    assert cluster.kubernetes.left() == []
+
+
+@pytest.mark.parametrize("key", ["kernelCache.existingClaim", "model.existingClaim"])
+def test_a_claim_that_one_node_mounts_is_refused_for_a_group(cluster: Cluster, key: str) -> None:
+    groups = yaml.safe_load(CASES["multi-node"].read_text())
+    groups["kernelCache"] = {"existingClaim": "kernels"}
+    names = {"kernelCache.existingClaim": "kernels", "model.existingClaim": "models"}
+    for name in names.values():
+        make_claim(cluster, name, "ReadWriteMany")
+    make_claim(cluster, names[key], "ReadWriteOnce")
+    with pytest.raises(RefusedError, match=rf"{key}: .* claim {names[key]} is ReadWriteOnce"):
+        cluster.helm.install(CHART, groups)
+    make_claim(cluster, names[key], "ReadWriteMany")
+    make_claim(cluster, "models", "ReadOnlyMany")
+    cluster.helm.install(CHART, groups)
 
 
 def test_a_count_of_ones_own_is_what_an_upgrade_sets(cluster: Cluster) -> None:

@@ -122,6 +122,12 @@ def test_the_notes_name_what_was_installed(
     alone = merged.get("replicaCount") == 1 and not scaled
     assert ("Each replica stores" in text) != (alone or bool(merged["store"]["existingSecret"]))
     assert ("Each replica signs" in text) != (alone or bool(merged["signing"]["existingSecret"]))
+    update = merged["updateStrategy"]
+    surges = update["type"] == "RollingUpdate" and update["maxSurge"] not in (0, "0%")
+    several = not alone or merged["multiNode"]["enabled"] or surges
+    claims = [merged["kernelCache"]["existingClaim"], merged["model"]["existingClaim"]]
+    shared = len([each for each in claims if each]) if several else 0
+    assert text.count("Several pods mount claim") == shared
     assert f"http://{api['metadata']['name']}.{NAMESPACE}:{port}/v1" in text
     assert ("gRPC" in text) == bool(merged["server"].get("grpcPort"))
     assert ("dashboard" in text) == merged["dashboard"]["enabled"]

@@ -51,6 +51,7 @@ def test_streamlit_is_told_where_to_listen() -> None:
     line = command("127.0.0.1", 8600)
     assert line[line.index("--server.address") + 1] == "127.0.0.1"
     assert line[line.index("--server.port") + 1] == "8600"
+    assert "--server.address" not in command("::", 8600)  # it listens on all by itself
 
 
 def test_an_admin_api_is_sought_where_quire_serve_puts_it() -> None:

@@ -71,6 +71,7 @@
 {{- end -}}
 {{- end -}}
 {{- include "quire.checkVolumes" . -}}
+{{- include "quire.checkClaims" . -}}
 {{- include "quire.checkResources" (dict "key" "resources" "resources" .Values.resources) -}}
 {{- include "quire.checkResources" (dict "key" "dashboard.resources" "resources" .Values.dashboard.resources) -}}
 {{- include "quire.checkSharedMemory" . -}}

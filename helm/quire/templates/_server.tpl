@@ -26,14 +26,14 @@ would be written with an exponent. */}}
 {{- $args = concat $args (list "--served-model-name" (join "," $values.model.servedNames)) -}}
 {{- end -}}
 {{- $args = concat $args (list
-  "--host" "0.0.0.0"
+  "--host" "::"
   "--port" (include "quire.word" $values.server.port)
   "--admin-port" (include "quire.word" $values.admin.port)
   "--drain-timeout" (include "quire.word" $values.drain.timeoutSeconds)
   "--device" (ternary "cuda" "cpu" $onGpu)
 ) -}}
 {{- if $values.admin.existingSecret -}}
-{{- $args = concat $args (list "--admin-host" "0.0.0.0") -}}
+{{- $args = concat $args (list "--admin-host" "::") -}}
 {{- end -}}
 {{- if eq (include "quire.readsKeysFile" .) "true" -}}
 {{- $args = concat $args (list "--keys-file" (printf "%s/%s" (include "quire.secretsFolder" .) (include "quire.keysFile" .))) -}}
@@ -42,7 +42,7 @@ would be written with an exponent. */}}
 {{- $ranks := div (int $values.gpu.count) $engines -}}
 {{- if $values.multiNode.enabled -}}
 {{- $hosts := int $values.multiNode.size -}}
-{{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" (mul $ranks $hosts)) "--tensor-parallel-hosts" (include "quire.word" $hosts) "--ranks-host" "0.0.0.0" "--ranks-port" (include "quire.word" $values.multiNode.port)) -}}
+{{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" (mul $ranks $hosts)) "--tensor-parallel-hosts" (include "quire.word" $hosts) "--ranks-host" "::" "--ranks-port" (include "quire.word" $values.multiNode.port)) -}}
 {{- else if gt $ranks 1 -}}
 {{- $args = concat $args (list "--tensor-parallel-size" (include "quire.word" $ranks)) -}}
 {{- end -}}

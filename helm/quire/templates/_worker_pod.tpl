@@ -56,7 +56,15 @@ spec:
       image: {{ include "quire.image" (dict "root" .) }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       {{- /* The controller gives every container the variable, before all others. */}}
-      args: [join, "$(LWS_LEADER_ADDRESS):{{ .Values.multiNode.port | int }}"]
+      args:
+        - join
+        - $(LWS_LEADER_ADDRESS):{{ .Values.multiNode.port | int }}
+        {{- range $flag, $value := dict "log-level" .Values.api.logLevel "log-format" .Values.api.logFormat }}
+        {{- if not (kindIs "invalid" $value) }}
+        - --{{ $flag }}
+        - {{ $value }}
+        {{- end }}
+        {{- end }}
       env:
         {{- include "quire.workerEnv" . | nindent 8 }}
       terminationMessagePolicy: FallbackToLogsOnError
@@ -106,6 +114,15 @@ spec:
 {{- end -}}
 {{- if ne $.Values.updateStrategy.type "RollingUpdate" -}}
 {{- fail "updateStrategy.type: a LeaderWorkerSet knows RollingUpdate only; maxSurge 0 with maxUnavailable 1 needs no spare GPUs" -}}
+{{- end -}}
+{{- /* A Deployment rounds up there. */ -}}
+{{- $update := $.Values.updateStrategy -}}
+{{- if and (has (toString $update.maxSurge) (list "0" "0%")) (hasSuffix "%" (toString $update.maxUnavailable)) -}}
+{{- $percent := trimSuffix "%" $update.maxUnavailable | int -}}
+{{- $groups := int (ternary $.Values.autoscaling.minReplicas (default 1 $.Values.replicaCount) (not (empty (include "quire.autoscaled" $)))) -}}
+{{- if lt (mul $percent $groups) 100 -}}
+{{- fail (printf "updateStrategy.maxUnavailable: %s of %d replicas is none, and with updateStrategy.maxSurge 0 no group could ever be replaced: use 1" $update.maxUnavailable $groups) -}}
+{{- end -}}
 {{- end -}}
 {{- if has (int .port) (list (int $.Values.server.port) (int (default 0 $.Values.server.grpcPort)) (int $.Values.admin.port)) -}}
 {{- fail "multiNode.port: HTTP, gRPC or the admin API has this port (server.port, server.grpcPort, admin.port)" -}}

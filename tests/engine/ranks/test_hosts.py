@@ -69,8 +69,9 @@ class Entrance:
 class Leader(Entrance):
     """Hosts that are being gathered in a thread."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, progress: list[tuple[str, int, int]]) -> None:
         super().__init__(hosts)
+        self.progress = progress
         self.lost: list[JoinedHost] = []
         self._found: list[JoinedHost] = []
         self._thread = threading.Thread(
@@ -129,9 +130,10 @@ def ends() -> Iterator[ExitStack]:
 
 
 def led(ends: ExitStack, **settings: Any) -> Leader:
-    hosts = Hosts(config(**settings))
+    progress: list[tuple[str, int, int]] = []
+    hosts = Hosts(config(**settings), lambda *told: progress.append(told))
     ends.callback(hosts.close)
-    return Leader(hosts)
+    return Leader(hosts, progress)
 
 
 def joined(ends: ExitStack, leader: Leader, **offer: Any) -> Host:
@@ -175,12 +177,23 @@ def test_one_host_too_many_is_told_so(ends: ExitStack) -> None:
     assert answer == JoinRefused("the engine has its 2 hosts (--tensor-parallel-hosts)")
 
 
+def test_a_host_that_comes_while_the_engine_ends_is_told_so(ends: ExitStack) -> None:
+    leader, first, _ = whole(ends)
+    first.leave()
+    until(lambda: leader.lost, 30, "the report")
+    answer = joined(ends, leader).answer
+    assert answer == JoinRefused(
+        "the engine ends, as it has lost a host; the next one takes this host"
+    )
+
+
 def test_a_host_that_leaves_before_the_others_have_come_is_replaced(ends: ExitStack) -> None:
     leader = led(ends)
     first = joined(ends, leader)
     assert isinstance(first.join_rank(2), Welcome)
+    until(lambda: leader.progress == [("hosts", 1, 2), ("hosts", 2, 2)], 30, "the progress")
     first.leave()
-    until(lambda: not leader.hosts._joined, 30, "the first host's leaving")
+    until(lambda: leader.progress[2:] == [("hosts", 1, 2)], 30, "the first host's leaving")
     second = joined(ends, leader, name="c")
     for rank in (2, 3):
         assert isinstance(second.join_rank(rank), Welcome)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.messages import Fatal, Ready, SamplingParams, StepOutputs
+from engine.messages import FRAME_HEADER, Fatal, Loading, Ready, SamplingParams, StepOutputs
 from engine.ranks.channel import Channel
 from engine.ranks.join import Session, rank_environment, stop_signals
 from engine.ranks.messages import ToHost
@@ -53,11 +53,13 @@ def expected(model: Path) -> list[int]:
 class Joined:
     """``quire join``, with its log."""
 
-    def __init__(self, port: int, log: Path, secret: str = SECRET) -> None:
+    def __init__(
+        self, port: int, log: Path, secret: str = SECRET, leader: str = "localhost"
+    ) -> None:
         self._log = log
         with log.open("wb") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "engine.ranks.join", f"localhost:{port}", "--name=b",
+                [sys.executable, "-m", "engine.ranks.join", f"{leader}:{port}", "--name=b",
                  "--log-format=json"],
                 stderr=output,
                 env=os.environ | {"QUIRE_RANKS_SECRET": secret},
@@ -86,13 +88,18 @@ def join(port: int, log: Path, secret: str = SECRET) -> Iterator[Joined]:
 
 @contextmanager
 def leading(
-    model: Path, path: Path, port: int, monkeypatch: pytest.MonkeyPatch, size: int = 2
+    model: Path,
+    path: Path,
+    port: int,
+    monkeypatch: pytest.MonkeyPatch,
+    size: int = 2,
+    host: str = "127.0.0.1",
 ) -> Iterator[tuple[subprocess.Popen[bytes], EngineClient]]:
     monkeypatch.setenv("QUIRE_RANKS_SECRET", SECRET)
     argv = [sys.executable, "-m", "engine", "--model", str(model), "--socket", str(path),
             "--device", "cpu", "--threads", "1", "--dtype", "float32", "--log-format", "json",
             "--tensor-parallel-size", str(size), "--tensor-parallel-hosts", "2",
-            "--ranks-host", "127.0.0.1", "--ranks-port", str(port)]  # fmt: skip
+            "--ranks-host", host, "--ranks-port", str(port)]  # fmt: skip
     with running_engine(argv, path) as process:
         yield process, EngineClient(path)
 
@@ -136,6 +143,22 @@ def test_two_hosts_give_the_tokens_of_one_process_and_the_next_engine_too(
             assert process.wait(30) == 0
         host.process.terminate()
         assert host.process.wait(30) == 0
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+def test_hosts_meet_over_ipv6(
+    model: Path, expected: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    host = Joined(port, tmp_path / "join.log", leader="[::1]")
+    try:
+        with leading(model, tmp_path / "1.sock", port, monkeypatch, host="::") as (_, client):
+            client.wait(Ready)
+            [rank] = host.ranks
+            assert b"--leader=::1" in command_of(rank)
+            assert generate(client) == expected
+    finally:
+        host.end()
 
 
 @pytest.mark.parametrize("what", ["rank", "host"])
@@ -186,6 +209,7 @@ def test_a_wrong_secret_is_refused_on_both_sides(
         with join(port, tmp_path / "join.log", secret="another secret of some length") as host:
             host.says("it refused our secret; give both the same QUIRE_RANKS_SECRET")
             assert host.ranks == []
+        assert client.wait(Loading) == Loading("hosts", 1, 2)
         began = time.monotonic()
         with join(port, tmp_path / "right.log"):
             # Not since the engine began to wait: its clients compare it with their patience.
@@ -292,6 +316,25 @@ def test_a_rank_that_cannot_be_killed_ends_the_host(caplog: pytest.LogCaptureFix
         session.end()
     assert end.value.code == 1
     assert "rank 3, process 1, was killed and is still there after 30 s" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"\xc1",
+        # A message with a field that no one knows, deeper than Python's stack.
+        b"\x83\xa4type\xa7refused\xa6reason\xa1r\xa1x" + b"\x91" * 3900 + b"\x00",
+    ],
+)
+def test_what_no_leader_sends_ends_the_session(
+    body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    ours, theirs = socket.socketpair()
+    session = Session(ours, Channel(ours, ToHost))
+    with ours, theirs:
+        theirs.sendall(FRAME_HEADER.pack(len(body)) + body)
+        assert session._has_ended()
+    assert "the leader sent what no leader sends" in caplog.text
 
 
 def test_a_hangup_that_is_ignored_stays_ignored() -> None:

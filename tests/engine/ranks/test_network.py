@@ -10,10 +10,8 @@ import pytest
 from engine.ranks.network import (
     interface_of,
     listen,
-    own_address,
     parse_address,
     peer_of,
-    plain_address,
     tune_connection,
 )
 
@@ -30,7 +28,9 @@ def test_an_address_has_a_host_and_a_port(text: str, address: tuple[str, int]) -
     assert parse_address(text) == address
 
 
-@pytest.mark.parametrize("text", ["", "leader", ":29500", "leader:", "leader:x", "leader:²"])
+@pytest.mark.parametrize(
+    "text", ["", "leader", ":29500", "leader:", "leader:x", "leader:²", "a..b:1"]
+)
 def test_what_is_no_address_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected HOST:PORT"):
         parse_address(text)
@@ -52,12 +52,6 @@ def test_an_interface_is_found_by_its_address() -> None:
     assert interface_of("a name") is None
 
 
-def test_all_addresses_include_this_machines_own() -> None:
-    assert own_address("0.0.0.0") == "127.0.0.1"  # noqa: S104
-    assert own_address("::") == "::1"
-    assert own_address("10.0.0.7") == "10.0.0.7"
-
-
 @pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
 def test_all_addresses_of_ipv6_include_those_of_ipv4() -> None:
     with (
@@ -66,9 +60,8 @@ def test_all_addresses_of_ipv6_include_those_of_ipv4() -> None:
     ):
         theirs, peer = listener.accept()
         theirs.close()
-        assert plain_address(peer[0]) == "127.0.0.1"
+        assert peer[0] == "::ffff:127.0.0.1"
         assert peer_of(ours) == ("127.0.0.1", listener.getsockname()[1])
-    assert plain_address("fd00::1") == "fd00::1"
 
 
 def test_connections_send_at_once_and_notice_a_host_that_is_gone() -> None:

@@ -69,7 +69,9 @@ def test_a_launched_step_samples_on_request_and_not_for_skipped_sequences() -> N
     assert led.part.next_tokens == {uid: continue_alone([uid, 2, 3], 1, 1000)[0] for uid in (1, 3)}
 
 
-def test_a_host_that_has_another_model_under_the_path_does_not_load_it(tmp_path: Path) -> None:
+def test_a_host_that_has_another_model_under_the_path_does_not_load_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "config.json").write_text("{}")
     ours, theirs = socket.socketpair()
     begin = Begin(
@@ -87,6 +89,7 @@ def test_a_host_that_has_another_model_under_the_path_does_not_load_it(tmp_path:
     assert leader.receive() == Arrived()
     said = f"ModelError: the files of {tmp_path} are not those that the leader has under this path"
     assert leader.receive() == RankFailed(0, 0, said, False)
+    assert said.replace("ModelError", "rank 1 cannot load the model") in caplog.text
     for channel in (ours, theirs):
         channel.close()
 

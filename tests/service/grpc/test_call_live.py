@@ -49,6 +49,7 @@ def test_ids_and_trace_context_go_in_and_out(service: GrpcService) -> None:
         ("ipv4:10.0.0.7:5012", "10.0.0.7"),
         ("ipv6:%5B::1%5D:5012", "::1"),
         ("ipv6:[fe80::1]:5012", "fe80::1"),
+        ("ipv6:%5B::ffff:10.0.0.7%5D:5012", "10.0.0.7"),
         ("unix:/run/quire.sock", None),
         ("", None),
     ],

@@ -38,7 +38,13 @@ def test_anthropics_header_goes_before_azures(
 
 
 @pytest.mark.parametrize(
-    ("client", "address"), [(("::1", 50_012), "::1"), (None, None), (("", 0), None)]
+    ("client", "address"),
+    [
+        (("::1", 50_012), "::1"),
+        (("::ffff:10.0.0.7", 50_012), "10.0.0.7"),
+        (None, None),
+        (("", 0), None),
+    ],
 )
 def test_a_clients_address_is_the_one_that_the_listener_saw(
     client: object, address: str | None

@@ -27,11 +27,25 @@ def test_a_port_in_use_is_refused_at_once() -> None:
     [
         ("127.0.0.1", "http://127.0.0.1:"),
         ("0.0.0.0", "http://127.0.0.1:"),  # noqa: S104  this is what is tested
+        ("::", "http://127.0.0.1:"),
     ],
 )
 def test_an_address_shows_how_this_machine_reaches_it(host: str, local: str) -> None:
     with open_listening_socket(host, 0) as listener:
         assert ServerAddress.of(listener).url == f"{local}{listener.getsockname()[1]}"
+
+
+@pytest.mark.skipif(not socket.has_dualstack_ipv6(), reason="no IPv6 here")
+@pytest.mark.parametrize("several", [False, True])
+def test_every_address_is_one_of_ipv6_or_ipv4(several: bool) -> None:
+    with contextlib.ExitStack() as stack:
+        if several:
+            listener = stack.enter_context(hold_port("::", 0))
+            listener.listen()
+        else:
+            listener = stack.enter_context(open_listening_socket("::", 0))
+        for local in ("127.0.0.1", "::1"):
+            socket.create_connection((local, listener.getsockname()[1]), 5).close()
 
 
 def test_early_connections_wait_in_the_backlog() -> None:
@@ -59,10 +73,9 @@ def test_a_listener_is_bound_again_at_once_after_a_restart() -> None:
 
 
 @pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
-@pytest.mark.parametrize("host", ["::1", "::"])
-def test_an_ipv6_address_is_written_in_brackets(host: str) -> None:
+def test_an_ipv6_address_is_written_in_brackets() -> None:
     try:
-        listener = open_listening_socket(host, 0)
+        listener = open_listening_socket("::1", 0)
     except OSError:
         pytest.skip("no IPv6 here")
     with listener:

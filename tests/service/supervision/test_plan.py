@@ -156,6 +156,11 @@ def test_the_secret_of_the_ranks_is_in_the_engines_environment_only(tmp_path: Pa
     assert SECRET not in worker.environ.values()
 
 
+def test_an_engine_that_no_host_joins_does_not_get_the_secret(tmp_path: Path) -> None:
+    [engine] = planned(tmp_path).engines
+    assert SECRET not in " ".join([*engine.environ.values(), *engine.arguments])
+
+
 def test_settings_of_several_hosts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="one engine uses several hosts"):
         planned(tmp_path, engines=2, hosts=2)
