@@ -53,14 +53,14 @@ def test_our_own_code_equals_transformers_with_the_whole_checkpoint(
     "kind",
     [
         kind if kind in ALWAYS_BY_PLUGIN else pytest.param(kind, marks=pytest.mark.slow)
-        for kind in PLUGIN_TEXT
+        for kind in (*PLUGIN_TEXT, ALWAYS_BY_PLUGIN[-1])
     ],
 )
 def test_transformers_code_over_our_cache_equals_it_too(kind: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     oracle = save_image_text(kind, tmp_path)
-    assert_equals_transformers(tmp_path, oracle)
-    info = load_runner(tmp_path, load_format="dummy").info
+    assert_equals_transformers(tmp_path, oracle, model_impl="transformers")
+    info = load_runner(tmp_path, load_format="dummy", model_impl="transformers").info
     assert info.implementation == "transformers"
     assert info.architecture == type(oracle).__name__
     assert "image" in info.unserved_inputs

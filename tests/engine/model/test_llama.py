@@ -15,7 +15,8 @@ from transformers import PreTrainedModel
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.attention.layout import Rows
-from engine.model.llama import LlamaModel, embedding_multiplier, parameter_shapes
+from engine.model.llama import LlamaModel, embedding_multiplier
+from engine.model.parameters import parameter_shapes
 from tests.engine.model.decoding import CPU, Weights, states_in_pieces
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 

@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk_values
 from engine.plugin.trial import fill_strongly
-from tests.engine.plugin.families import VARIANTS
+from tests.engine.plugin.families import VARIANTS, vary_layer_scales
 
 # By what computes them here: "model type:type of the text model", and of this perhaps a variant
 # (TEXT_VARIANTS, or VARIANTS of ``families``).
@@ -21,11 +21,9 @@ NATIVE_TEXT = (
     *("gemma3:gemma3_text#linear", "mistral3:mistral", "mistral3:ministral3#short"),
     *("qwen2_5_vl:qwen2_5_vl_text#yarn", "qwen2_5_vl:qwen2_5_vl_text#window"),
     *("qwen3_vl_moe:qwen3_vl_moe_text", "qwen3_vl_moe:qwen3_vl_moe_text#dense"),
+    *("gemma4:gemma4_text#31b", "gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
 )
-PLUGIN_TEXT = (
-    *("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text", "gemma4:gemma4_text"),
-    *("gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
-)
+PLUGIN_TEXT = ("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text")
 
 # Positions have three axes: how many pairs of a head turn by each.
 _AXES = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
@@ -118,6 +116,7 @@ def save_image_text(
         config.tie_word_embeddings = is_tied
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
     fill_strongly(model)
+    vary_layer_scales(model)
     model.save_pretrained(directory)
     oracle: PreTrainedModel = AutoModelForImageTextToText.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.architecture.config import load_model_config
-from engine.model.llama import parameter_shapes
+from engine.model.parameters import parameter_shapes
 from engine.weights.families import FamilyWeights, stored_shapes
 from engine.weights.grouped import GroupedWeight
 from engine.weights.quantization import quantise
