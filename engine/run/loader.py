@@ -139,14 +139,15 @@ def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
     """An image-text config.json has the flag twice, and the two may differ, so the files decide
     whether the output head is tied to the embeddings. They also decide how experts are stored:
     tools that quantize experts split them, and transformers writes their matrices transposed."""
-    if config.text_part is None or settings.dummy_seed is not None:
+    is_stacked = config.experts is not None and config.expert_storage is not ExpertStorage.APART
+    if settings.dummy_seed is not None or (config.text_part is None and not is_stacked):
         return config
-
     stored = text_shapes(settings.directory, config.text_part)
     has_head = any(name.startswith(HEAD.removesuffix("weight")) for name in stored)
+    is_tied = config.tie_word_embeddings and not (has_head and config.text_part is not None)
     return replace(
         config,
-        tie_word_embeddings=config.tie_word_embeddings and not has_head,
+        tie_word_embeddings=is_tied,
         expert_storage=expert_storage(
             stored, stored_shapes(parameter_shapes(config), config), config.expert_storage
         ),
