@@ -159,8 +159,8 @@ static void forward(const void *task, team *t, int thread) {
       norm_heads(t, thread, l, m, qkv, qkv_width, rows);
       barrier(t, &sense);
     }
-    /* After the last layer's keys and values are stored, only the kept rows matter. */
-    const int64_t *kept = n == m->num_layers - 1 && b->kept_rows < rows ? b->kept : NULL;
+    /* After the last keys and values are stored, only the kept rows matter. */
+    const int64_t *kept = n == m->last_keys && b->kept_rows < rows ? b->kept : NULL;
     attend_all(m, l, b, kept, t, qkv, qkv_width, mixed, mixed_width, scratch);
     if (kept) {
       rows = b->kept_rows;
@@ -186,6 +186,7 @@ static void forward(const void *task, team *t, int thread) {
     if (l->input_gate.weight)
       add_inputs(l, n, b, t, thread, &sense, kept, gated, inner, normed, hidden, x, rows, m);
     if (l->factor != 1) scale_rows(t, thread, &sense, x, l->factor, rows, m);
+    if (kept && b->later) b = b->later;
   }
   norm_rows(t, thread, x, m->norm, b->out, m->hidden, rows, m);
 }

@@ -126,6 +126,7 @@ class ModelStruct(ctypes.Structure):
         ("layers", ctypes.POINTER(LayerStruct)),
         ("norm", ctypes.c_void_p),
         ("num_layers", ctypes.c_int32),
+        ("last_keys", ctypes.c_int32),
         ("hidden", ctypes.c_int32),
         ("heads", ctypes.c_int32),
         ("kv_heads", ctypes.c_int32),
@@ -161,6 +162,7 @@ class BatchStruct(ctypes.Structure):
         ("kept", ctypes.c_void_p),
         ("out", ctypes.c_void_p),
         ("scratch", ctypes.c_void_p),
+        ("later", ctypes.c_void_p),
     )
 
 

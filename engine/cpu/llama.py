@@ -5,6 +5,7 @@ Weights and the KV cache are float32 or bfloat16."""
 from __future__ import annotations
 
 import ctypes
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -130,29 +131,30 @@ class CompiledLlama:
         x = embedded(self._embedding, self._library, token_ids)
         if self._multiplier != 1:
             x *= self._multiplier
-        rotations = self._rotations(positions)
-        inputs = None if self._inputs is None else self._inputs(token_ids, x)
         factors = self._query_factors
-        if factors is not None:
-            factors = factors.index_select(0, positions)
-        out = torch.empty(kept.shape[0], self._hidden)
-        longest = tables.longest
-        batch = BatchStruct(
-            count,
-            kept.shape[0],
-            tables.blocks.shape[1],
-            longest,
-            x.data_ptr(),
-            rotations.data_ptr(),
-            None if inputs is None else inputs.data_ptr(),
-            None if factors is None else factors.data_ptr(),
-            positions.data_ptr(),
-            tables.sequences.data_ptr(),
-            tables.blocks.data_ptr(),
-            kept.data_ptr(),
-            out.data_ptr(),
-            self._scratch_for(count, longest),
+        own = _OfRows(
+            self._rotations(positions),
+            None if self._inputs is None else self._inputs(token_ids, x),
+            None if factors is None else factors.index_select(0, positions),
+            positions,
+            tables.sequences,
         )
+        out = torch.empty(kept.shape[0], self._hidden)
+        common = {
+            "kept_rows": kept.shape[0],
+            "table_width": tables.blocks.shape[1],
+            "longest": tables.longest,
+            "x": x.data_ptr(),
+            "tables": tables.blocks.data_ptr(),
+            "kept": kept.data_ptr(),
+            "out": out.data_ptr(),
+            "scratch": self._scratch_for(count, tables.longest),
+        }
+        batch = BatchStruct(rows=count, **own.addresses, **common)
+        if self._model.last_keys + 1 < self._model.num_layers and rows is not None:
+            of_kept = own.index_select(rows)
+            later = BatchStruct(rows=kept.shape[0], **of_kept.addresses, **common)
+            batch.later = ctypes.addressof(later)
         self._library.forward(self._team, self._model, batch)
         return out
 
@@ -167,9 +169,9 @@ class CompiledLlama:
         size of the largest head."""
         found = [torch.view_as_real(rope.rotations(positions)).flatten(1) for rope in self._ropes]
         if len(found) == 1:
-            return found[0].contiguous()
+            return found[0].contiguous().unsqueeze(0)
         padded = [functional.pad(each, (0, self._head_dim - each.shape[1])) for each in found]
-        return torch.cat(padded) if padded else torch.empty(0)
+        return torch.stack(padded) if padded else torch.empty(0, positions.shape[0])
 
     def _attach(self, cache: PagedKVCache | GroupedKVCache) -> None:
         groups = cache.groups if isinstance(cache, GroupedKVCache) else (cache,)
@@ -186,6 +188,33 @@ class CompiledLlama:
         return self._scratch.data_ptr()
 
 
+@dataclass(frozen=True, slots=True)
+class _OfRows:
+    """What ``forward.c`` reads of each row besides its states."""
+
+    rotations: Tensor
+    inputs: Tensor | None
+    query_factors: Tensor | None
+    positions: Tensor
+    sequences: Tensor
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """Those of the tensors, by the name of the struct's field."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: each.data_ptr() for name, each in found.items() if each is not None}
+
+    def index_select(self, rows: Tensor) -> _OfRows:
+        inputs, factors = self.inputs, self.query_factors
+        return _OfRows(
+            self.rotations.index_select(1, rows),
+            None if inputs is None else inputs.index_select(0, rows),
+            None if factors is None else factors.index_select(0, rows),
+            self.positions.index_select(0, rows),
+            self.sequences.index_select(0, rows),
+        )
+
+
 def _model_struct(
     config: ModelConfig, layers: ctypes.Array[LayerStruct], norm: int, *, deterministic: bool
 ) -> ModelStruct:
@@ -199,6 +228,7 @@ def _model_struct(
         layers,
         norm,
         config.num_layers,
+        max(i for i in range(config.num_layers) if config.sizes_of(i).keys_of is None),
         config.hidden_size,
         config.num_heads,
         config.num_kv_heads,

@@ -33,7 +33,9 @@ typedef struct {
 typedef struct {
   const layer *layers;
   const float *norm;
-  int32_t num_layers, hidden, heads;
+  int32_t num_layers;
+  int32_t last_keys; /* the last layer with keys: after it only kept rows are needed */
+  int32_t hidden, heads;
   int32_t kv_heads, head_dim, inner; /* the most of any layer */
   int32_t inputs; /* what each layer reads of a token besides x */
   int32_t block_size;
@@ -46,7 +48,7 @@ typedef struct {
   float eps;
 } model;
 
-typedef struct {
+typedef struct batch {
   int32_t rows, kept_rows, table_width, longest;
   float *x;                  /* [rows][hidden], embeddings in, overwritten */
   const float *rotations;    /* [ropes][rows][head_dim], cosine and sine of each pair, alternating */
@@ -58,4 +60,5 @@ typedef struct {
   const int64_t *kept;       /* [kept_rows], rows whose final states are needed, increasing */
   float *out;                /* [kept_rows][hidden], final states, normalised */
   float *scratch;            /* quire_scratch() floats */
+  const struct batch *later; /* the kept rows alone, for layers after the last one with keys */
 } batch;
