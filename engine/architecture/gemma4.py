@@ -51,6 +51,12 @@ def read_gemma4(fields: ConfigFields, sizes: Sizes) -> Layers:
     )
 
 
+def read_gemma4_unified(fields: ConfigFields, sizes: Sizes) -> Layers:
+    """The model of which image and sound are read without encoders. Layers have no inputs."""
+    given = {"hidden_size_per_layer_input": 0, "sliding_window": 1024} | fields.values
+    return read_gemma4(ConfigFields(fields.source, given), sizes)
+
+
 def _ropes(fields: ConfigFields, types: list[str]) -> tuple[RopeConfig | None, ...]:
     given = fields.section("rope_parameters")
     if given is None:

@@ -13,6 +13,7 @@ from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
 from engine.architecture.features import Experts, LayerInputs
 from engine.architecture.rope import RopeConfig
+from tests.engine.plugin.families import require_release_with
 
 LAYERS = 12
 GIVEN: dict[str, Any] = {
@@ -27,6 +28,12 @@ GIVEN: dict[str, Any] = {
 # As on the hub, where config.json has no per_layer_config.
 GLOBAL = {"global_head_dim": 64, "head_dim": 32, "num_global_key_value_heads": 2}
 OF_LAYERS = {"per_layer_config": {"3": {"head_dim": 8}, "5": {"num_key_value_heads": 16}}}
+
+
+UNIFIED = {
+    "architectures": ["Gemma4UnifiedForCausalLM"],
+    "model_type": "gemma4_unified_text",
+}
 
 
 def load(directory: Path, **values: Any) -> ModelConfig:
@@ -45,12 +52,15 @@ def load(directory: Path, **values: Any) -> ModelConfig:
         {"layer_types": ["sliding_attention", "full_attention"] * 5 + ["sliding_attention"] * 2},
         {"num_kv_shared_layers": 5, "use_double_wide_mlp": True},
         {"num_kv_shared_layers": 0, "use_double_wide_mlp": True},
+        UNIFIED,
+        UNIFIED | GLOBAL | {"attention_k_eq_v": True, "num_kv_shared_layers": 5},
         {"hidden_size_per_layer_input": 0, "final_logit_softcapping": 30.0, "sliding_window": 99},
     ],
 )
 def test_layers_have_the_sizes_that_transformers_gives_them(
     values: dict[str, Any], tmp_path: Path
 ) -> None:
+    require_release_with(values.get("model_type", "gemma4_text"))
     ours = load(tmp_path, **values)
     theirs = AutoConfig.from_pretrained(tmp_path)
     own = [theirs.per_layer_config[layer] for layer in range(LAYERS)]
@@ -67,7 +77,8 @@ def test_layers_have_the_sizes_that_transformers_gives_them(
         wide = theirs.use_double_wide_mlp and modes[layer] == "reuse"
         assert each.intermediate_size == (192 if wide else 96)
         is_full = types[layer] == "full_attention"
-        assert each.value_is_key == (theirs.attention_k_eq_v and is_full)
+        has_keys = each.keys_of is None
+        assert each.value_is_key == (theirs.attention_k_eq_v and is_full and has_keys)
         assert ours.sliding_windows[layer] == (None if is_full else theirs.sliding_window)
         rope = ours.ropes[layer]
         assert rope is not None
@@ -80,8 +91,9 @@ def test_layers_have_the_sizes_that_transformers_gives_them(
         layer if source is None else source for layer, source in enumerate(sources)
     ]
     assert ours.logit_cap == theirs.final_logit_softcapping
-    size = theirs.hidden_size_per_layer_input
+    size = getattr(theirs, "hidden_size_per_layer_input", 0)
     expected = LayerInputs(size, theirs.vocab_size_per_layer_input) if size else None
+    assert ours.max_position_embeddings == theirs.max_position_embeddings
     assert ours.layer_inputs == expected
 
 
@@ -124,6 +136,7 @@ def test_without_rope_parameters_a_quarter_of_a_full_layer_s_pairs_turns(tmp_pat
         ),
         ({"sliding_window": None}, "a sliding window of unknown size"),
         ({"enable_moe_block": True}, "moe_intermediate_size must be"),
+        (UNIFIED | {"enable_moe_block": True}, "this family: enable_moe_block"),
         ({"attn_logit_softcapping": 50.0}, "this family: attn_logit_softcapping"),
     ],
 )

@@ -31,7 +31,16 @@ MANY = (
     *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
     "ministral",
     *("flex_olmo", "flint", "gemma", "gemma3_text"),
-    *("gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode"),
+    *(
+        "gemma4_text",
+        "gemma4_unified_text",
+        "glm",
+        "glm4",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "gpt2",
+        "gpt_bigcode",
+    ),
     *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
     *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
@@ -52,7 +61,7 @@ HYBRIDS = (
 NATIVE = (
     *("smollm3", "phi3#partial", "phi3#longrope", "granite#multipliers", "olmo2", "olmo3#yarn"),
     *("gemma3_text#linear", "gemma4_text#31b", "gemma4_text#e2b", "gemma4_text#moe"),
-    *("ministral", "ministral3#short", "mixtral", "olmoe"),
+    *("gemma4_unified_text#12b", "ministral", "ministral3#short", "mixtral", "olmoe"),
     *("qwen3_moe", "qwen3_moe#renormalised"),
 )
 
@@ -84,6 +93,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "attention_k_eq_v": True,
         "num_key_value_heads": 4,
         "per_layer_config": {layer: {"head_dim": 32, "num_key_value_heads": 2} for layer in (1, 3)},
+    },
+    "gemma4_unified_text#12b": {
+        "final_logit_softcapping": 3.0,
+        "attention_k_eq_v": True,
+        "num_key_value_heads": 4,
+        "per_layer_config": {layer: {"head_dim": 32, "num_key_value_heads": 1} for layer in (1, 3)},
     },
     "gemma4_text#e2b": {
         "hidden_size_per_layer_input": 16,

@@ -21,6 +21,7 @@ NATIVE_TEXT = (
     *("gemma3:gemma3_text#linear", "mistral3:mistral", "mistral3:ministral3#short"),
     *("qwen2_5_vl:qwen2_5_vl_text#yarn", "qwen2_5_vl:qwen2_5_vl_text#window"),
     *("qwen3_vl_moe:qwen3_vl_moe_text", "qwen3_vl_moe:qwen3_vl_moe_text#dense"),
+    "gemma4_unified:gemma4_unified_text#12b",
     *("gemma4:gemma4_text#31b", "gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
 )
 PLUGIN_TEXT = ("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text")
@@ -66,6 +67,8 @@ _ENCODER: dict[str, Any] = {
     **dict.fromkeys(("out_hidden_size",), 64),
     **{name: [0] for name in ("deepstack_visual_indexes", "fullatt_block_indexes")},
     **{"intermediate_size": 48, "image_size": 28, "patch_size": 14},
+    **dict.fromkeys(("mm_embed_dim", "audio_embed_dim"), 32),
+    **{"mm_posemb_size": 16},
     **{"position_embedding_size": 64, "num_position_embeddings": 16, "output_proj_dims": 64},
 }
 _OTHER_TOKEN = 2  # an image, which no prompt has
@@ -75,7 +78,7 @@ def tiny_image_text_config(kind: str, *, vocabulary: int = VOCABULARY) -> Any:
     """``vocabulary``: tokens."""
     family, _, text_kind = kind.partition(":")
     text_type = text_kind.partition("#")[0]
-    audio = "gemma4_audio" if family == "gemma4" else ""
+    audio = f"{family}_audio" if family.startswith("gemma4") else ""
     config = AutoConfig.for_model(family, text_config={"model_type": text_type})
     text = shrunk_values(_values(config.get_text_config()))
     text |= TEXT_VARIANTS.get(text_kind, {}) | {"model_type": text_type, "eos_token_id": None}
