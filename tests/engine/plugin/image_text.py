@@ -71,7 +71,8 @@ _ENCODER: dict[str, Any] = {
     **{"mm_posemb_size": 16},
     **{"position_embedding_size": 64, "num_position_embeddings": 16, "output_proj_dims": 64},
 }
-_OTHER_TOKEN = 2  # an image, which no prompt has
+# An image, which no prompt has and no answer: transformers embeds it as something else.
+_OTHER_TOKEN = 1 << 20
 
 
 def tiny_image_text_config(kind: str, *, vocabulary: int = VOCABULARY) -> Any:
