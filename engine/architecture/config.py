@@ -163,7 +163,7 @@ class ModelConfig:
             Feature.LAYER_INPUTS: self.layer_inputs,
             Feature.LAYER_SCALES: self.layer_scales,
             Feature.LOGIT_CAP: self.logit_cap,
-            Feature.EXPERTS_BESIDE: self.experts and self.experts.beside,
+            Feature.PARALLEL_EXPERTS: self.experts and self.experts.is_parallel,
         }
         return frozenset(feature for feature, has in found.items() if has)
 
@@ -193,8 +193,8 @@ class ModelConfig:
     def has_experts(self, layer: int) -> bool:
         return self.experts is not None and self.experts.layers[layer]
 
-    def has_experts_beside(self, layer: int) -> bool:
-        return self.experts is not None and self.experts.beside and self.experts.layers[layer]
+    def has_parallel_experts(self, layer: int) -> bool:
+        return self.experts is not None and self.experts.is_parallel and self.experts.layers[layer]
 
     @property
     def q_size(self) -> int:

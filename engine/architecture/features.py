@@ -30,7 +30,7 @@ class Feature(StrEnum):
     LAYER_INPUTS = "an embedding of each token for each layer"
     LAYER_SCALES = "layers whose results are multiplied by a stored number"
     LOGIT_CAP = "a cap on logits"
-    EXPERTS_BESIDE = "mixtures of experts beside a feed-forward"
+    PARALLEL_EXPERTS = "mixtures of experts in parallel with a feed-forward"
 
 
 class NormPlace(Enum):
@@ -88,21 +88,22 @@ class QueryScaling:
 class Experts:
     """A mixture: ``top_k`` of ``count`` feed-forwards of ``inner`` elements are chosen for each
     token, by a softmax of the router's scores. ``renormalised``: the chosen ones' weights sum to
-    one. ``layers[i]``: whether layer i has experts. ``beside``: it has them beside a feed-forward,
-    not in its place; both have norms of their own, and the router reads the residual stream."""
+    one. ``layers[i]``: whether layer i has experts. ``is_parallel``: in parallel with
+    a feed-forward, not in its place; each has separate norms, and the router reads the residual
+    stream."""
 
     count: int
     top_k: int
     inner: int
     renormalised: bool
     layers: tuple[bool, ...]
-    beside: bool = False
+    is_parallel: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class LayerSizes:
-    """Those of one layer, of a model whose layers differ. ``keys_of``: the layer to whose keys and
-    values it attends instead of its own. ``value_is_key``: its values are its keys, before these
+    """Those of one layer, of a model whose layers differ. ``keys_of``: the layer whose keys and
+    values it attends to, if it has none. ``value_is_key``: its values are its keys, before these
     are normalised and rotated."""
 
     num_kv_heads: int
@@ -121,8 +122,8 @@ class LayerSizes:
 
 @dataclass(frozen=True, slots=True)
 class LayerInputs:
-    """Each layer also reads ``size`` elements of its own for each token, from a second embedding of
-    ``vocab_size`` tokens."""
+    """Each layer also reads ``size`` elements for each token, which are only for this layer, from a
+    second embedding of ``vocab_size`` tokens."""
 
     size: int
     vocab_size: int

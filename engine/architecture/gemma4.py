@@ -18,7 +18,7 @@ from engine.architecture.layers import (
     Layers,
     Sizes,
     by_type,
-    every,
+    full_every,
     layer_types,
     read_experts,
     read_window,
@@ -34,7 +34,7 @@ def read_gemma4(fields: ConfigFields, sizes: Sizes) -> Layers:
         raise UnsupportedError(
             f"{fields.source}: use_bidirectional_attention is supported for images only (vision)"
         )
-    types = layer_types(fields, sizes.num_layers) or every(6, sizes.num_layers)
+    types = layer_types(fields, sizes.num_layers) or full_every(6, sizes.num_layers)
     types[-1] = FULL  # as in transformers, whatever config.json says
     windows = by_type(types, read_window(fields, 512))
     if None in windows[: types.index(FULL)]:
@@ -105,7 +105,7 @@ def _experts(fields: ConfigFields, sizes: Sizes) -> Experts | None:
     )
     count = fields.integer("num_experts", low=1, high=4096)
     experts = read_experts(chosen, sizes, (count, 1), inner=inner, renormalised=True)
-    return replace(experts, beside=True)
+    return replace(experts, is_parallel=True)
 
 
 def _layer_sizes(fields: ConfigFields, sizes: Sizes, types: list[str]) -> tuple[LayerSizes, ...]:

@@ -165,7 +165,7 @@ def read_granite(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def read_olmo3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Three layers of four have the window; only the others' rotary embeddings are scaled."""
-    types = layer_types(fields, sizes.num_layers) or every(4, sizes.num_layers)
+    types = layer_types(fields, sizes.num_layers) or full_every(4, sizes.num_layers)
     theta = fields.number("rope_theta", 500_000.0, low=1.001, high=1e15)
     if theta != 500_000.0:
         raise UnsupportedError(
@@ -178,7 +178,7 @@ def read_olmo3(fields: ConfigFields, sizes: Sizes) -> Layers:
 def read_gemma3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Five layers of six have the window, and rotary embeddings of a smaller base."""
     pattern = fields.integer("sliding_window_pattern", 6, low=1, high=1 << 20)
-    types = layer_types(fields, sizes.num_layers) or every(pattern, sizes.num_layers)
+    types = layer_types(fields, sizes.num_layers) or full_every(pattern, sizes.num_layers)
     full = fields.number("rope_theta", 1_000_000.0, low=1.001, high=1e15)
     local = fields.number("rope_local_base_freq", 10_000.0, low=1.001, high=1e15)
     return Layers(
@@ -189,7 +189,7 @@ def read_gemma3(fields: ConfigFields, sizes: Sizes) -> Layers:
     )
 
 
-def every(pattern: int, num_layers: int) -> list[str]:
+def full_every(pattern: int, num_layers: int) -> list[str]:
     """Return types of layers of which each ``pattern``-th has full attention."""
     return [SLIDING if (layer + 1) % pattern else FULL for layer in range(num_layers)]
 

@@ -44,16 +44,16 @@ def groups_of(layers: Items[KVLayer]) -> tuple[LayerGroup, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CachePlace:
     """Where a layer is: in which group, and its number there."""
 
     group: int
     index: int
 
 
-def places_of(layers: Items[KVLayer]) -> tuple[Place, ...]:
+def places_of(layers: Items[KVLayer]) -> tuple[CachePlace, ...]:
     places = {
-        layer: Place(number, index)
+        layer: CachePlace(number, index)
         for number, group in enumerate(groups_of(layers))
         for index, layer in enumerate(group.layers)
     }

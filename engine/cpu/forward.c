@@ -83,7 +83,7 @@ static void add(const linear *l, team *t, int thread, int *sense, rows_of_floats
 
 /* Adds what a feed-forward's down map makes of `in`, and a mixture of x, to x: each normalised, and
  * their sum again. */
-static void add_beside(const layer *l, team *t, int thread, int *sense, rows_of_floats in,
+static void add_parallel(const layer *l, team *t, int thread, int *sense, rows_of_floats in,
                        float *normed, int64_t stride, float *x, int rows, float *scratch,
                        const model *m) {
   int first, last;
@@ -91,7 +91,7 @@ static void add_beside(const layer *l, team *t, int thread, int *sense, rows_of_
   barrier(t, sense);
   share(rows, t->count, thread, &first, &last);
   for (int r = first; r < last; r++)
-    rms_norm(normed + r * stride, l->beside_output, normed + r * stride, m->hidden, m->eps);
+    rms_norm(normed + r * stride, l->parallel_output, normed + r * stride, m->hidden, m->eps);
   barrier(t, sense);
   add_mixture(m, l, t, thread, sense, x, m->hidden, rows, scratch, normed, stride);
   add_normed(t, thread, normed, stride, l->feed_output, l->down.scale, x, rows, m);
@@ -178,7 +178,7 @@ static void forward(const void *task, team *t, int thread) {
       barrier(t, &sense);
       in = (rows_of_floats){gated, inner};
       if (l->expert_down)
-        add_beside(l, t, thread, &sense, in, normed, hidden, x, rows, mixed_rows, m);
+        add_parallel(l, t, thread, &sense, in, normed, hidden, x, rows, mixed_rows, m);
       else
         add(&l->down, t, thread, &sense, in, l->feed_output, normed, hidden, x, rows, m);
     } else

@@ -17,11 +17,11 @@ from engine.cpu.packed import PackedWeight, interleaved
 from engine.model.attention import RopeOfSize
 from engine.model.experts import expert_prefix, router_name
 from engine.model.parameters import (
-    BESIDE_NAMES,
     EXPERT_SCALES,
     LAYER_INPUT_NAMES,
     LAYER_SCALE,
     NORM_NAMES,
+    PARALLEL_NAMES,
     attention_prefix,
     fused_qk_norm,
     fused_qkv,
@@ -31,7 +31,7 @@ from engine.model.parameters import (
 from engine.weights.blocks import BlockRows
 from engine.weights.weights import WeightSource
 
-Fields = dict[str, Any]  # of a LayerStruct
+LayerFields = dict[str, Any]  # of a LayerStruct
 
 
 class PackedLayers:
@@ -116,7 +116,7 @@ class PackedLayers:
     def _scalar(self, layer: int) -> float:
         return float(self._source.tensor(f"model.layers.{layer}.{LAYER_SCALE}"))
 
-    def _qkv(self, layer: int) -> Fields:
+    def _qkv(self, layer: int) -> LayerFields:
         """Return the map of query, key and value; and one of value, if it is apart."""
         config, source = self._config, self._source
         matrices = fused_qkv_matrices(config, source, layer)
@@ -129,7 +129,7 @@ class PackedLayers:
         first, last = bias[: both.shape[0]], bias[both.shape[0] :]
         return {"qkv": self._packed(both, first), "value": self._packed(value, last)}
 
-    def _head_norms(self, layer: int) -> Fields:
+    def _head_norms(self, layer: int) -> LayerFields:
         config, source = self._config, self._source
         match config.qk_norm:
             case QKNorm.NONE:
@@ -144,13 +144,13 @@ class PackedLayers:
                 norms = torch.cat(whole_qk_norms(config, source, layer))
                 return {"whole_qk_norm": self.floats(norms)}
 
-    def _feeding(self, layer: int) -> Fields:
+    def _feeding(self, layer: int) -> LayerFields:
         """Return the maps of a feed-forward, of experts, or of both."""
         config, prefix = self._config, f"model.layers.{layer}.mlp."
         if config.experts is None or not config.has_experts(layer):
             return self._feed_forward(prefix)
         found = self._experts(config.experts, prefix)
-        if not config.has_experts_beside(layer):
+        if not config.has_parallel_experts(layer):
             found["experts_output"] = self._norm(layer, NORM_NAMES[config.norms].feed_output)
             return found
         scales = self._source.tensor(f"model.layers.{layer}.{EXPERT_SCALES}")
@@ -158,13 +158,13 @@ class PackedLayers:
             **self._feed_forward(prefix),
             **found,
             "router_input": self.floats(router_norm(config, self._source, layer)),
-            "experts_input": self._norm(layer, BESIDE_NAMES.experts_input),
-            "experts_output": self._norm(layer, BESIDE_NAMES.experts_output),
-            "beside_output": self._norm(layer, BESIDE_NAMES.feed_output),
+            "experts_input": self._norm(layer, PARALLEL_NAMES.experts_input),
+            "experts_output": self._norm(layer, PARALLEL_NAMES.experts_output),
+            "parallel_output": self._norm(layer, PARALLEL_NAMES.feed_output),
             "expert_scales": self.floats(scales),
         }
 
-    def _experts(self, experts: Experts, prefix: str) -> Fields:
+    def _experts(self, experts: Experts, prefix: str) -> LayerFields:
         """Return the router, and the experts' maps."""
         source = self._source
         # Its scores decide, so its inputs are never rounded.
@@ -187,7 +187,7 @@ class PackedLayers:
             "expert_down": ctypes.cast(down, pointer),
         }
 
-    def _feed_forward(self, prefix: str) -> Fields:
+    def _feed_forward(self, prefix: str) -> LayerFields:
         source, has_bias = self._source, self._config.mlp_bias
 
         def biases() -> Tensor:
@@ -206,7 +206,7 @@ class PackedLayers:
             ),
         }
 
-    def _inputs(self, layer: int) -> Fields:
+    def _inputs(self, layer: int) -> LayerFields:
         if self._config.layer_inputs is None:
             return {}
         names, prefix = LAYER_INPUT_NAMES, f"model.layers.{layer}."

@@ -103,7 +103,7 @@ class LayerStruct(ctypes.Structure):
         ("experts_output", ctypes.c_void_p),
         ("router_input", ctypes.c_void_p),
         ("experts_input", ctypes.c_void_p),
-        ("beside_output", ctypes.c_void_p),
+        ("parallel_output", ctypes.c_void_p),
         ("expert_scales", ctypes.c_void_p),
         ("input_norm", ctypes.c_void_p),
         ("head_norms", ctypes.c_void_p),

@@ -13,9 +13,9 @@ typedef struct {
   /* Norms are [hidden], or NULL. Of what attention and feed-forward read, and of what they add. */
   const float *attention_input, *attention_output, *feed_input, *feed_output;
   const float *experts_output; /* of what a mixture adds */
-  /* Where experts are beside a feed-forward: of what router and experts read, which is x, and of what
-   * the feed-forward adds to their results. NULL: they are in its place. */
-  const float *router_input, *experts_input, *beside_output;
+  /* Where experts are in parallel with a feed-forward: of what router and experts read, which is x,
+   * and of what the feed-forward adds to their results. NULL: they are in its place. */
+  const float *router_input, *experts_input, *parallel_output;
   const float *expert_scales; /* [experts], of the chosen ones' weights, or NULL */
   const float *input_norm;    /* of what is added of the layer's inputs */
   const float *head_norms;    /* [normed_heads][head_dim], of the first heads of a row */

@@ -22,13 +22,13 @@ from engine.model.experts import MixtureOfExperts
 from engine.model.layer_inputs import LayerInput, TokenInputs
 from engine.model.layers import ACTIVATIONS, RMSNorm, make_feed_forward, make_linear
 from engine.model.parameters import (
-    BESIDE_NAMES,
     EMBEDDING,
     EXPERT_SCALES,
     HEAD,
     LAYER_SCALE,
     NORM,
     NORM_NAMES,
+    PARALLEL_NAMES,
     router_norm,
 )
 from engine.sharding.collectives import ALONE, Collectives
@@ -72,8 +72,8 @@ class FeedForward:
         return self._down.add_to(residual, gate.mul_(gate_up[:, self._inner :]))
 
 
-class FeedForwardBesideExperts:
-    """A feed-forward and a mixture of experts, each with norms of its own. The router reads the
+class ParallelFeedForward:
+    """A feed-forward and a mixture of experts, each with separate norms. The router reads the
     residual stream, and the mixture what its norm makes of it."""
 
     def __init__(
@@ -85,7 +85,7 @@ class FeedForwardBesideExperts:
             return found
 
         prefix = f"model.layers.{layer}."
-        names, output = BESIDE_NAMES, NORM_NAMES[config.norms].feed_output
+        names, output = PARALLEL_NAMES, NORM_NAMES[config.norms].feed_output
         assert output is not None
         self._feed_forward = FeedForward(config, source, layer, collectives, names.feed_output)
         self._router_norm = RMSNorm(router_norm(config, source, layer), config.norm_eps)
@@ -115,8 +115,8 @@ class LlamaLayer:
         self._attention = Attention(config, source, layer, collectives)
         self._feed_norm = make_norm(config, source, layer, names.feed_input)
         self._feed_forward: Adding
-        if config.has_experts_beside(layer):
-            self._feed_forward = FeedForwardBesideExperts(config, source, layer, collectives)
+        if config.has_parallel_experts(layer):
+            self._feed_forward = ParallelFeedForward(config, source, layer, collectives)
         elif config.has_experts(layer):
             prefix = f"model.layers.{layer}.mlp."
             self._feed_forward = MixtureOfExperts(config, source, prefix, collectives)

@@ -50,16 +50,16 @@ NORM_NAMES = {
 }
 
 
-class BesideNames(NamedTuple):
-    """What the norms of a layer are called that has experts beside a feed-forward, by what they are
-    applied to."""
+class ParallelNames(NamedTuple):
+    """What norms are called in a layer that has experts in parallel with a feed-forward, by what
+    they are applied to."""
 
     feed_output: str
     experts_input: str
     experts_output: str
 
 
-BESIDE_NAMES = BesideNames(
+PARALLEL_NAMES = ParallelNames(
     "post_feedforward_layernorm_1", "pre_feedforward_layernorm_2", "post_feedforward_layernorm_2"
 )
 
@@ -102,7 +102,7 @@ def parameter_shapes(config: ModelConfig) -> dict[str, Shape]:
     return shapes
 
 
-def unused_names(config: ModelConfig) -> list[str]:
+def unread_names(config: ModelConfig) -> list[str]:
     """Return the names of tensors that a checkpoint may have and that are not read: the output head
     if it is the embedding, and keys and values of layers that share others'."""
     names = [HEAD] if config.tie_word_embeddings else []
@@ -116,8 +116,8 @@ def unused_names(config: ModelConfig) -> list[str]:
 def _norms(config: ModelConfig, layer: int) -> list[str]:
     """Return the names of norms of the residual stream's size."""
     names = [name for name in NORM_NAMES[config.norms] if name is not None]
-    if config.has_experts_beside(layer):
-        names += BESIDE_NAMES
+    if config.has_parallel_experts(layer):
+        names += PARALLEL_NAMES
     if config.layer_inputs is not None:
         names.append(LAYER_INPUT_NAMES.norm)
     return names
@@ -137,7 +137,7 @@ def _vectors(config: ModelConfig, layer: int) -> dict[str, Shape]:
             shapes[f"self_attn.{name}_norm.weight"] = (size,)
     if config.layer_scales:
         shapes[LAYER_SCALE] = (1,)
-    if config.experts is not None and config.has_experts_beside(layer):
+    if config.experts is not None and config.has_parallel_experts(layer):
         shapes[ROUTER_SCALE] = (config.hidden_size,)
         shapes[EXPERT_SCALES] = (config.experts.count,)
     return shapes
@@ -152,7 +152,7 @@ def _maps(config: ModelConfig, layer: int) -> dict[str, tuple[int, int, bool]]:
         for name in config.sizes_of(layer).projections
     }
     maps["self_attn.o_proj"] = (hidden, own.q_size, config.output_bias)
-    if not config.has_experts(layer) or config.has_experts_beside(layer):
+    if not config.has_experts(layer) or config.has_parallel_experts(layer):
         inner, bias = own.intermediate_size, config.mlp_bias
         maps["mlp.gate_proj"] = (inner, hidden, bias)
         maps["mlp.up_proj"] = (inner, hidden, bias)
@@ -229,7 +229,7 @@ def attention_prefix(layer: int) -> str:
 
 
 def router_norm(config: ModelConfig, source: WeightSource, layer: int) -> Tensor:
-    """[hidden]: what a normalised residual stream is multiplied by for the router of experts beside
-    a feed-forward."""
+    """[hidden]: what a normalised residual stream is multiplied by for the router of experts in
+    parallel with a feed-forward."""
     scale = source.tensor(f"model.layers.{layer}.{ROUTER_SCALE}")
     return scale / math.sqrt(config.hidden_size)

@@ -26,7 +26,7 @@ from engine.gpu import availability
 from engine.model import bert, gpt2, llama, parameters
 from engine.model.decoder import Decoder, States
 from engine.model.experts import expert_names, router_names
-from engine.model.parameters import EMBEDDING, HEAD, unused_names
+from engine.model.parameters import EMBEDDING, HEAD, unread_names
 from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
@@ -117,7 +117,7 @@ def load_decoder(
     shard = options.collectives.shard
     own = shard.config(config)
     shapes = parameter_shapes(config)
-    unused = unused_names(config)
+    unused = unread_names(config)
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
     named = stored_shapes(shapes, config)
     stored = stacked_shapes(named, config.expert_storage)

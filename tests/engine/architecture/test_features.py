@@ -34,7 +34,7 @@ FEATURES = {
     },
     "gemma4": GEMMA4,
     "gemma4_inputs": GEMMA4 | {Feature.LAYER_INPUTS, Feature.SHARED_KEYS},
-    "gemma4_experts": GEMMA4 | {Feature.EXPERTS, Feature.EXPERTS_BESIDE},
+    "gemma4_experts": GEMMA4 | {Feature.EXPERTS, Feature.PARALLEL_EXPERTS},
     "ministral3": {Feature.QUERY_SCALING},
     "mixtral": {Feature.EXPERTS, Feature.TENSOR_NAMES},
     "olmoe": {Feature.EXPERTS, Feature.WHOLE_QK_NORM},

@@ -97,12 +97,12 @@ def test_layers_have_the_sizes_that_transformers_gives_them(
     assert ours.layer_inputs == expected
 
 
-def test_experts_are_beside_a_feed_forward_in_every_layer(tmp_path: Path) -> None:
+def test_experts_are_in_parallel_with_a_feed_forward_in_every_layer(tmp_path: Path) -> None:
     given = {"num_experts": 8, "top_k_experts": 3, "moe_intermediate_size": 16}
     assert load(tmp_path, **given).experts is None
     ours = load(tmp_path, enable_moe_block=True, **given)
-    assert ours.experts == Experts(8, 3, 16, True, (True,) * LAYERS, beside=True)
-    assert ours.has_experts_beside(3)
+    assert ours.experts == Experts(8, 3, 16, True, (True,) * LAYERS, is_parallel=True)
+    assert ours.has_parallel_experts(3)
 
 
 def test_without_rope_parameters_a_quarter_of_a_full_layer_s_pairs_turns(tmp_path: Path) -> None:

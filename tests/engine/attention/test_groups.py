@@ -9,10 +9,10 @@ import torch
 from engine.architecture.config import KVLayer
 from engine.attention.cache import PagedKVCache
 from engine.attention.groups import (
+    CachePlace,
     GroupedKVCache,
     GroupedPlanBuilder,
     LayerGroup,
-    Place,
     groups_of,
     places_of,
 )
@@ -31,7 +31,7 @@ def test_equal_layers_form_a_group_whatever_their_windows() -> None:
     )
     places = [(place.group, place.index) for place in places_of(layers)]
     assert places == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]
-    assert places_of(layers[:1]) == (Place(0, 0),)
+    assert places_of(layers[:1]) == (CachePlace(0, 0),)
 
 
 def new_cache(num_layers: int, kv_heads: int, head_dim: int) -> PagedKVCache:

@@ -62,7 +62,7 @@ SHAPES = {
     "mixture": Variant(
         "olmoe", {"num_experts": 4, "num_experts_per_tok": 4, "num_hidden_layers": 2}
     ),
-    "mixture_beside": Variant(
+    "parallel_mixture": Variant(
         "gemma4", VARIANTS["gemma4_experts"].settings | {"num_experts": 4, "top_k_experts": 4}
     ),
 }

@@ -14,7 +14,7 @@ from engine.model.parameters import (
     fused_qkv,
     parameter_shapes,
     router_norm,
-    unused_names,
+    unread_names,
 )
 from tests.engine.model.decoding import Weights
 from tests.engine.tiny_models import VARIANTS, save_model
@@ -55,8 +55,8 @@ def test_layers_that_share_keys_read_queries_only_and_others_weights_are_let_thr
     turned = query.view(-1, 16, 64)[:, pair_order(16)].flatten(0, 1)
     assert torch.equal(fused_qkv(config, source, 2, "weight"), turned)
     assert fused_qk_norm(config, source, 2).shape == (4, 16)
-    assert "model.layers.2.self_attn.k_proj.weight" in unused_names(config)
-    assert "model.layers.1.self_attn.k_proj.weight" not in unused_names(config)
+    assert "model.layers.2.self_attn.k_proj.weight" in unread_names(config)
+    assert "model.layers.1.self_attn.k_proj.weight" not in unread_names(config)
 
 
 def test_the_router_reads_what_transformers_does(tmp_path: Path) -> None:
