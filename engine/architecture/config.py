@@ -14,6 +14,8 @@ from engine.architecture.features import (
     Experts,
     ExpertStorage,
     Feature,
+    LayerInputs,
+    LayerSizes,
     Multipliers,
     NormPlace,
     QKNorm,
@@ -36,6 +38,8 @@ ARCHITECTURES = {
     "Olmo2ForCausalLM": "olmo2",
     "Olmo3ForCausalLM": "olmo3",
     "Gemma3ForCausalLM": "gemma3_text",
+    "Gemma4ForCausalLM": "gemma4_text",
+    "Gemma4UnifiedForCausalLM": "gemma4_unified_text",
     "MinistralForCausalLM": "ministral",
     "Ministral3ForCausalLM": "ministral3",
     "MixtralForCausalLM": "mixtral",
@@ -55,6 +59,8 @@ BARE_ARCHITECTURES = {
     "Olmo2Model": "olmo2",
     "Olmo3Model": "olmo3",
     "Gemma3TextModel": "gemma3_text",
+    "Gemma4TextModel": "gemma4_text",
+    "Gemma4UnifiedTextModel": "gemma4_unified_text",
     "MinistralModel": "ministral",
     "Ministral3Model": "ministral3",
     "MixtralModel": "mixtral",
@@ -89,7 +95,8 @@ class KVLayer:
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
-    """A decoder's sizes and variants. Sizes are in elements, lengths in tokens.
+    """A decoder's sizes and variants. Sizes are in elements, lengths in tokens. Where layers differ
+    (``own_sizes``), those that may are each the largest of any layer; ``of_layer`` has one's own.
 
     ``sliding_windows[i]`` is the number of tokens, itself included, that a token of layer i
     attends to; None: all before it. ``attention_scales[i]`` multiplies layer i's scores.
@@ -129,6 +136,11 @@ class ModelConfig:
     experts: Experts | None = None
     expert_storage: ExpertStorage = ExpertStorage.APART  # on the hub; a checkpoint may differ
     text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
+    own_sizes: tuple[LayerSizes, ...] = ()  # of each layer, if they differ
+    layer_inputs: LayerInputs | None = None
+    logit_cap: float | None = None  # a logit x becomes cap * tanh(x / cap)
+    value_norm: bool = False  # of each head, without weights
+    layer_scales: bool = False
 
     @property
     def features(self) -> frozenset[Feature]:
@@ -145,8 +157,32 @@ class ModelConfig:
             Feature.TENSOR_NAMES: self.tensor_names,
             Feature.MULTIPLIERS: self.multipliers != NO_MULTIPLIERS,
             Feature.EXPERTS: self.experts,
+            Feature.SIZES_BY_LAYER: self.own_sizes,
+            Feature.SHARED_KEYS: any(each.keys_of is not None for each in self.own_sizes),
+            Feature.VALUE_NORM: self.value_norm,
+            Feature.LAYER_INPUTS: self.layer_inputs,
+            Feature.LAYER_SCALES: self.layer_scales,
+            Feature.LOGIT_CAP: self.logit_cap,
+            Feature.PARALLEL_EXPERTS: self.experts and self.experts.is_parallel,
         }
         return frozenset(feature for feature, has in found.items() if has)
+
+    def sizes_of(self, layer: int) -> LayerSizes:
+        if self.own_sizes:
+            return self.own_sizes[layer]
+        return LayerSizes(self.num_kv_heads, self.head_dim, self.intermediate_size)
+
+    def of_layer(self, layer: int) -> ModelConfig:
+        """Return a config that has the layer's own sizes."""
+        if not self.own_sizes:
+            return self
+        own = self.own_sizes[layer]
+        return replace(
+            self,
+            num_kv_heads=own.num_kv_heads,
+            head_dim=own.head_dim,
+            intermediate_size=own.intermediate_size,
+        )
 
     @property
     def rotary_dim(self) -> int:
@@ -156,6 +192,9 @@ class ModelConfig:
 
     def has_experts(self, layer: int) -> bool:
         return self.experts is not None and self.experts.layers[layer]
+
+    def has_parallel_experts(self, layer: int) -> bool:
+        return self.experts is not None and self.experts.is_parallel and self.experts.layers[layer]
 
     @property
     def q_size(self) -> int:
@@ -167,8 +206,21 @@ class ModelConfig:
 
     @property
     def kv_layers(self) -> tuple[KVLayer, ...]:
+        """Those of the layers that do not share others' keys and values."""
+        sizes = map(self.sizes_of, range(self.num_layers))
         return tuple(
-            KVLayer(self.num_kv_heads, self.head_dim, window) for window in self.sliding_windows
+            KVLayer(own.num_kv_heads, own.head_dim, window)
+            for own, window in zip(sizes, self.sliding_windows, strict=True)
+            if own.keys_of is None
+        )
+
+    @property
+    def kv_numbers(self) -> tuple[int, ...]:
+        """For each layer, the number among ``kv_layers`` of the one that it attends to."""
+        with_keys = [i for i in range(self.num_layers) if self.sizes_of(i).keys_of is None]
+        sources = [self.sizes_of(i).keys_of for i in range(self.num_layers)]
+        return tuple(
+            with_keys.index(i if source is None else source) for i, source in enumerate(sources)
         )
 
     @property
@@ -278,8 +330,9 @@ def _read_llama_like(
     """``name``: of the family."""
     is_bare = architecture in BARE_ARCHITECTURES
     family = DECODER_FAMILIES[name]
-    sizes, num_heads, num_kv_heads = _read_sizes(fields, family)
+    sizes = _read_sizes(fields, family)
     layers = family.read(fields, sizes)
+    inner = fields.integer("intermediate_size", low=1, high=_MAX_SIZE)
     # Llama's one switch covers all four projections; Qwen2 has no choice.
     biased = family.attention_bias and fields.flag("attention_bias", False)
     return ModelConfig(
@@ -287,11 +340,11 @@ def _read_llama_like(
         family=name,
         vocab_size=fields.integer("vocab_size", family.vocab_size, low=1, high=_MAX_SIZE),
         hidden_size=sizes.hidden_size,
-        intermediate_size=fields.integer("intermediate_size", low=1, high=_MAX_SIZE),
+        intermediate_size=max((own.intermediate_size for own in layers.sizes), default=inner),
         num_layers=sizes.num_layers,
-        num_heads=num_heads,
-        num_kv_heads=num_kv_heads,
-        head_dim=sizes.head_dim,
+        num_heads=sizes.num_heads,
+        num_kv_heads=max((own.num_kv_heads for own in layers.sizes), default=sizes.num_kv_heads),
+        head_dim=max((own.head_dim for own in layers.sizes), default=sizes.head_dim),
         max_position_embeddings=sizes.positions,
         norm_eps=fields.number("rms_norm_eps", family.norm_eps, low=0.0, high=1.0),
         activation=read_activation(fields, family.activation_field, family.activation),
@@ -313,6 +366,11 @@ def _read_llama_like(
         query_scaling=layers.query_scaling,
         experts=layers.experts,
         expert_storage=family.expert_storage,
+        own_sizes=layers.sizes,
+        layer_inputs=layers.inputs,
+        logit_cap=layers.logit_cap,
+        value_norm=family.value_norm,
+        layer_scales=family.layer_scales,
     )
 
 
@@ -320,8 +378,7 @@ def _scale(layers: Layers, sizes: Sizes) -> float:
     return sizes.head_dim**-0.5 if layers.scale is None else layers.scale
 
 
-def _read_sizes(fields: ConfigFields, family: DecoderFamily) -> tuple[Sizes, int, int]:
-    """Return the sizes, and the numbers of query and of key heads."""
+def _read_sizes(fields: ConfigFields, family: DecoderFamily) -> Sizes:
     hidden_size = fields.integer("hidden_size", low=1, high=_MAX_SIZE)
     num_layers = fields.integer("num_hidden_layers", low=1, high=4096)
     num_heads = fields.integer("num_attention_heads", family.num_heads, low=1, high=4096)
@@ -339,7 +396,7 @@ def _read_sizes(fields: ConfigFields, family: DecoderFamily) -> tuple[Sizes, int
     positions = fields.integer(
         "max_position_embeddings", family.max_position_embeddings, low=1, high=1 << 30
     )
-    return Sizes(num_layers, hidden_size, head_dim, positions), num_heads, num_kv_heads
+    return Sizes(num_layers, hidden_size, num_heads, num_kv_heads, head_dim, positions)
 
 
 def _read_gpt2(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> ModelConfig:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.architecture.errors import UnsupportedError
 from engine.architecture.features import ExpertStorage, NormPlace, QKNorm
 from engine.architecture.fields import ConfigFields
+from engine.architecture.gemma4 import read_gemma4, read_gemma4_unified
 from engine.architecture.layers import (
     Reader,
     read_gemma3,
@@ -61,6 +62,8 @@ class DecoderFamily:
     qk_norm: QKNorm = QKNorm.NONE
     norms: NormPlace = NormPlace.BEFORE
     offset_norms: bool = False
+    value_norm: bool = False
+    layer_scales: bool = False
     tensor_names: TensorNames = ()
     expert_storage: ExpertStorage = ExpertStorage.APART
     fields: frozenset[str] = frozenset()
@@ -134,6 +137,38 @@ _MIXTRAL = (
     (r"\.mlp\.experts\.(\d+)\.gate_proj\.", r".block_sparse_moe.experts.\1.w1."),
     (r"\.mlp\.experts\.(\d+)\.up_proj\.", r".block_sparse_moe.experts.\1.w3."),
     (r"\.mlp\.experts\.(\d+)\.down_proj\.", r".block_sparse_moe.experts.\1.w2."),
+)
+
+_GEMMA4_FIELDS = _ATTENTION_BIAS | {
+    *("layer_types", "sliding_window", "hidden_activation", "use_bidirectional_attention"),
+    *("final_logit_softcapping", "per_layer_config", "attention_k_eq_v", "num_kv_shared_layers"),
+    *("use_double_wide_mlp", "global_head_dim", "num_global_key_value_heads"),
+}
+_GEMMA4 = DecoderFamily(
+    read_gemma4,
+    vocab_size=262144,
+    num_heads=8,
+    num_kv_heads=4,
+    head_dim=256,
+    max_position_embeddings=131072,
+    activation="gelu_pytorch_tanh",
+    activation_field="hidden_activation",
+    is_tied=True,
+    attention_bias=True,
+    qk_norm=QKNorm.HEAD,
+    norms=NormPlace.BOTH,
+    value_norm=True,
+    layer_scales=True,
+    tensor_names=(
+        (r"\.mlp\.gate\.", ".router.proj."),
+        (r"\.mlp\.experts\.", ".experts."),
+    ),
+    expert_storage=ExpertStorage.ROWS,
+    fields=_GEMMA4_FIELDS
+    | {
+        *("hidden_size_per_layer_input", "vocab_size_per_layer_input", "enable_moe_block"),
+        *("num_experts", "top_k_experts", "moe_intermediate_size"),
+    },
 )
 
 # By ``model_type``.
@@ -256,6 +291,13 @@ DECODER_FAMILIES: dict[str, DecoderFamily] = {
             *("layer_types", "sliding_window", "sliding_window_pattern", "rope_local_base_freq"),
             *("query_pre_attn_scalar", "hidden_activation", "_sliding_window_pattern"),
         },
+    ),
+    "gemma4_text": _GEMMA4,
+    "gemma4_unified_text": replace(
+        _GEMMA4,
+        read=read_gemma4_unified,
+        max_position_embeddings=262144,
+        fields=_GEMMA4_FIELDS,
     ),
     "ministral": DecoderFamily(
         read_ministral,

@@ -24,6 +24,13 @@ class Feature(StrEnum):
     TENSOR_NAMES = "tensors stored under other names, or several as one"
     MULTIPLIERS = "multipliers of embeddings, residuals or logits"
     EXPERTS = "mixtures of experts"
+    SIZES_BY_LAYER = "heads or feed-forwards whose sizes differ by layer"
+    SHARED_KEYS = "layers that attend to the keys and values of others"
+    VALUE_NORM = "norms of values"
+    LAYER_INPUTS = "an embedding of each token for each layer"
+    LAYER_SCALES = "layers whose results are multiplied by a stored number"
+    LOGIT_CAP = "a cap on logits"
+    PARALLEL_EXPERTS = "mixtures of experts in parallel with a feed-forward"
 
 
 class NormPlace(Enum):
@@ -81,10 +88,42 @@ class QueryScaling:
 class Experts:
     """A mixture: ``top_k`` of ``count`` feed-forwards of ``inner`` elements are chosen for each
     token, by a softmax of the router's scores. ``renormalised``: the chosen ones' weights sum to
-    one. ``layers[i]``: whether layer i has experts."""
+    one. ``layers[i]``: whether layer i has experts. ``is_parallel``: in parallel with
+    a feed-forward, not in its place; each has separate norms, and the router reads the residual
+    stream."""
 
     count: int
     top_k: int
     inner: int
     renormalised: bool
     layers: tuple[bool, ...]
+    is_parallel: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LayerSizes:
+    """Those of one layer, of a model whose layers differ. ``keys_of``: the layer whose keys and
+    values it attends to, if it has none. ``value_is_key``: its values are its keys, before these
+    are normalised and rotated."""
+
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    keys_of: int | None = None
+    value_is_key: bool = False
+
+    @property
+    def projections(self) -> str:
+        """The first letters of those that attention reads: query, key, value."""
+        if self.keys_of is not None:
+            return "q"
+        return "qk" if self.value_is_key else "qkv"
+
+
+@dataclass(frozen=True, slots=True)
+class LayerInputs:
+    """Each layer also reads ``size`` elements for each token, which are only for this layer, from a
+    second embedding of ``vocab_size`` tokens."""
+
+    size: int
+    vocab_size: int

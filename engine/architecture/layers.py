@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.architecture.features import NO_MULTIPLIERS, Experts, Multipliers, QueryScaling
+from engine.architecture.features import (
+    NO_MULTIPLIERS,
+    Experts,
+    LayerInputs,
+    LayerSizes,
+    Multipliers,
+    QueryScaling,
+)
 from engine.architecture.fields import ConfigFields
 from engine.architecture.rope import (
     RopeConfig,
@@ -18,9 +25,9 @@ from engine.architecture.rope import (
 )
 
 _MOST = 1 << 30
-_MOST_SIZE = 1 << 24
+MOST_SIZE = 1 << 24
 _MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
-_FULL, _SLIDING = "full_attention", "sliding_attention"
+FULL, SLIDING = "full_attention", "sliding_attention"
 
 
 class Sizes(NamedTuple):
@@ -28,6 +35,8 @@ class Sizes(NamedTuple):
 
     num_layers: int
     hidden_size: int
+    num_heads: int
+    num_kv_heads: int
     head_dim: int
     positions: int
 
@@ -35,7 +44,7 @@ class Sizes(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Layers:
     """What may differ by layer, one element for each, and what only some families have.
-    ``scale``: of scores; None: the inverse root of a head's size."""
+    ``scale``: of scores; None: the inverse root of a head's size. ``sizes``: if they differ."""
 
     ropes: tuple[RopeConfig | None, ...]
     windows: tuple[int | None, ...]
@@ -43,6 +52,9 @@ class Layers:
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None
     experts: Experts | None = None
+    sizes: tuple[LayerSizes, ...] = ()
+    inputs: LayerInputs | None = None
+    logit_cap: float | None = None
 
 
 Reader = Callable[[ConfigFields, Sizes], Layers]
@@ -56,35 +68,35 @@ def _uniform(rope: RopeConfig, sizes: Sizes, window: int | None = None) -> Layer
     return Layers((rope,) * sizes.num_layers, (window,) * sizes.num_layers)
 
 
-def _window(fields: ConfigFields, default: int | None) -> int | None:
+def read_window(fields: ConfigFields, default: int | None) -> int | None:
     """Return ``sliding_window``, where null means none, and its absence ``default``."""
     if not fields.has("sliding_window"):
         return None if "sliding_window" in fields.values else default
     return fields.integer("sliding_window", low=1, high=_MOST)
 
 
-def _layer_types(fields: ConfigFields, num_layers: int) -> list[str] | None:
+def layer_types(fields: ConfigFields, num_layers: int) -> list[str] | None:
     types = fields.strings("layer_types")
     if types is None:
         return None
     if len(types) != num_layers:
         raise fields.error("layer_types", f"{num_layers} strings, one a layer", types)
-    unknown = set(types) - {_FULL, _SLIDING}
+    unknown = set(types) - {FULL, SLIDING}
     if unknown:
         raise UnsupportedError(
             f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not supported; "
-            f"supported: {_FULL}, {_SLIDING}"
+            f"supported: {FULL}, {SLIDING}"
         )
     return types
 
 
-def _by_type(types: list[str], window: int | None) -> tuple[int | None, ...]:
-    return tuple(window if kind == _SLIDING else None for kind in types)
+def by_type(types: list[str], window: int | None) -> tuple[int | None, ...]:
+    return tuple(window if kind == SLIDING else None for kind in types)
 
 
 def read_mistral(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Every layer has the window."""
-    return _uniform(read_rope(fields, sizes.positions), sizes, _window(fields, 4096))
+    return _uniform(read_rope(fields, sizes.positions), sizes, read_window(fields, 4096))
 
 
 def read_qwen(fields: ConfigFields, sizes: Sizes) -> Layers:
@@ -95,14 +107,14 @@ def read_qwen(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def _qwen_windows(fields: ConfigFields, num_layers: int, first: int) -> tuple[int | None, ...]:
     """``first``: the default of max_window_layers."""
-    window = _window(fields, 4096) if fields.flag("use_sliding_window", False) else None
+    window = read_window(fields, 4096) if fields.flag("use_sliding_window", False) else None
     if window is None:
         return (None,) * num_layers
-    types = _layer_types(fields, num_layers)
+    types = layer_types(fields, num_layers)
     if types is None:
         first = fields.integer("max_window_layers", first, low=0, high=_MOST)
-        types = [_SLIDING if i >= first else _FULL for i in range(num_layers)]
-    return _by_type(types, window)
+        types = [SLIDING if i >= first else FULL for i in range(num_layers)]
+    return by_type(types, window)
 
 
 def read_qwen_vl(fields: ConfigFields, sizes: Sizes) -> Layers:
@@ -118,7 +130,7 @@ def read_qwen3_vl(fields: ConfigFields, sizes: Sizes) -> Layers:
 def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Some layers have no rotary embeddings: where no_rope_layers is 0, else every few."""
     count = sizes.num_layers
-    if _SLIDING in (_layer_types(fields, count) or []):
+    if SLIDING in (layer_types(fields, count) or []):
         raise UnsupportedError(f"{fields.source}: layers with a sliding window are not supported")
     rope = read_rope(fields, sizes.positions, 2_000_000.0)
     flags = fields.values.get("no_rope_layers")
@@ -133,7 +145,7 @@ def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def read_phi3(fields: ConfigFields, sizes: Sizes) -> Layers:
     rope = read_long_rope(fields, sizes.positions, sizes.head_dim)
-    return _uniform(rope, sizes, _window(fields, None))
+    return _uniform(rope, sizes, read_window(fields, None))
 
 
 def read_granite(fields: ConfigFields, sizes: Sizes) -> Layers:
@@ -153,33 +165,33 @@ def read_granite(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def read_olmo3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Three layers of four have the window; only the others' rotary embeddings are scaled."""
-    types = _layer_types(fields, sizes.num_layers) or _every(4, sizes.num_layers)
+    types = layer_types(fields, sizes.num_layers) or full_every(4, sizes.num_layers)
     theta = fields.number("rope_theta", 500_000.0, low=1.001, high=1e15)
     if theta != 500_000.0:
         raise UnsupportedError(
             f"{fields.source}: rope_theta {theta:g} is not supported; supported: 500000"
         )
     ropes = _ropes_by_type(fields, sizes, types, full=theta, sliding=theta)
-    return Layers(ropes, _by_type(types, _window(fields, 4096)))
+    return Layers(ropes, by_type(types, read_window(fields, 4096)))
 
 
 def read_gemma3(fields: ConfigFields, sizes: Sizes) -> Layers:
     """Five layers of six have the window, and rotary embeddings of a smaller base."""
     pattern = fields.integer("sliding_window_pattern", 6, low=1, high=1 << 20)
-    types = _layer_types(fields, sizes.num_layers) or _every(pattern, sizes.num_layers)
+    types = layer_types(fields, sizes.num_layers) or full_every(pattern, sizes.num_layers)
     full = fields.number("rope_theta", 1_000_000.0, low=1.001, high=1e15)
     local = fields.number("rope_local_base_freq", 10_000.0, low=1.001, high=1e15)
     return Layers(
         _ropes_by_type(fields, sizes, types, full=full, sliding=local),
-        _by_type(types, _window(fields, 4096)),
+        by_type(types, read_window(fields, 4096)),
         scale=fields.number("query_pre_attn_scalar", 256, low=1e-6, high=1e6) ** -0.5,
         multipliers=Multipliers(sizes.hidden_size**0.5, rounds_embedding=True),
     )
 
 
-def _every(pattern: int, num_layers: int) -> list[str]:
+def full_every(pattern: int, num_layers: int) -> list[str]:
     """Return types of layers of which each ``pattern``-th has full attention."""
-    return [_SLIDING if (layer + 1) % pattern else _FULL for layer in range(num_layers)]
+    return [SLIDING if (layer + 1) % pattern else FULL for layer in range(num_layers)]
 
 
 def _ropes_by_type(
@@ -189,19 +201,19 @@ def _ropes_by_type(
     type, or from ``rope_scaling``, which is for full attention only. ``full`` and ``sliding``: the
     bases, where config.json says nothing else."""
     given = fields.section("rope_parameters")
-    if given is not None and not set(given.values) <= {_FULL, _SLIDING}:
+    if given is not None and not set(given.values) <= {FULL, SLIDING}:
         raise UnsupportedError(f"{given.source} must have settings for each type of layers")
     nothing = ConfigFields(fields.source, {})
-    of_full = (given and given.section(_FULL)) or fields.section("rope_scaling") or nothing
-    of_sliding = (given and given.section(_SLIDING)) or nothing
+    of_full = (given and given.section(FULL)) or fields.section("rope_scaling") or nothing
+    of_sliding = (given and given.section(SLIDING)) or nothing
     if given is not None and fields.has("rope_scaling"):
         raise UnsupportedError(f"{fields.source} has both rope_parameters and rope_scaling")
     if "truncate" in of_full.values or "truncate" in of_sliding.values:
         raise UnsupportedError(f"{fields.source}: truncate is not supported here")
     positions = sizes.positions
     ropes = {
-        _FULL: read_scaling(fields, of_full, positions, full),
-        _SLIDING: read_scaling(fields, of_sliding, positions, sliding),
+        FULL: read_scaling(fields, of_full, positions, full),
+        SLIDING: read_scaling(fields, of_sliding, positions, sliding),
     }
     return tuple(ropes[kind] for kind in types)
 
@@ -209,13 +221,13 @@ def _ropes_by_type(
 def read_ministral(fields: ConfigFields, sizes: Sizes) -> Layers:
     """The layers that layer_types names have the window; without it all."""
     plain = read_mistral(fields, sizes)
-    types = _layer_types(fields, sizes.num_layers)
+    types = layer_types(fields, sizes.num_layers)
     if types is None:
         return plain
     window = plain.windows[0]
-    if window is None and _SLIDING in types:
+    if window is None and SLIDING in types:
         raise UnsupportedError(f"{fields.source}: layers with a sliding window of unknown size")
-    return replace(plain, windows=_by_type(types, window))
+    return replace(plain, windows=by_type(types, window))
 
 
 def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
@@ -225,7 +237,7 @@ def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
         raise UnsupportedError(f"{fields.source} has no rope_parameters")
     rope = read_rope(fields, sizes.positions)
     return replace(
-        _uniform(rope, sizes, _window(fields, None)),
+        _uniform(rope, sizes, read_window(fields, None)),
         query_scaling=QueryScaling(
             scaling.number("llama_4_scaling_beta", low=0.0, high=1e3),
             scaling.integer("original_max_position_embeddings", low=1, high=_MOST),
@@ -235,19 +247,19 @@ def read_ministral3(fields: ConfigFields, sizes: Sizes) -> Layers:
 
 def read_mixtral(fields: ConfigFields, sizes: Sizes) -> Layers:
     rope = read_rope(fields, sizes.positions, 1_000_000.0)
-    inner = fields.integer("intermediate_size", low=1, high=_MOST_SIZE)
+    inner = fields.integer("intermediate_size", low=1, high=MOST_SIZE)
     return replace(
-        _uniform(rope, sizes, _window(fields, None)),
-        experts=_experts(fields, sizes, (8, 2), inner=inner, renormalised=True),
+        _uniform(rope, sizes, read_window(fields, None)),
+        experts=read_experts(fields, sizes, (8, 2), inner=inner, renormalised=True),
     )
 
 
 def read_olmoe(fields: ConfigFields, sizes: Sizes) -> Layers:
-    inner = fields.integer("intermediate_size", low=1, high=_MOST_SIZE)
+    inner = fields.integer("intermediate_size", low=1, high=MOST_SIZE)
     renormalised = fields.flag("norm_topk_prob", False)
     return replace(
         read_plain(fields, sizes),
-        experts=_experts(fields, sizes, (64, 8), inner=inner, renormalised=renormalised),
+        experts=read_experts(fields, sizes, (64, 8), inner=inner, renormalised=renormalised),
     )
 
 
@@ -256,14 +268,14 @@ def read_qwen3_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
         fields,
         sizes,
         (128, 8),
-        inner=fields.integer("moe_intermediate_size", 768, low=1, high=_MOST_SIZE),
+        inner=fields.integer("moe_intermediate_size", 768, low=1, high=MOST_SIZE),
         renormalised=fields.flag("norm_topk_prob", False),
     )
     return replace(read_plain(fields, sizes), experts=experts)
 
 
 def read_qwen3_vl_moe(fields: ConfigFields, sizes: Sizes) -> Layers:
-    inner = fields.integer("moe_intermediate_size", 1408, low=1, high=_MOST_SIZE)
+    inner = fields.integer("moe_intermediate_size", 1408, low=1, high=MOST_SIZE)
     if not fields.flag("norm_topk_prob", True):  # transformers ignores it, other libraries do not
         raise UnsupportedError(f"{fields.source}: norm_topk_prob false is not supported")
     if sizes.hidden_size in (inner, 2 * inner):
@@ -293,11 +305,11 @@ def _sparse_experts(
         raise fields.error("mlp_only_layers", "a list of layers", dense)
     without = set(dense)
     layers = tuple(i not in without and (i + 1) % step == 0 for i in range(sizes.num_layers))
-    experts = _experts(fields, sizes, default, inner=inner, renormalised=renormalised)
+    experts = read_experts(fields, sizes, default, inner=inner, renormalised=renormalised)
     return replace(experts, layers=layers)
 
 
-def _experts(
+def read_experts(
     fields: ConfigFields,
     sizes: Sizes,
     default: tuple[int, int],

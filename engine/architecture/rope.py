@@ -39,6 +39,7 @@ class RopeConfig:
     short_factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
     share: float = 1.0  # of a head's elements that turn; the first of them
+    turning: float = 1.0  # proportional: of a head's pairs; the others have a frequency of zero
 
     def rotary_dim(self, head_dim: int) -> int:
         """Return how many elements of a head turn."""
@@ -157,6 +158,27 @@ def read_long_rope(fields: ConfigFields, max_position_embeddings: int, head_dim:
         short_factors=_factors(scaling, "short_factor", pairs),
         long_factors=_factors(scaling, "long_factor", pairs),
         share=share,
+    )
+
+
+def read_proportional(scaling: ConfigFields, theta: float) -> RopeConfig:
+    """Rotary settings of Gemma 4: plain ones, or those where a part of a head's pairs turns, with
+    the frequencies that they have if all turn. ``theta``: where it names none. Raises
+    ConfigError."""
+    theta = scaling.number("rope_theta", theta, low=_MIN_THETA, high=1e15)
+    kind = scaling.text("rope_type", "default")
+    if kind not in ("default", "proportional"):
+        raise UnsupportedError(
+            f"{scaling.source}: rope type {kind!r} is not supported here; supported: default, "
+            "proportional"
+        )
+    if kind == "default":
+        return RopeConfig(theta=theta)
+    return RopeConfig(
+        theta=theta,
+        kind=kind,
+        factor=scaling.number("factor", 1.0, low=1e-3, high=1e6),
+        turning=scaling.number("partial_rotary_factor", 1.0, low=0.0, high=1.0),
     )
 
 

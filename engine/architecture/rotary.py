@@ -22,6 +22,9 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int, max_positions: int = 0)
     plain = 1.0 / (rope.theta ** (even / head_dim))
     if rope.kind == "linear":
         return plain / rope.factor
+    if rope.kind == "proportional":
+        turning = int(rope.turning * head_dim // 2)
+        return plain.where(torch.arange(head_dim // 2) < turning, 0.0) / rope.factor
     if rope.kind == "llama3":
         return _llama3(rope, plain)
     if rope.kind == "yarn":

@@ -43,6 +43,23 @@ def groups_of(layers: Items[KVLayer]) -> tuple[LayerGroup, ...]:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class CachePlace:
+    """Where a layer is: in which group, and its number there."""
+
+    group: int
+    index: int
+
+
+def places_of(layers: Items[KVLayer]) -> tuple[CachePlace, ...]:
+    places = {
+        layer: CachePlace(number, index)
+        for number, group in enumerate(groups_of(layers))
+        for index, layer in enumerate(group.layers)
+    }
+    return tuple(places[layer] for layer in range(len(layers)))
+
+
 class GroupedKVCache:
     """The caches of all groups, of equally many blocks."""
 

@@ -61,10 +61,10 @@ INLINE void store_unit(const int kind, char *to, const float *from, int64_t elem
 }
 
 /* Stores one token's key (or value) of a head. */
-INLINE char *cached(const model *m, void *cache, const int kind, int64_t block, int value, int head,
-                    int slot) {
-  int64_t row = (block * 2 + value) * m->kv_heads + head;
-  return (char *)cache + bytes_stored(kind, (row * m->block_size + slot) * m->head_dim);
+INLINE char *cached(const model *m, const layer *l, const int kind, int64_t block, int value,
+                    int head, int slot) {
+  int64_t row = (block * 2 + value) * l->kv_heads + head;
+  return (char *)l->cache + bytes_stored(kind, (row * m->block_size + slot) * l->head_dim);
 }
 
 INLINE const int64_t *table_of(const batch *b, int row) {
@@ -74,11 +74,12 @@ INLINE const int64_t *table_of(const batch *b, int row) {
 /* Normalises and rotates one head of one row; stores keys and values in the cache. */
 static void place_head(const model *m, const layer *l, const batch *b, int row, int head,
                        float *qkv) {
-  int D = m->head_dim, rotated = m->heads + m->kv_heads;
+  int D = l->head_dim, rotated = m->heads + l->kv_heads;
   float *x = qkv + (int64_t)head * D;
+  if (head < l->normed_heads) rms_norm(x, l->head_norms + (int64_t)head * D, x, D, m->eps);
   if (head < rotated) {
-    if (l->qk_norm) rms_norm(x, l->qk_norm + (int64_t)head * D, x, D, m->eps);
-    if (l->rope >= 0) rotate(x, b->rotations + ((int64_t)l->rope * b->rows + row) * D, D);
+    if (l->rope >= 0)
+      rotate(x, b->rotations + ((int64_t)l->rope * b->rows + row) * m->head_dim, D);
     if (head < m->heads && b->query_factors)
       for (int d = 0; d < D; d++) x[d] *= b->query_factors[row];
   }
@@ -86,7 +87,7 @@ static void place_head(const model *m, const layer *l, const batch *b, int row, 
   int64_t position = b->positions[row];
   int64_t block = table_of(b, row)[position / m->block_size];
   int value = head >= rotated, kv_head = head - (value ? rotated : m->heads);
-  char *to = cached(m, l->cache, m->cache_kind, block, value, kv_head, position % m->block_size);
+  char *to = cached(m, l, m->cache_kind, block, value, kv_head, position % m->block_size);
   for (int d = 0; d < D; d += UNIT) store_unit(m->cache_kind, to, x, d);
 }
 
@@ -194,7 +195,7 @@ INLINE int heads_at_once(int left) { return left == 3 || left > 4 ? 3 : left == 
  * head's rows of the next block. */
 INLINE void attend_to(const int kind, const model *m, const layer *l, const batch *b, int row,
                       int first_head, int last_head, const float *q, float *out, float *scores) {
-  const int D = m->head_dim, group = m->heads / m->kv_heads, longest = b->longest;
+  const int D = l->head_dim, group = m->heads / l->kv_heads, longest = b->longest;
   const int64_t *table = table_of(b, row), all = (int64_t)(last_head - first_head) * group;
   const int64_t row_bytes = bytes_stored(kind, D);
   const int end = (int)b->positions[row] + 1;
@@ -205,8 +206,8 @@ INLINE void attend_to(const int kind, const model *m, const layer *l, const batc
     const int more = t + now.count < end;
     if (more) later = stretch_at(m, table, t + now.count, end);
     for (int head = first_head; head < last_head; head++) {
-      const char *keys = cached(m, l->cache, kind, now.block, 0, head, now.slot);
-      const char *next = more ? cached(m, l->cache, kind, later.block, 0, head, later.slot) : keys;
+      const char *keys = cached(m, l, kind, now.block, 0, head, now.slot);
+      const char *next = more ? cached(m, l, kind, later.block, 0, head, later.slot) : keys;
       for (int i = 0; i < now.count; i += 4) {
         const int count = now.count - i < 4 ? now.count - i : 4;
         for (int n = i; n < i + count; n++) fetch_row(next, row_bytes, n);
@@ -231,9 +232,9 @@ INLINE void attend_to(const int kind, const model *m, const layer *l, const batc
     const int more = t + now.count < end;
     if (more) later = stretch_at(m, table, t + now.count, end);
     for (int head = first_head; head < last_head; head++) {
-      const char *values = cached(m, l->cache, kind, now.block, 1, head, now.slot);
+      const char *values = cached(m, l, kind, now.block, 1, head, now.slot);
       const char *next =
-          more ? cached(m, l->cache, kind, later.block, 1, head, later.slot) : values;
+          more ? cached(m, l, kind, later.block, 1, head, later.slot) : values;
       for (int i = 0; i < now.count; i++) fetch_row(next, row_bytes, i);
       for (int g = 0, heads; g < group; g += heads) {
         const int64_t at = (int64_t)(head - first_head) * group + g;
@@ -277,13 +278,13 @@ static int64_t tile_floats(const model *m) {
   return QUERIES * (D + APART + KEYS + KEYS + APART + wide) + KEYS * (D + wide);
 }
 
-static tile_scratch tile_scratch_at(const model *m, float *scratch) {
-  tile_scratch s = {.wide = whole_panels(m->head_dim),
-                    .query_stride = m->head_dim + APART,
+static tile_scratch tile_scratch_at(int head_dim, float *scratch) {
+  tile_scratch s = {.wide = whole_panels(head_dim),
+                    .query_stride = head_dim + APART,
                     .weight_stride = KEYS + APART};
   s.queries = scratch;
   s.keys = s.queries + QUERIES * s.query_stride;
-  s.values = s.keys + KEYS * m->head_dim;
+  s.values = s.keys + KEYS * head_dim;
   s.scores = s.values + KEYS * s.wide;
   s.weights = s.scores + QUERIES * KEYS;
   s.mixed = s.weights + QUERIES * s.weight_stride;
@@ -293,12 +294,12 @@ static tile_scratch tile_scratch_at(const model *m, float *scratch) {
 /* Prefetches the keys and values of tokens t .. end. */
 INLINE void fetch_tokens(const int kind, const model *m, const layer *l, const int64_t *table,
                          int t, int end, int kv_head) {
-  const int64_t row_bytes = bytes_stored(kind, m->head_dim);
-  const int64_t to_value = row_bytes * m->kv_heads * m->block_size;
+  const int64_t row_bytes = bytes_stored(kind, l->head_dim);
+  const int64_t to_value = row_bytes * l->kv_heads * m->block_size;
   stretch part;
   for (; t < end; t += part.count) {
     part = stretch_at(m, table, t, end);
-    const char *from = cached(m, l->cache, kind, part.block, 0, kv_head, part.slot);
+    const char *from = cached(m, l, kind, part.block, 0, kv_head, part.slot);
     for (int i = 0; i < part.count; i++) {
       fetch_row(from, row_bytes, i);
       fetch_row(from + to_value, row_bytes, i);
@@ -310,13 +311,13 @@ INLINE void fetch_tokens(const int kind, const model *m, const layer *l, const i
  * Missing tokens are replaced by the last one: their weight is zero. */
 INLINE void pack_block(const int kind, const model *m, const layer *l, const int64_t *table, int t,
                        int end, int kv_head, const tile_scratch *s) {
-  const int D = m->head_dim, places = (end - t + PANEL - 1) / PANEL * PANEL;
-  const int64_t to_value = bytes_stored(kind, (int64_t)m->kv_heads * m->block_size * D);
+  const int D = l->head_dim, places = (end - t + PANEL - 1) / PANEL * PANEL;
+  const int64_t to_value = bytes_stored(kind, (int64_t)l->kv_heads * m->block_size * D);
   const char *keys[KEYS];
   stretch part;
   for (int at = t, place = 0; place < places; at += part.count) {
     part = stretch_at(m, table, at < end ? at : end - 1, end);
-    const char *from = cached(m, l->cache, kind, part.block, 0, kv_head, part.slot);
+    const char *from = cached(m, l, kind, part.block, 0, kv_head, part.slot);
     for (int i = 0; i < part.count && place < places; i++)
       keys[place++] = from + bytes_stored(kind, (int64_t)i * D);
   }
@@ -383,8 +384,8 @@ INLINE void attend_tile(const int kind, const model *m, const layer *l, const ba
                         int rows, int head, int heads, const float *qkv, int64_t qkv_width,
                         float *mixed, int64_t mixed_width, float *scratch) {
   float most[QUERIES], total[QUERIES];
-  const tile_scratch s = tile_scratch_at(m, scratch);
-  const int D = m->head_dim, queries = rows * heads, kv_head = head / (m->heads / m->kv_heads);
+  const tile_scratch s = tile_scratch_at(l->head_dim, scratch);
+  const int D = l->head_dim, queries = rows * heads, kv_head = head / (m->heads / l->kv_heads);
   const int64_t *table = table_of(b, row), *positions = b->positions + row;
   for (int q = 0; q < queries; q++) {
     const float *from = qkv + (row + q / heads) * qkv_width + (int64_t)(head + q % heads) * D;
@@ -425,7 +426,7 @@ INLINE void attend_tile(const int kind, const model *m, const layer *l, const ba
 static void attend_chunk(const model *m, const layer *l, const batch *b, int row, int rows,
                          int kv_head, const float *qkv, int64_t qkv_width, float *mixed,
                          int64_t mixed_width, float *scratch) {
-  const int group = m->heads / m->kv_heads, heads = group < QUERIES ? group : QUERIES;
+  const int group = m->heads / l->kv_heads, heads = group < QUERIES ? group : QUERIES;
   const int most = QUERIES / heads;
   for (int g = 0; g < group; g += heads)
     for (int r = 0; r < rows; r += most) {
@@ -464,12 +465,13 @@ static int count_runs(const batch *b) {
 /* One key head's heads of a sequence's rows: normalises, rotates, stores keys and values. */
 static void place_heads(const model *m, const layer *l, const batch *b, int row, int rows,
                         int kv_head, float *qkv, int64_t qkv_width) {
-  const int group = m->heads / m->kv_heads;
+  const int group = m->heads / l->kv_heads;
   for (int r = row; r < row + rows; r++) {
     for (int g = 0; g < group; g++)
       place_head(m, l, b, r, kv_head * group + g, qkv + r * qkv_width);
+    if (!l->has_keys) continue;
     place_head(m, l, b, r, m->heads + kv_head, qkv + r * qkv_width);
-    place_head(m, l, b, r, m->heads + m->kv_heads + kv_head, qkv + r * qkv_width);
+    place_head(m, l, b, r, m->heads + l->kv_heads + kv_head, qkv + r * qkv_width);
   }
 }
 
@@ -480,9 +482,9 @@ static void place_heads(const model *m, const layer *l, const batch *b, int row,
 static void attend_all(const model *m, const layer *l, const batch *b, const int64_t *kept,
                        team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
                        float *scratch) {
-  const int D = m->head_dim, group = m->heads / m->kv_heads;
+  const int D = l->head_dim, group = m->heads / l->kv_heads;
   const int useful = t->count == 1 ? 1 : 2 * t->count, sequences = count_runs(b);
-  const int parts = useful < m->kv_heads ? useful : m->kv_heads; /* of a sequence's key heads */
+  const int parts = useful < l->kv_heads ? useful : l->kv_heads; /* of a sequence's key heads */
   int row = 0, run = run_of(b, 0), place = 0, number = 0, part, end;
   while (claim(t, sequences * parts, 1, 1, &part, &end))
     for (; part < end; part++) {
@@ -492,7 +494,7 @@ static void attend_all(const model *m, const layer *l, const batch *b, const int
       }
       while (kept && place < b->kept_rows && kept[place] < row) place++;
       int first_head, last_head;
-      share(m->kv_heads, parts, part % parts, &first_head, &last_head);
+      share(l->kv_heads, parts, part % parts, &first_head, &last_head);
       for (int head = first_head; head < last_head; head++)
         place_heads(m, l, b, row, run, head, qkv, qkv_width);
       if (!kept && (run > 3 || m->deterministic)) {

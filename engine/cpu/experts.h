@@ -49,7 +49,8 @@ static mixture mixture_at(const model *m, int rows, float *scratch) {
 
 /* Chooses the experts with the largest scores, of equal ones the first, and computes their weights:
  * a softmax over all experts' scores, or over those of the chosen ones. */
-static void choose_experts(const model *m, const float *scores, int32_t *chosen, float *weights) {
+static void choose_experts(const model *m, const layer *l, const float *scores, int32_t *chosen,
+                           float *weights) {
   uint8_t taken[MOST_EXPERTS] = {0};
   for (int k = 0; k < m->top_k; k++) {
     int best = -1;
@@ -66,7 +67,10 @@ static void choose_experts(const model *m, const float *scores, int32_t *chosen,
   }
   if (!m->renormalised)
     for (int e = 0; e < m->experts; e++) total += expf(scores[e] - most);
-  for (int k = 0; k < m->top_k; k++) weights[k] /= total;
+  for (int k = 0; k < m->top_k; k++) {
+    weights[k] /= total;
+    if (l->expert_scales) weights[k] *= l->expert_scales[chosen[k]];
+  }
 }
 
 /* Gives each of the rows' choices a place, so that those of an expert are adjacent. */
@@ -107,23 +111,35 @@ static void apply_experts(const linear *maps, const model *m, const mixture *x, 
     }
 }
 
-/* x += scale * the mixture of a block of rows of `in`, normalised by `weight` if there is one. */
+/* Adds to `to` the mixture of a block of rows of `in`. */
 static void add_block(const model *m, const layer *l, team *t, int thread, int *sense,
-                      const float *in, int64_t in_stride, mixture *x, float *to) {
+                      const float *in, int64_t in_stride, mixture *x, float *to, int64_t to_stride) {
   const int top_k = m->top_k;
+  const float scale = l->experts_input ? 1 : m->residual;
   int first, last;
-  apply(&l->router, t, in, in_stride, x->rows, x->scores, m->experts, 0, STORED);
-  barrier(t, sense);
   share(x->rows, t->count, thread, &first, &last);
+  if (l->router_input) { /* results are not needed yet */
+    for (int r = first; r < last; r++)
+      rms_norm(in + r * in_stride, l->router_input, x->results + r * x->hidden, m->hidden, m->eps);
+    barrier(t, sense);
+    apply(&l->router, t, x->results, x->hidden, x->rows, x->scores, m->experts, 0, STORED);
+  } else
+    apply(&l->router, t, in, in_stride, x->rows, x->scores, m->experts, 0, STORED);
+  barrier(t, sense);
   for (int r = first; r < last; r++)
-    choose_experts(m, x->scores + (int64_t)r * m->experts, x->chosen + r * top_k,
+    choose_experts(m, l, x->scores + (int64_t)r * m->experts, x->chosen + r * top_k,
                    x->weights + r * top_k);
   barrier(t, sense);
   if (thread == 0) sort_by_expert(m, x);
   barrier(t, sense);
-  for (int i = first * top_k; i < last * top_k; i++)
-    memcpy(x->copies + x->places[i] * x->hidden, in + i / top_k * in_stride,
-           sizeof(float) * m->hidden);
+  for (int i = first * top_k; i < last * top_k; i++) {
+    const float *from = in + i / top_k * in_stride;
+    float *copy = x->copies + x->places[i] * x->hidden;
+    if (l->experts_input)
+      rms_norm(from, l->experts_input, copy, m->hidden, m->eps);
+    else
+      memcpy(copy, from, sizeof(float) * m->hidden);
+  }
   barrier(t, sense);
   apply_experts(l->expert_gate_up, m, x, t, x->copies, x->hidden, x->gated, x->inner,
                 m->expert_inner, m->gated);
@@ -131,27 +147,28 @@ static void add_block(const model *m, const layer *l, team *t, int thread, int *
   apply_experts(l->expert_down, m, x, t, x->gated, x->inner, x->results, x->hidden, 0, STORED);
   barrier(t, sense);
   for (int r = first; r < last; r++) {
-    float *sums = x->copies + r * x->hidden, *row = to + (int64_t)r * m->hidden;
+    float *sums = x->copies + r * x->hidden, *row = to + r * to_stride;
     memset(sums, 0, sizeof(float) * m->hidden);
     for (int k = r * top_k; k < (r + 1) * top_k; k++) {
       const float *result = x->results + x->places[k] * x->hidden, weight = x->weights[k];
       for (int i = 0; i < m->hidden; i += LANES)
         store(sums + i, load(sums + i) + load(result + i) * weight);
     }
-    if (l->feed_output) rms_norm(sums, l->feed_output, sums, m->hidden, m->eps);
+    if (l->experts_output) rms_norm(sums, l->experts_output, sums, m->hidden, m->eps);
     for (int i = 0; i < m->hidden; i += LANES)
-      store(row + i, load(sums + i) * m->residual + load(row + i));
+      store(row + i, load(sums + i) * scale + load(row + i));
   }
   barrier(t, sense);
 }
 
 /* The same for all rows. */
 static void add_mixture(const model *m, const layer *l, team *t, int thread, int *sense,
-                        const float *in, int64_t in_stride, int rows, float *scratch, float *to) {
+                        const float *in, int64_t in_stride, int rows, float *scratch, float *to,
+                        int64_t to_stride) {
   mixture x = mixture_at(m, rows, scratch);
   for (int row = 0; row < rows; row += x.rows) {
     x.rows = rows - row < MIXED_ROWS ? rows - row : MIXED_ROWS;
-    add_block(m, l, t, thread, sense, in + row * in_stride, in_stride, &x,
-              to + (int64_t)row * m->hidden);
+    add_block(m, l, t, thread, sense, in + row * in_stride, in_stride, &x, to + row * to_stride,
+              to_stride);
   }
 }

@@ -25,7 +25,7 @@ INLINE void norm_rows(const team *t, int thread, const float *x, const float *we
 /* Normalises all queries of each row at once, and all its keys. */
 static void norm_heads(const team *t, int thread, const layer *l, const model *m, float *qkv,
                        int64_t stride, int rows) {
-  const int queries = m->heads * m->head_dim, keys = m->kv_heads * m->head_dim;
+  const int queries = m->heads * l->head_dim, keys = l->kv_heads * l->head_dim;
   const float *weight = l->whole_qk_norm;
   int first, last;
   share(rows, t->count, thread, &first, &last);
@@ -81,6 +81,51 @@ static void add(const linear *l, team *t, int thread, int *sense, rows_of_floats
   barrier(t, sense);
 }
 
+/* Adds what a feed-forward's down map makes of `in`, and a mixture of x, to x: each normalised, and
+ * their sum again. */
+static void add_parallel(const layer *l, team *t, int thread, int *sense, rows_of_floats in,
+                       float *normed, int64_t stride, float *x, int rows, float *scratch,
+                       const model *m) {
+  int first, last;
+  apply(&l->down, t, in.first, in.stride, rows, normed, stride, 0, STORED);
+  barrier(t, sense);
+  share(rows, t->count, thread, &first, &last);
+  for (int r = first; r < last; r++)
+    rms_norm(normed + r * stride, l->parallel_output, normed + r * stride, m->hidden, m->eps);
+  barrier(t, sense);
+  add_mixture(m, l, t, thread, sense, x, m->hidden, rows, scratch, normed, stride);
+  add_normed(t, thread, normed, stride, l->feed_output, l->down.scale, x, rows, m);
+  barrier(t, sense);
+}
+
+/* Adds to x what layer `n` makes of its inputs. `kept`: the rows of x, unless they are all. */
+static void add_inputs(const layer *l, int n, const batch *b, team *t, int thread, int *sense,
+                       const int64_t *kept, float *gated, int64_t gated_stride, float *normed,
+                       int64_t stride, float *x, int rows, const model *m) {
+  int first, last;
+  apply(&l->input_gate, t, x, m->hidden, rows, gated, gated_stride, 0, STORED);
+  barrier(t, sense);
+  share(rows, t->count, thread, &first, &last);
+  for (int r = first; r < last; r++) {
+    const float *own = b->inputs + ((kept ? kept[r] : r) * m->num_layers + n) * m->inputs;
+    float *gate = gated + r * gated_stride;
+    for (int i = 0; i < m->inputs; i += LANES)
+      store(gate + i, activated(m->gated, load(gate + i)) * load(own + i));
+  }
+  barrier(t, sense);
+  const rows_of_floats in = {gated, gated_stride};
+  add(&l->input_map, t, thread, sense, in, l->input_norm, normed, stride, x, rows, m);
+}
+
+static void scale_rows(team *t, int thread, int *sense, float *x, float factor, int rows,
+                       const model *m) {
+  int first, last;
+  share(rows, t->count, thread, &first, &last);
+  for (float *at = x + (int64_t)first * m->hidden; at < x + (int64_t)last * m->hidden; at += LANES)
+    store(at, load(at) * factor);
+  barrier(t, sense);
+}
+
 static int64_t scratch_per_row(const model *m) {
   int64_t heads = 2 * (m->heads + (int64_t)m->kv_heads);
   return m->hidden + heads * m->head_dim + m->inner + 4 * APART;
@@ -89,7 +134,7 @@ static int64_t scratch_per_row(const model *m) {
 static void forward(const void *task, team *t, int thread) {
   const model *m = ((const pass *)task)->m;
   const batch *b = ((const pass *)task)->b;
-  const int D = m->head_dim;
+  const int D = m->head_dim; /* strides are those of the largest layer */
   const int64_t hidden = m->hidden + APART, inner = m->inner + APART;
   const int64_t qkv_width = (int64_t)(m->heads + 2 * m->kv_heads) * D + APART;
   const int64_t mixed_width = (int64_t)m->heads * D + APART;
@@ -114,8 +159,8 @@ static void forward(const void *task, team *t, int thread) {
       norm_heads(t, thread, l, m, qkv, qkv_width, rows);
       barrier(t, &sense);
     }
-    /* After the last layer's keys and values are stored, only the kept rows matter. */
-    const int64_t *kept = n == m->num_layers - 1 && b->kept_rows < rows ? b->kept : NULL;
+    /* After the last keys and values are stored, only the kept rows matter. */
+    const int64_t *kept = n == m->last_keys && b->kept_rows < rows ? b->kept : NULL;
     attend_all(m, l, b, kept, t, qkv, qkv_width, mixed, mixed_width, scratch);
     if (kept) {
       rows = b->kept_rows;
@@ -128,14 +173,20 @@ static void forward(const void *task, team *t, int thread) {
     in = (rows_of_floats){mixed, mixed_width};
     add(&l->output, t, thread, &sense, in, l->attention_output, normed, hidden, x, rows, m);
     in = input(t, thread, &sense, x, l->feed_input, normed, hidden, rows, m);
-    if (l->expert_down) {
-      add_mixture(m, l, t, thread, &sense, in.first, in.stride, rows, mixed_rows, x);
-      continue;
-    }
-    apply(&l->gate_up, t, in.first, in.stride, rows, gated, inner, m->inner, m->gated);
-    barrier(t, &sense);
-    in = (rows_of_floats){gated, inner};
-    add(&l->down, t, thread, &sense, in, l->feed_output, normed, hidden, x, rows, m);
+    if (l->gate_up.weight) {
+      apply(&l->gate_up, t, in.first, in.stride, rows, gated, inner, l->inner, m->gated);
+      barrier(t, &sense);
+      in = (rows_of_floats){gated, inner};
+      if (l->expert_down)
+        add_parallel(l, t, thread, &sense, in, normed, hidden, x, rows, mixed_rows, m);
+      else
+        add(&l->down, t, thread, &sense, in, l->feed_output, normed, hidden, x, rows, m);
+    } else
+      add_mixture(m, l, t, thread, &sense, in.first, in.stride, rows, mixed_rows, x, m->hidden);
+    if (l->input_gate.weight)
+      add_inputs(l, n, b, t, thread, &sense, kept, gated, inner, normed, hidden, x, rows, m);
+    if (l->factor != 1) scale_rows(t, thread, &sense, x, l->factor, rows, m);
+    if (kept && b->later) b = b->later;
   }
   norm_rows(t, thread, x, m->norm, b->out, m->hidden, rows, m);
 }

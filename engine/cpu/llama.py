@@ -5,33 +5,25 @@ Weights and the KV cache are float32 or bfloat16."""
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.features import Experts, Feature, QKNorm
+from engine.architecture.features import Feature
 from engine.architecture.rotary import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
+from engine.attention.groups import GroupedKVCache, places_of
 from engine.attention.layout import Layout, Rows, expect
-from engine.cpu.blocks import packed_blocks
-from engine.cpu.library import BatchStruct, LayerStruct, Library, LinearStruct, ModelStruct
-from engine.cpu.matrices import Matrix, embedded, fused_qkv_matrices, gate_up_matrix, stored_matrix
-from engine.cpu.packed import PackedWeight, WeightKind, interleaved
-from engine.model.experts import expert_prefix, router_name
-from engine.model.llama import (
-    EMBEDDING,
-    HEAD,
-    NORM,
-    NORM_NAMES,
-    embedding_multiplier,
-    fused_qk_norm,
-    fused_qkv,
-    query_factors,
-    whole_qk_norms,
-)
-from engine.weights.blocks import BlockRows
+from engine.cpu.layer_inputs import PackedTokenInputs
+from engine.cpu.layers import PackedLayers
+from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
+from engine.cpu.matrices import dtype_of, embedded, stored_matrix
+from engine.cpu.packed import PackedWeight, WeightKind
+from engine.model.llama import capped, embedding_multiplier, query_factors, ropes_of_sizes
+from engine.model.parameters import EMBEDDING, HEAD, NORM
 from engine.weights.weights import WeightSource
 
 # What the compiled pass computes besides a plain Llama; torch computes a model with anything else.
@@ -47,11 +39,15 @@ def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
     sizes = [config.hidden_size, config.intermediate_size]
     if config.experts is not None:
         sizes.append(config.experts.inner)
+    if config.layer_inputs is not None:
+        sizes.append(config.layer_inputs.size)
+    own = [config.of_layer(layer) for layer in range(config.num_layers)]
+    sizes += [layer.intermediate_size for layer in own]
     return (
         config.features <= SERVED_BY_C
         and config.activation in _GATED
         and not any(size % lanes for size in sizes)
-        and config.head_dim % _HEAD_UNIT == 0
+        and not any(layer.head_dim % _HEAD_UNIT for layer in own)
     )
 
 
@@ -84,42 +80,46 @@ class CompiledLlama:
         self._team = library.team(threads)
         self._threads = threads
         self._hidden = config.hidden_size
-        self._bf16_products = bf16_products
         embedding = stored_matrix(source, EMBEDDING)
-        self._multiplier = embedding_multiplier(config, _dtype(embedding))
+        self._multiplier = embedding_multiplier(config, dtype_of(embedding))
         tied = config.tie_word_embeddings
+        layers = PackedLayers(config, source, library, self._team, bf16_products=bf16_products)
         self._embedding: PackedWeight | Tensor = (
             embedding
             if isinstance(embedding, Tensor) and not tied
-            else self._weight(embedding, None)
+            else layers.packed(embedding, None)
         )
         del embedding  # its memory, if it is packed
         self._logit_divisor = config.multipliers.logits
+        self._logit_cap = config.logit_cap
         cpu = torch.device("cpu")
-        self._kinds = list(dict.fromkeys(rope for rope in config.ropes if rope))
-        self._ropes = [
-            RotaryEmbedding(rope, config.head_dim, max_positions, cpu) for rope in self._kinds
-        ]
+        kinds = ropes_of_sizes(config)
+        self._ropes = [RotaryEmbedding(*kind, max_positions, cpu) for kind in kinds]
+        self._head_dim = config.head_dim
         self._query_factors = query_factors(config, max_positions, cpu)
-        self._kept_alive: list[Any] = []  # what structures point to
+        self._inputs = None
+        if config.layer_inputs is not None:
+            self._inputs = PackedTokenInputs(config, source, layers)
         self._layers = (LayerStruct * config.num_layers)(
-            *(self._layer(config, source, layer) for layer in range(config.num_layers))
+            *(layers.layer(number, kinds) for number in range(config.num_layers))
         )
+        self._places = [places_of(config.kv_layers)[number] for number in config.kv_numbers]
         self._head = (
             self._embedding
             if tied and isinstance(self._embedding, PackedWeight)
-            else self._weight(stored_matrix(source, HEAD), None)
+            else layers.packed(stored_matrix(source, HEAD), None)
         )
-        norm = self._floats(source.tensor(NORM))
+        norm = layers.floats(source.tensor(NORM))
+        self._kept_alive = layers  # what structures point to
         self._model = _model_struct(config, self._layers, norm, deterministic=deterministic)
-        self._cache: PagedKVCache | None = None
+        self._cache: PagedKVCache | GroupedKVCache | None = None
         self._scratch = torch.empty(0)
 
     def hidden_states(
         self,
         token_ids: Tensor,
         positions: Tensor,
-        cache: PagedKVCache,
+        cache: PagedKVCache | GroupedKVCache,
         layout: Layout,
         rows: Tensor | None = None,
     ) -> Tensor:
@@ -131,164 +131,54 @@ class CompiledLlama:
         x = embedded(self._embedding, self._library, token_ids)
         if self._multiplier != 1:
             x *= self._multiplier
-        rotations = self._rotations(positions)
         factors = self._query_factors
-        if factors is not None:
-            factors = factors.index_select(0, positions)
-        out = torch.empty(kept.shape[0], self._hidden)
-        longest = tables.longest
-        batch = BatchStruct(
-            count,
-            kept.shape[0],
-            tables.blocks.shape[1],
-            longest,
-            x.data_ptr(),
-            rotations.data_ptr(),
-            None if factors is None else factors.data_ptr(),
-            positions.data_ptr(),
-            tables.sequences.data_ptr(),
-            tables.blocks.data_ptr(),
-            kept.data_ptr(),
-            out.data_ptr(),
-            self._scratch_for(count, longest),
+        own = _OfRows(
+            self._rotations(positions),
+            None if self._inputs is None else self._inputs(token_ids, x),
+            None if factors is None else factors.index_select(0, positions),
+            positions,
+            tables.sequences,
         )
+        out = torch.empty(kept.shape[0], self._hidden)
+        common = {
+            "kept_rows": kept.shape[0],
+            "table_width": tables.blocks.shape[1],
+            "longest": tables.longest,
+            "x": x.data_ptr(),
+            "tables": tables.blocks.data_ptr(),
+            "kept": kept.data_ptr(),
+            "out": out.data_ptr(),
+            "scratch": self._scratch_for(count, tables.longest),
+        }
+        batch = BatchStruct(rows=count, **own.addresses, **common)
+        if self._model.last_keys + 1 < self._model.num_layers and rows is not None:
+            of_kept = own.index_select(rows)
+            later = BatchStruct(rows=kept.shape[0], **of_kept.addresses, **common)
+            batch.later = ctypes.addressof(later)
         self._library.forward(self._team, self._model, batch)
         return out
 
     def logits(self, hidden: Tensor) -> Tensor:
-        out = torch.empty(hidden.shape[0], self._head.outputs)
-        hidden = hidden.contiguous()
-        self._library.linear(
-            self._team, self._head.struct, hidden.data_ptr(), hidden.shape[0], out.data_ptr()
-        )
-        return out if self._logit_divisor == 1 else out.div_(self._logit_divisor)
+        out = self._head.mapped(self._library, self._team, hidden)
+        if self._logit_divisor != 1:
+            out /= self._logit_divisor
+        return out if self._logit_cap is None else capped(out, self._logit_cap)
 
     def _rotations(self, positions: Tensor) -> Tensor:
-        """float32 [kinds, tokens, head_dim]: those of each kind of rotary embedding."""
-        found = [torch.view_as_real(rope.rotations(positions)) for rope in self._ropes]
+        """float32 [kinds, tokens, head_dim]: those of each kind of rotary embedding, padded to the
+        size of the largest head."""
+        found = [torch.view_as_real(rope.rotations(positions)).flatten(1) for rope in self._ropes]
         if len(found) == 1:
-            return found[0].contiguous()
-        return torch.cat(found) if found else torch.empty(0)
+            return found[0].contiguous().unsqueeze(0)
+        padded = [functional.pad(each, (0, self._head_dim - each.shape[1])) for each in found]
+        return torch.stack(padded) if padded else torch.empty(0, positions.shape[0])
 
-    def _layer(self, config: ModelConfig, source: WeightSource, layer: int) -> LayerStruct:
-        attention = f"model.layers.{layer}.self_attn."
-        rope = config.ropes[layer]
-        return LayerStruct(
-            *self._qkv(config, source, attention),
-            self._packed(
-                stored_matrix(source, attention + "o_proj.weight"),
-                source.tensor(attention + "o_proj.bias") if config.output_bias else None,
-                config.multipliers.residual,
-            ),
-            *(
-                self._experts(config.experts, source, f"model.layers.{layer}.mlp.")
-                if config.experts is not None and config.experts.layers[layer]
-                else self._feed_forward(config, source, f"model.layers.{layer}.mlp.")
-            ),
-            *(
-                name and self._floats(source.tensor(f"model.layers.{layer}.{name}.weight"))
-                for name in NORM_NAMES[config.norms]
-            ),
-            *self._qk_norms(config, source, attention),
-            None,
-            config.sliding_windows[layer] or 0,
-            -1 if rope is None else self._kinds.index(rope),
-            config.attention_scales[layer],
-        )
-
-    def _qkv(
-        self, config: ModelConfig, source: WeightSource, prefix: str
-    ) -> tuple[ctypes.Structure, ctypes.Structure]:
-        """Return the map of query, key and value; and one of value, if it is apart."""
-        matrices = fused_qkv_matrices(config, source, prefix)
-        bias = fused_qkv(config, source, prefix, "bias") if config.qkv_bias else None
-        if len(matrices) == 1:
-            return self._packed(matrices[0], bias), LinearStruct()
-        both, value = matrices
-        if bias is None:
-            return self._packed(both, None), self._packed(value, None)
-        first, last = bias[: both.shape[0]], bias[both.shape[0] :]
-        return self._packed(both, first), self._packed(value, last)
-
-    def _qk_norms(
-        self, config: ModelConfig, source: WeightSource, prefix: str
-    ) -> tuple[int | None, int | None]:
-        match config.qk_norm:
-            case QKNorm.NONE:
-                return None, None
-            case QKNorm.HEAD:
-                return self._floats(fused_qk_norm(config, source, prefix)), None
-            case QKNorm.WHOLE:
-                return None, self._floats(torch.cat(whole_qk_norms(config, source, prefix)))
-
-    def _experts(self, experts: Experts, source: WeightSource, prefix: str) -> tuple[Any, ...]:
-        """Return no dense feed-forward, the router, and the experts' maps."""
-        none = LinearStruct()
-        # Its scores decide, so its inputs are never rounded.
-        router = PackedWeight(source.tensor(router_name(prefix)), None, self._library.panel)
-        self._kept_alive.append(router)
-        names = [expert_prefix(prefix, number) for number in range(experts.count)]
-        maps = [
-            (
-                self._packed(gate_up_matrix(source, name, self._library.panel), None),
-                self._packed(stored_matrix(source, name + "down_proj.weight"), None),
-            )
-            for name in names
-        ]
-        arrays = [(LinearStruct * experts.count)(*each) for each in zip(*maps, strict=True)]
-        self._kept_alive += arrays
-        return none, none, router.struct, *arrays
-
-    def _feed_forward(
-        self, config: ModelConfig, source: WeightSource, prefix: str
-    ) -> tuple[Any, ...]:
-        """Return the maps of a dense feed-forward, and no experts."""
-
-        def biases() -> Tensor:
-            gate, up = (source.tensor(f"{prefix}{name}_proj.bias") for name in ("gate", "up"))
-            return interleaved(gate, up, self._library.panel)
-
-        return (
-            self._packed(
-                gate_up_matrix(source, prefix, self._library.panel),
-                biases() if config.mlp_bias else None,
-            ),
-            self._packed(
-                stored_matrix(source, prefix + "down_proj.weight"),
-                source.tensor(prefix + "down_proj.bias") if config.mlp_bias else None,
-                config.multipliers.residual,
-            ),
-            LinearStruct(),
-            None,
-            None,
-        )
-
-    def _packed(self, weight: Matrix, bias: Tensor | None, scale: float = 1.0) -> ctypes.Structure:
-        packed = self._weight(weight, bias, scale)
-        self._kept_alive.append(packed)
-        return packed.struct
-
-    def _weight(self, weight: Matrix, bias: Tensor | None, scale: float = 1.0) -> PackedWeight:
-        return PackedWeight(
-            packed_blocks(weight, self._library, self._team)
-            if isinstance(weight, BlockRows)
-            else weight,
-            bias,
-            self._library.panel,
-            pair_inputs=self._library.pair_inputs if self._bf16_products else 0,
-            scale=scale,
-        )
-
-    def _floats(self, values: Tensor) -> int:
-        values = values.float().contiguous()
-        self._kept_alive.append(values)
-        return values.data_ptr()
-
-    def _attach(self, cache: PagedKVCache) -> None:
-        self._model.block_size = cache.block_size
-        self._model.cache_kind = _CACHE_KINDS[cache.dtype]
-        for number, layer in enumerate(self._layers):
-            layer.cache = cache.layer_pointer(number)
+    def _attach(self, cache: PagedKVCache | GroupedKVCache) -> None:
+        groups = cache.groups if isinstance(cache, GroupedKVCache) else (cache,)
+        self._model.block_size = groups[0].block_size
+        self._model.cache_kind = _CACHE_KINDS[groups[0].dtype]
+        for place, layer in zip(self._places, self._layers, strict=True):
+            layer.cache = groups[place.group].layer_pointer(place.index)
         self._cache = cache
 
     def _scratch_for(self, rows: int, longest: int) -> int:
@@ -298,11 +188,39 @@ class CompiledLlama:
         return self._scratch.data_ptr()
 
 
+@dataclass(frozen=True, slots=True)
+class _OfRows:
+    """What ``forward.c`` reads of each row besides its states."""
+
+    rotations: Tensor
+    inputs: Tensor | None
+    query_factors: Tensor | None
+    positions: Tensor
+    sequences: Tensor
+
+    @property
+    def addresses(self) -> dict[str, int]:
+        """Those of the tensors, by the name of the struct's field."""
+        found = {name: getattr(self, name) for name in self.__slots__}
+        return {name: each.data_ptr() for name, each in found.items() if each is not None}
+
+    def index_select(self, rows: Tensor) -> _OfRows:
+        inputs, factors = self.inputs, self.query_factors
+        return _OfRows(
+            self.rotations.index_select(1, rows),
+            None if inputs is None else inputs.index_select(0, rows),
+            None if factors is None else factors.index_select(0, rows),
+            self.positions.index_select(0, rows),
+            self.sequences.index_select(0, rows),
+        )
+
+
 def _model_struct(
     config: ModelConfig, layers: ctypes.Array[LayerStruct], norm: int, *, deterministic: bool
 ) -> ModelStruct:
     """``norm``: the address of the last norm's weight. The cache's sizes are not set yet."""
     experts = config.experts
+    inputs = 0 if config.layer_inputs is None else config.layer_inputs.size
     mixture = (0, 0, 0, 0)
     if experts is not None:
         mixture = (experts.count, experts.top_k, experts.inner, int(experts.renormalised))
@@ -310,11 +228,13 @@ def _model_struct(
         layers,
         norm,
         config.num_layers,
+        max(i for i in range(config.num_layers) if config.sizes_of(i).keys_of is None),
         config.hidden_size,
         config.num_heads,
         config.num_kv_heads,
         config.head_dim,
-        config.intermediate_size,
+        max(config.intermediate_size, inputs),
+        inputs,
         0,
         WeightKind.FLOAT32,
         deterministic,
@@ -323,7 +243,3 @@ def _model_struct(
         config.multipliers.residual,
         config.norm_eps,
     )
-
-
-def _dtype(embedding: Matrix) -> torch.dtype:
-    return embedding.dtype if isinstance(embedding, Tensor) else torch.float32

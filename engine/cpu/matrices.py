@@ -10,6 +10,7 @@ from engine.architecture.rotary import pair_order
 from engine.cpu.blocks import kind_of_blocks
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight, interleaved
+from engine.model.parameters import attention_prefix
 from engine.weights.blocks import BlockRows, BlockSource, combined_blocks
 from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.quantization import matrix
@@ -34,21 +35,24 @@ def stored_matrix(source: WeightSource, name: str) -> Matrix:
     return stored(source, name)[0]
 
 
-def fused_qkv_matrices(config: ModelConfig, source: WeightSource, prefix: str) -> list[Matrix]:
-    """See ``engine.model.llama.fused_qkv``, of the weights: one matrix; or, where value would be
-    packed as another kind, as in half of the layers of a Q4_K_M file, one of query and key and one
-    of value. Together, all would take the bits of the larger kind, or more."""
-    parts = stored(source, *(f"{prefix}{name}_proj.weight" for name in "qkv"))
-    order = pair_order(config.head_dim, config.rotary_dim)
+def fused_qkv_matrices(config: ModelConfig, source: WeightSource, layer: int) -> list[Matrix]:
+    """See ``engine.model.parameters.fused_qkv``, of the weights: one matrix; or, where value would
+    be packed as another kind, as in half of the layers of a Q4_K_M file, one of query and key and
+    one of value. Together, all would take the bits of the larger kind, or more."""
+    own, names = config.of_layer(layer), config.sizes_of(layer).projections
+    parts = stored(source, *(f"{attention_prefix(layer)}{name}_proj.weight" for name in names))
+    order = pair_order(own.head_dim, own.rotary_dim)
 
     def rows(heads: int) -> Tensor:
-        return (torch.arange(heads).unsqueeze(1) * config.head_dim + order).view(-1)
+        return (torch.arange(heads).unsqueeze(1) * own.head_dim + order).view(-1)
 
-    query, key, value = parts
-    turned = [_rows(query, rows(config.num_heads)), _rows(key, rows(config.num_kv_heads)), value]
+    turned = [_rows(parts[0], rows(own.num_heads))]
+    if len(parts) > 1:
+        # The last is value, or key where both are one.
+        turned += [_rows(parts[1], rows(own.num_kv_heads)), parts[-1]]
     if blocks := _in_blocks(turned):
-        both, last = combined_blocks(blocks[:2], torch.cat), blocks[2]
-        if kind_of_blocks(both) != kind_of_blocks(last):
+        both, last = combined_blocks(blocks[:2], torch.cat), blocks[-1]
+        if len(blocks) == 3 and kind_of_blocks(both) != kind_of_blocks(last):
             return [both, last]
         return [combined_blocks(blocks, torch.cat)]
     grouped = [part for part in turned if isinstance(part, GroupedWeight)]
@@ -75,6 +79,11 @@ def embedded(embedding: PackedWeight | Tensor, library: Library, token_ids: Tens
     if isinstance(embedding, PackedWeight):
         return embedding.rows(library, token_ids)
     return embedding.index_select(0, token_ids).float()
+
+
+def dtype_of(weight: Matrix) -> torch.dtype:
+    """Return that of a matrix in floats, and float32 for one in few bits."""
+    return weight.dtype if isinstance(weight, Tensor) else torch.float32
 
 
 def _rows(part: Matrix, index: Tensor) -> Matrix:

@@ -81,6 +81,13 @@ class PackedWeight:
             raise IndexError(f"rows outside 0 to {self.outputs - 1}")
         return found
 
+    def mapped(self, library: Library, team: int, x: Tensor) -> Tensor:
+        """Return float32 [rows, out] for ``x``, float32 [rows, in]."""
+        out = torch.empty(x.shape[0], self.outputs)
+        x = x.contiguous()
+        library.linear(team, self.struct, x.data_ptr(), x.shape[0], out.data_ptr())
+        return out
+
     @property
     def num_bytes(self) -> int:
         held = (self._weight, self._bias)

@@ -30,7 +30,7 @@ from engine.gpu.kernels.rope_store import norm_rope_store
 from engine.gpu.kernels.skinny import Norm
 from engine.gpu.matrices import KernelMatrices
 from engine.gpu.projection import Projection
-from engine.model.llama import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
+from engine.model.parameters import EMBEDDING, HEAD, NORM, fused_qk_norm, fused_qkv
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.layers import vocabulary_embedding
 from engine.weights.weights import WeightSource
@@ -246,12 +246,12 @@ def _layer(
     qk_norm = None
     if config.qk_norm is QKNorm.HEAD:
         # One row per head; all query heads share one norm, and all key heads another.
-        qk_norm = fused_qk_norm(config, source, attention)[[0, config.num_heads]]
+        qk_norm = fused_qk_norm(config, source, number)[[0, config.num_heads]]
     return KernelLayer(
         input_norm=source.tensor(prefix + "input_layernorm.weight"),
         qkv=Projection(
             matrices.qkv(config, attention),
-            fused_qkv(config, source, attention, "bias") if config.qkv_bias else None,
+            fused_qkv(config, source, number, "bias") if config.qkv_bias else None,
             deterministic,
         ),
         qk_norm=qk_norm,

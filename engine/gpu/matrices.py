@@ -51,7 +51,7 @@ class KernelMatrices:
         return torch.cat([self._floats(part) for part in parts])
 
     def qkv(self, config: ModelConfig, prefix: str) -> KernelMatrix:
-        """See ``engine.model.llama.fused_qkv``, of the weights."""
+        """See ``engine.model.parameters.fused_qkv``, of the weights."""
         order = pair_order(config.head_dim, config.rotary_dim)
 
         def rows(heads: int) -> Tensor:

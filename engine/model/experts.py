@@ -45,13 +45,21 @@ class MixtureOfExperts:
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """``residual`` [rows, hidden], which may be overwritten, plus the mixture of ``x``."""
-        chosen, weights = route(x @ self._router.t(), self._config)
+        out = self.mixture(x, *self.route(x))
+        return residual.add_(self._collectives.all_reduce(out), alpha=self._multiplier)
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Choose the experts of each row (see ``route``)."""
+        return route(x @ self._router.t(), self._config)
+
+    def mixture(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
+        """Return the sum of what the ``chosen`` experts make of each row, times their weights."""
         out = torch.zeros_like(x)
         for number in set(chosen.flatten().tolist()):
             rows, places = torch.where(chosen == number)
             found = self._apply(self._experts[number], x.index_select(0, rows))
             out.index_add_(0, rows, found * weights[rows, places].unsqueeze(1).to(x.dtype))
-        return residual.add_(self._collectives.all_reduce(out), alpha=self._multiplier)
+        return out
 
     def _apply(self, expert: _Expert, x: Tensor) -> Tensor:
         gate_up = expert.gate_up(x)

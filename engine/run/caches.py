@@ -43,8 +43,8 @@ class Caches:
         self._block_size = setup.sizes.block_size
         self._layout_type = layout_type
         self._groups = groups_of(setup.model.kv_layers)
-        if layout_type is not GroupedPlans and len(self._groups) != 1:
-            raise ValueError("layers of different shapes need grouped plans")
+        if layout_type not in (GroupedPlans, Rows) and len(self._groups) != 1:
+            raise ValueError("layers of different shapes need grouped plans, or rows")
 
     @property
     def block_bytes(self) -> int:
@@ -81,11 +81,13 @@ class Caches:
             builders.append(self._plan_builder(group, mirror))
         if self._layout_type is GroupedPlans:
             return CacheAndLayouts(GroupedKVCache(caches), GroupedPlanBuilder(builders))
+        if self._layout_type is Rows:
+            # Blocks have the same numbers in all groups.
+            cache = caches[0] if len(caches) == 1 else GroupedKVCache(caches)
+            return CacheAndLayouts(cache, RowsBuilder())
         [cache] = caches
         if self._layout_type is Ragged:
             return CacheAndLayouts(cache, RaggedBuilder(self._block_size, self._setup.device))
-        if self._layout_type is Rows:
-            return CacheAndLayouts(cache, RowsBuilder())
         return CacheAndLayouts(cache, builders[0])
 
     def _group_bytes(self, group: LayerGroup) -> int:

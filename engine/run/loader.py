@@ -23,9 +23,10 @@ from engine.device.memory import explaining, gib
 from engine.gguf.names import LINK
 from engine.gguf.weights import GgufWeights
 from engine.gpu import availability
-from engine.model import bert, gpt2, llama
+from engine.model import bert, gpt2, llama, parameters
 from engine.model.decoder import Decoder, States
 from engine.model.experts import expert_names, router_names
+from engine.model.parameters import EMBEDDING, HEAD, unread_names
 from engine.quantized.weights import QuantizedCheckpoint
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
@@ -99,7 +100,7 @@ def parameter_shapes(config: ModelConfig) -> Shapes:
     """Return the shape of every parameter by its checkpoint name, roughly in order of use."""
     if Feature.LEARNED_POSITIONS in config.features:
         return gpt2.parameter_shapes(config)
-    return llama.parameter_shapes(config)
+    return parameters.parameter_shapes(config)
 
 
 def load_decoder(
@@ -116,16 +117,17 @@ def load_decoder(
     shard = options.collectives.shard
     own = shard.config(config)
     shapes = parameter_shapes(config)
-    unused = [llama.HEAD] if config.tie_word_embeddings else []
+    unused = unread_names(config)
     parts = {} if shard.size == 1 else parts_of(shapes, config, shard)
-    stored = stacked_shapes(stored_shapes(shapes, config), config.expert_storage)
+    named = stored_shapes(shapes, config)
+    stored = stacked_shapes(named, config.expert_storage)
     with (
         _weights_explained(shapes, settings, shard.size),
         _weights(stored, unused, settings, config, parts) as source,
     ):
         whole: SlicingSource = source
         if config.expert_storage is not ExpertStorage.APART:
-            whole = ExpertWeights(source, shapes, config.expert_storage)
+            whole = ExpertWeights(source, named, config.expert_storage)
         held: WeightSource = whole if shard.size == 1 else ShardedWeights(whole, config, shard)
         if config.features & {Feature.TENSOR_NAMES, Feature.OFFSET_NORMS}:
             held = FamilyWeights(held, shapes, config)
@@ -137,15 +139,18 @@ def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
     """An image-text config.json has the flag twice, and the two may differ, so the files decide
     whether the output head is tied to the embeddings. They also decide how experts are stored:
     tools that quantize experts split them, and transformers writes their matrices transposed."""
-    if config.text_part is None or settings.dummy_seed is not None:
+    is_stacked = config.experts is not None and config.expert_storage is not ExpertStorage.APART
+    if settings.dummy_seed is not None or (config.text_part is None and not is_stacked):
         return config
-
     stored = text_shapes(settings.directory, config.text_part)
-    has_head = any(name.startswith(llama.HEAD.removesuffix("weight")) for name in stored)
+    has_head = any(name.startswith(HEAD.removesuffix("weight")) for name in stored)
+    is_tied = config.tie_word_embeddings and not (has_head and config.text_part is not None)
     return replace(
         config,
-        tie_word_embeddings=config.tie_word_embeddings and not has_head,
-        expert_storage=expert_storage(stored, parameter_shapes(config), config.expert_storage),
+        tie_word_embeddings=is_tied,
+        expert_storage=expert_storage(
+            stored, stored_shapes(parameter_shapes(config), config), config.expert_storage
+        ),
     )
 
 
@@ -273,7 +278,7 @@ def _build(
             raise ModelError("--quantization fp8 needs a GPU; on a CPU use int8 or int4")
         exact = router_names(config)
         if with_kernels:  # these look embeddings up, and compute logits and experts, in floats
-            exact |= {llama.EMBEDDING, llama.HEAD} | expert_names(config)
+            exact |= {EMBEDDING, HEAD} | expert_names(config)
         source = QuantisedWeights(source, options.quantization, exact)
     if with_kernels:
         from engine.gpu.attention import with_others  # imports triton, which may be absent

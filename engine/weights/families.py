@@ -19,7 +19,7 @@ from engine.weights.weights import Shapes, WeightSource
 
 def stored_shapes(shapes: Shapes, config: ModelConfig) -> dict[str, Shape]:
     """Return the shapes of the tensors in a checkpoint, for those of a Llama-like model's
-    parameters (``engine.model.llama.parameter_shapes``)."""
+    parameters (``engine.model.parameters.parameter_shapes``)."""
     found: dict[str, Shape] = {}
     for name, shape in shapes.items():
         stored = stored_name(name, config)

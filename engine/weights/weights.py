@@ -203,9 +203,9 @@ def opened(
     return without_media(stored, part)
 
 
-def text_shapes(directory: Path, part: TextModelPart) -> dict[str, Shape]:
+def text_shapes(directory: Path, part: TextModelPart | None) -> dict[str, Shape]:
     """Return the shapes of the language model's tensors, by their names in a checkpoint of it
-    alone. Raises WeightsError."""
+    alone; ``part``: see ``opened``. Raises WeightsError."""
     with ExitStack() as ends:
         stored = opened(directory, ends, part)
         return {text_name(name): each.shape for name, each in stored.items()}

@@ -26,7 +26,7 @@ GREEDY = SamplingParams(max_tokens=LENGTH, temperature=0.0)
 ALSO_BY_TORCH = (
     *("llama_biases", "llama_bfloat16_checkpoint", "mistral_sliding_window"),
     *("qwen2_sliding_upper_layers", "qwen3", "smollm3", "phi3_partial", "granite", "olmo3"),
-    *("gemma3", "ministral3", "qwen3_moe"),
+    *("gemma3", "ministral3", "qwen3_moe", "gemma4", "gemma4_inputs", "gemma4_experts"),
 )
 # Launching ahead changes nothing inside a pass; these are enough to hold it to the same tokens.
 ALSO_AHEAD = ("gpt2", "mistral_sliding_window", "qwen3")
@@ -55,6 +55,7 @@ class Subject:
         *((name, "torch") for name in ALSO_BY_TORCH),
         *((name, "ahead") for name in ALSO_AHEAD),
         ("qwen3", "int8_by_torch"),
+        ("gemma4_inputs", "int8_by_torch"),
     ],
     ids="-".join,
 )

@@ -12,6 +12,8 @@ import torch
 from transformers import (
     Gemma3ForCausalLM,
     Gemma3TextConfig,
+    Gemma4ForCausalLM,
+    Gemma4TextConfig,
     GPT2Config,
     GPT2LMHeadModel,
     GraniteConfig,
@@ -80,6 +82,7 @@ _FAMILIES: dict[str, tuple[type, type]] = {
     "olmo2": (Olmo2Config, Olmo2ForCausalLM),
     "olmo3": (Olmo3Config, Olmo3ForCausalLM),
     "gemma3": (Gemma3TextConfig, Gemma3ForCausalLM),
+    "gemma4": (Gemma4TextConfig, Gemma4ForCausalLM),
     "ministral": (MinistralConfig, MinistralForCausalLM),
     "ministral3": (Ministral3Config, Ministral3ForCausalLM),
     "mixtral": (MixtralConfig, MixtralForCausalLM),
@@ -128,6 +131,12 @@ _OF_FULL_LAYERS = {
 _SLIDING_AND_FULL = {
     "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     "sliding_window": 29,
+}
+
+_GEMMA4 = {
+    **_SLIDING_AND_FULL,
+    **{"layer_types": ["sliding_attention", "full_attention", "full_attention"]},
+    **{"head_dim": 16, "global_head_dim": 32, "final_logit_softcapping": 20.0},
 }
 
 
@@ -219,6 +228,41 @@ VARIANTS: dict[str, Variant] = {
     "olmo2": Variant("olmo2"),
     "olmo3": Variant("olmo3", _SLIDING_AND_FULL | {"rope_parameters": _OF_FULL_LAYERS}),
     "gemma3": Variant("gemma3", _SLIDING_AND_FULL | {"head_dim": 32, "query_pre_attn_scalar": 24}),
+    # Of the sizes of 31B, E2B and 26B-A4B, in small.
+    "gemma4": Variant(
+        "gemma4",
+        _GEMMA4
+        | {
+            "num_key_value_heads": 4,
+            "num_global_key_value_heads": 2,
+            "attention_k_eq_v": True,
+            "hidden_size_per_layer_input": 0,
+        },
+    ),
+    "gemma4_inputs": Variant(
+        "gemma4",
+        _GEMMA4
+        | {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "use_double_wide_mlp": True,
+            "hidden_size_per_layer_input": 16,
+            "vocab_size_per_layer_input": VOCABULARY + 3,
+        },
+    ),
+    "gemma4_experts": Variant(
+        "gemma4",
+        _GEMMA4
+        | {
+            "attention_k_eq_v": True,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 8,
+            "top_k_experts": 3,
+            "moe_intermediate_size": 48,
+        },
+    ),
     "ministral": Variant("ministral", _SLIDING_AND_FULL | {"head_dim": 16}),
     "ministral3": Variant(
         "ministral3",
@@ -266,6 +310,9 @@ def save_model(variant: Variant, directory: Path, *, seed: int = 0) -> PreTraine
             if parameter.dim() == 1:
                 spread = torch.randn_like(parameter) * 0.1
                 parameter.copy_(spread if name.endswith("bias") else 1 + spread)
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):  # so do these
+                buffer.uniform_(0.6, 1.4)
     model.to(variant.dtype).save_pretrained(directory, **variant.save)
     if variant.edit_config is not None:
         path = directory / "config.json"

@@ -15,7 +15,13 @@ from engine.architecture.errors import UnsupportedError
 from engine.architecture.families import DECODER_FAMILIES
 from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
-from tests.engine.plugin.families import NATIVE, prompt, save_family, tiny_config
+from tests.engine.plugin.families import (
+    NATIVE,
+    prompt,
+    require_release_with,
+    save_family,
+    tiny_config,
+)
 from tests.engine.plugin.mixing import assert_equals_transformers
 
 WAYS: dict[str, dict[str, Any]] = {"compiled": {}, "torch": {"cpu_path": "torch"}}
@@ -30,6 +36,7 @@ def sometimes(kind: str, always: tuple[str, ...]) -> Any:
 
 @pytest.mark.parametrize("kind", NATIVE)
 def test_mixed_steps_equal_transformers(kind: str, tmp_path: Path) -> None:
+    require_release_with(kind)
     torch.set_num_threads(1)
     oracle = save_family(kind, tmp_path)
     assert_equals_transformers(tmp_path, oracle, model_impl="native")
@@ -37,6 +44,7 @@ def test_mixed_steps_equal_transformers(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", [sometimes(kind, ALWAYS_BY_TORCH) for kind in NATIVE])
 def test_mixed_steps_by_torch_equal_transformers(kind: str, tmp_path: Path) -> None:
+    require_release_with(kind)
     torch.set_num_threads(1)
     oracle = save_family(kind, tmp_path)
     assert_equals_transformers(tmp_path, oracle, model_impl="native", cpu_path="torch")
@@ -46,6 +54,7 @@ def test_mixed_steps_by_torch_equal_transformers(kind: str, tmp_path: Path) -> N
 def test_long_answers_are_those_of_transformers_code_over_our_cache(
     kind: str, tmp_path: Path
 ) -> None:
+    require_release_with(kind)
     torch.set_num_threads(1)
     save_family(kind, tmp_path, positions=LONG + 64)
     params = SamplingParams(max_tokens=LONG, temperature=0.0, ignore_eos=True)
@@ -71,6 +80,7 @@ def config_of(kind: str, directory: Path, **changes: Any) -> Path:
 def test_our_own_code_is_chosen_unless_config_json_says_more_than_we_know(
     kind: str, tmp_path: Path
 ) -> None:
+    require_release_with(kind)
     assert load_runner(config_of(kind, tmp_path), load_format="dummy").info.implementation == (
         "native"
     )

@@ -13,6 +13,10 @@ from engine.architecture.config import load_model_config
 from engine.architecture.features import Feature, QueryScaling
 from tests.engine.tiny_models import VARIANTS, save_model
 
+GEMMA4 = {
+    *(Feature.NORMS_AFTER, Feature.ROPE_BY_LAYER, Feature.MULTIPLIERS, Feature.TENSOR_NAMES),
+    *(Feature.SIZES_BY_LAYER, Feature.VALUE_NORM, Feature.LAYER_SCALES, Feature.LOGIT_CAP),
+}
 FEATURES = {
     "llama_biases": set(),
     "llama_yarn": set(),
@@ -28,6 +32,9 @@ FEATURES = {
     "gemma3": {
         *(Feature.NORMS_AFTER, Feature.OFFSET_NORMS, Feature.ROPE_BY_LAYER, Feature.MULTIPLIERS),
     },
+    "gemma4": GEMMA4,
+    "gemma4_inputs": GEMMA4 | {Feature.LAYER_INPUTS, Feature.SHARED_KEYS},
+    "gemma4_experts": GEMMA4 | {Feature.EXPERTS, Feature.PARALLEL_EXPERTS},
     "ministral3": {Feature.QUERY_SCALING},
     "mixtral": {Feature.EXPERTS, Feature.TENSOR_NAMES},
     "olmoe": {Feature.EXPERTS, Feature.WHOLE_QK_NORM},

@@ -9,7 +9,7 @@ from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
 from engine.architecture.fields import ConfigFields
-from engine.architecture.rope import read_long_rope, read_rope
+from engine.architecture.rope import read_long_rope, read_proportional, read_rope
 from engine.architecture.rotary import RotaryEmbedding, inverse_frequencies, pair_order, rotate_
 from tests.engine.architecture.rope_settings import POSITIONS, SETTINGS
 
@@ -70,6 +70,23 @@ def test_long_rope_has_the_frequencies_of_the_longest_sequence(
     rope = read_long_rope(fields, POSITIONS, 64)
     assert rope.attention_factor == pytest.approx(scaling)
     torch.testing.assert_close(inverse_frequencies(rope, 48, length), expected)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.3, 1.0])
+def test_proportional_frequencies_are_those_of_a_whole_head_for_the_pairs_that_turn(
+    share: float,
+) -> None:
+    settings = {
+        "rope_type": "proportional",
+        "rope_theta": 500.0,
+        "partial_rotary_factor": share,
+        "factor": 2.0,
+    }
+    config = LlamaConfig(head_dim=48, rope_parameters=dict(settings))
+    expected, _ = ROPE_INIT_FUNCTIONS["proportional"](config)
+    rope = read_proportional(ConfigFields("test", dict(settings)), 10_000.0)
+    assert rope.rotary_dim(48) == 48
+    torch.testing.assert_close(inverse_frequencies(rope, 48), expected)
 
 
 def test_elements_beyond_the_share_of_a_head_that_turns_stay_to_the_bit() -> None:

@@ -24,7 +24,7 @@ from engine.architecture.text_part import (
 )
 from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
-from tests.engine.plugin.families import prompt
+from tests.engine.plugin.families import prompt, require_release_with
 from tests.engine.plugin.image_text import (
     NATIVE_TEXT,
     PLUGIN_TEXT,
@@ -42,6 +42,7 @@ ALWAYS_BY_PLUGIN = ("qwen3_5:qwen3_5_text", "gemma4:gemma4_text#shared")
 def test_our_own_code_equals_transformers_with_the_whole_checkpoint(
     kind: str, tmp_path: Path
 ) -> None:
+    require_release_with(kind.partition(":")[0])
     torch.set_num_threads(1)
     oracle = save_image_text(kind, tmp_path)
     assert_equals_transformers(tmp_path, oracle, model_impl="native")
@@ -53,14 +54,15 @@ def test_our_own_code_equals_transformers_with_the_whole_checkpoint(
     "kind",
     [
         kind if kind in ALWAYS_BY_PLUGIN else pytest.param(kind, marks=pytest.mark.slow)
-        for kind in PLUGIN_TEXT
+        for kind in (*PLUGIN_TEXT, ALWAYS_BY_PLUGIN[-1])
     ],
 )
 def test_transformers_code_over_our_cache_equals_it_too(kind: str, tmp_path: Path) -> None:
+    require_release_with(kind.partition(":")[0])
     torch.set_num_threads(1)
     oracle = save_image_text(kind, tmp_path)
-    assert_equals_transformers(tmp_path, oracle)
-    info = load_runner(tmp_path, load_format="dummy").info
+    assert_equals_transformers(tmp_path, oracle, model_impl="transformers")
+    info = load_runner(tmp_path, load_format="dummy", model_impl="transformers").info
     assert info.implementation == "transformers"
     assert info.architecture == type(oracle).__name__
     assert "image" in info.unserved_inputs
@@ -98,6 +100,7 @@ def written(directory: Path, kind: str, **text: Any) -> Path:
 
 @pytest.mark.parametrize("kind", NATIVE_TEXT)
 def test_what_is_not_known_of_a_text_model_is_not_ours(kind: str, tmp_path: Path) -> None:
+    require_release_with(kind.partition(":")[0])
     assert load_model_config(written(tmp_path, kind)).text_part is not None
     changed = written(tmp_path, kind, value_residual_multiplier=0.5, unused_flag=False)
     with pytest.raises(

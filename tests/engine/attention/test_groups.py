@@ -8,7 +8,14 @@ import torch
 
 from engine.architecture.config import KVLayer
 from engine.attention.cache import PagedKVCache
-from engine.attention.groups import GroupedKVCache, GroupedPlanBuilder, LayerGroup, groups_of
+from engine.attention.groups import (
+    CachePlace,
+    GroupedKVCache,
+    GroupedPlanBuilder,
+    LayerGroup,
+    groups_of,
+    places_of,
+)
 from engine.attention.layout import BatchRows, CacheShape, GroupedPlans, Plans, expect
 from engine.attention.plans import PlanBuilder
 
@@ -22,6 +29,9 @@ def test_equal_layers_form_a_group_whatever_their_windows() -> None:
         LayerGroup(2, 32, (1, 3), (None, 8)),
         LayerGroup(4, 32, (4,), (None,)),
     )
+    places = [(place.group, place.index) for place in places_of(layers)]
+    assert places == [(0, 0), (1, 0), (0, 1), (1, 1), (2, 0)]
+    assert places_of(layers[:1]) == (CachePlace(0, 0),)
 
 
 def new_cache(num_layers: int, kv_heads: int, head_dim: int) -> PagedKVCache:

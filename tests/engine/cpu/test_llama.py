@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 from transformers import DynamicCache, PreTrainedModel
 
-from engine.architecture.config import load_model_config
+from engine.architecture.config import KVLayer, load_model_config
 from engine.attention.cache import PagedKVCache
+from engine.attention.groups import GroupedKVCache, LayerGroup, groups_of
 from engine.attention.layout import Rows
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.cpu.llama import CompiledLlama
@@ -56,14 +57,17 @@ SHAPES = {
         layer_types=["sliding_attention", "full_attention"],
     ),
     **{name: VARIANTS[name] for name in ("smollm3", "phi3_partial", "granite", "olmo3", "gemma3")},
-    "ministral3": VARIANTS["ministral3"],
+    **{name: VARIANTS[name] for name in ("ministral3", "gemma4", "gemma4_inputs")},
     # Each token has all experts, as rounding might choose others.
     "mixture": Variant(
         "olmoe", {"num_experts": 4, "num_experts_per_tok": 4, "num_hidden_layers": 2}
     ),
+    "parallel_mixture": Variant(
+        "gemma4", VARIANTS["gemma4_experts"].settings | {"num_experts": 4, "top_k_experts": 4}
+    ),
 }
 # Which experts a token has may depend on rounding, but not on the other rows.
-ROUTED = {name: VARIANTS[name] for name in ("mixtral", "olmoe", "qwen3_moe")}
+ROUTED = {name: VARIANTS[name] for name in ("mixtral", "olmoe", "qwen3_moe", "gemma4_experts")}
 
 
 # By how much states, of size 1 or so, may be off: each, and their root mean square. Now and then
@@ -84,18 +88,20 @@ class BFloat16Cache(DynamicCache):
 class Subject:
     decoder: CompiledLlama
     oracle: PreTrainedModel  # float64
-    kv_heads: int
-    head_dim: int
-    layers: int
+    layers: tuple[KVLayer, ...]
     dtype: torch.dtype  # of the weights and the cache
 
-    def cache(self) -> PagedKVCache:
+    def cache(self) -> PagedKVCache | GroupedKVCache:
+        caches = [self._cache(group) for group in groups_of(self.layers)]
+        return caches[0] if len(caches) == 1 else GroupedKVCache(caches)
+
+    def _cache(self, group: LayerGroup) -> PagedKVCache:
         return PagedKVCache(
-            num_layers=self.layers,
+            num_layers=len(group.layers),
             num_blocks=BLOCKS,
-            num_kv_heads=self.kv_heads,
+            num_kv_heads=group.num_kv_heads,
             block_size=BLOCK_SIZE,
-            head_dim=self.head_dim,
+            head_dim=group.head_dim,
             dtype=self.dtype,
             device=CPU,
         )
@@ -140,13 +146,12 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     )
     torch.set_num_threads(1)
     assert isinstance(loaded.decoder, CompiledLlama)
-    sizes = (config.num_kv_heads, config.head_dim, config.num_layers)
-    return Subject(loaded.decoder, oracle, *sizes, dtype)
+    return Subject(loaded.decoder, oracle, config.kv_layers, dtype)
 
 
 def run(
     subject: Subject,
-    cache: PagedKVCache,
+    cache: PagedKVCache | GroupedKVCache,
     pieces: list[tuple[list[int], int, list[int]]],
     kept: list[int] | None,
 ) -> Tensor:
@@ -247,6 +252,8 @@ def test_logits_equal_float64(subject: Subject) -> None:
     hidden = torch.randn(7, subject.oracle.config.hidden_size)
     expected = subject.oracle.lm_head(hidden.double())
     expected /= getattr(subject.oracle.config, "logits_scaling", 1.0)
+    if (cap := getattr(subject.oracle.config, "final_logit_softcapping", None)) is not None:
+        expected = cap * torch.tanh(expected / cap)
     torch.testing.assert_close(subject.decoder.logits(hidden).double(), expected, rtol=0, atol=3e-4)
 
 
@@ -265,8 +272,7 @@ def test_weights_of_few_bits_are_multiplied_with_inputs_rounded_to_int8(
     options = DecoderOptions(512, PLAIN, quantization=bits)
     decoder = load_decoder(config, settings, options).decoder
     assert isinstance(decoder, CompiledLlama)
-    sizes = (config.num_kv_heads, config.head_dim, config.num_layers)
-    subject = Subject(decoder, oracle, *sizes, torch.float32)
+    subject = Subject(decoder, oracle, config.kv_layers, torch.float32)
 
     def errors() -> Tensor:
         found = []

@@ -22,7 +22,7 @@ from engine.gguf.container import read_gguf_header
 from engine.gguf.names import LINK
 from engine.gguf.weights import GgufWeights
 from engine.messages import SamplingParams
-from engine.model.llama import EMBEDDING, fused_qkv
+from engine.model.parameters import EMBEDDING, fused_qkv
 from engine.run.loader import parameter_shapes
 from engine.weights.blocks import BlockRows
 from engine.weights.grouped import GroupedWeight
@@ -31,7 +31,7 @@ from tests.engine.driving import Engine, load_runner
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, Variant, save_model
 
-ATTENTION = "model.layers.1.self_attn."
+LAYER = 1
 MLP = "model.layers.1.mlp."
 PANEL = 16
 
@@ -75,10 +75,10 @@ def test_query_key_and_value_are_fused(
     config: ModelConfig, in_floats: str, in_nibbles: str
 ) -> None:
     source = Source(config, in_floats, in_nibbles)
-    [found] = fused_qkv_matrices(config, source, ATTENTION)
+    [found] = fused_qkv_matrices(config, source, LAYER)
     assert isinstance(found, GroupedWeight) == (not in_floats)
     values = found.dequantised() if isinstance(found, GroupedWeight) else found
-    assert torch.equal(values, fused_qkv(config, source, ATTENTION, "weight"))
+    assert torch.equal(values, fused_qkv(config, source, LAYER, "weight"))
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_blocks_of_a_file_give_the_same_weights(
     ) as source:
         for found, expected in (
             (
-                fused_qkv_matrices(config, source, ATTENTION),
-                fused_qkv(config, source, ATTENTION, "weight"),
+                fused_qkv_matrices(config, source, LAYER),
+                fused_qkv(config, source, LAYER, "weight"),
             ),
             (
                 [gate_up_matrix(source, MLP, opened.panel)],

@@ -6,7 +6,7 @@ from gguf.tensor_mapping import get_tensor_name_map
 
 from engine.architecture.config import load_model_config
 from engine.gguf.names import gguf_name
-from engine.model.llama import parameter_shapes
+from engine.model.parameters import parameter_shapes
 from pocket import MODEL_DIR
 
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.architecture.config import ModelConfig
 from engine.attention.cache import PagedKVCache
-from engine.attention.layout import CacheShape, Plans, PromptChunk
+from engine.attention.groups import GroupedKVCache, LayerGroup, groups_of
+from engine.attention.layout import CacheShape, GroupedPlans, Layout, Plans, PromptChunk
 from engine.attention.plans import PlanBuilder
 from engine.model.decoder import Decoder
 
@@ -32,7 +35,7 @@ class Weights:
 
 
 def states_in_pieces(
-    decoder: Decoder,
+    decoder: Decoder[Any],
     config: ModelConfig,
     tokens: list[int],
     cuts: list[int],
@@ -41,34 +44,38 @@ def states_in_pieces(
     """The states of each piece of ``tokens`` that ends at one of ``cuts``: of all its tokens, or of
     the rows that ``kept`` names for so many."""
     blocks = np.random.default_rng(0).permutation(-(-len(tokens) // BLOCK_SIZE))
-    cache = PagedKVCache(
-        num_layers=config.num_layers,
-        num_blocks=len(blocks),
-        num_kv_heads=config.num_kv_heads,
+    groups = groups_of(config.kv_layers)
+    caches = [_cache(group, len(blocks)) for group in groups]
+    cache = caches[0] if len(caches) == 1 else GroupedKVCache(caches)
+    found, start = [], 0
+    for end in cuts:
+        plans = tuple(_plans(group, blocks, start, end) for group in groups)
+        layout: Layout = plans[0] if len(plans) == 1 else GroupedPlans(plans, ())
+        places = torch.arange(start, end)
+        ids = torch.tensor(tokens[start:end])
+        found.append(decoder.hidden_states(ids, places, cache, layout, kept(end - start)))
+        start = end
+    return found
+
+
+def _cache(group: LayerGroup, num_blocks: int) -> PagedKVCache:
+    return PagedKVCache(
+        num_layers=len(group.layers),
+        num_blocks=num_blocks,
+        num_kv_heads=group.num_kv_heads,
         block_size=BLOCK_SIZE,
-        head_dim=config.head_dim,
+        head_dim=group.head_dim,
         dtype=torch.float32,
         device=CPU,
     )
-    shape = CacheShape(BLOCK_SIZE, config.num_kv_heads)
-    builder = PlanBuilder(shape, config.sliding_windows, torch.float32, CPU)
-    found, start = [], 0
-    for end in cuts:
-        places = np.arange(start, end)
-        slots = builder.slots(blocks[places // BLOCK_SIZE], places % BLOCK_SIZE)
-        if end - start == 1:
-            plans = builder.plans(np.array([end]), blocks[None], ())
-        else:
-            chunk = PromptChunk(0, start, end - start, blocks)
-            plans = builder.plans(NO_LENGTHS, NO_TABLES, [chunk])
-        found.append(
-            decoder.hidden_states(
-                torch.tensor(tokens[start:end]),
-                torch.from_numpy(places),
-                cache,
-                Plans(slots, plans),
-                kept(end - start),
-            )
-        )
-        start = end
-    return found
+
+
+def _plans(group: LayerGroup, blocks: NDArray[np.int64], start: int, end: int) -> Plans:
+    shape = CacheShape(BLOCK_SIZE, group.num_kv_heads)
+    builder = PlanBuilder(shape, group.windows, torch.float32, CPU)
+    places = np.arange(start, end)
+    slots = builder.slots(blocks[places // BLOCK_SIZE], places % BLOCK_SIZE)
+    if end - start == 1:
+        return Plans(slots, builder.plans(np.array([end]), blocks[None], ()))
+    chunk = PromptChunk(0, start, end - start, blocks)
+    return Plans(slots, builder.plans(NO_LENGTHS, NO_TABLES, [chunk]))

@@ -31,7 +31,16 @@ MANY = (
     *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
     "ministral",
     *("flex_olmo", "flint", "gemma", "gemma3_text"),
-    *("gemma4_text", "glm", "glm4", "glm4_moe", "glm4_moe_lite", "gpt2", "gpt_bigcode"),
+    *(
+        "gemma4_text",
+        "gemma4_unified_text",
+        "glm",
+        "glm4",
+        "glm4_moe",
+        "glm4_moe_lite",
+        "gpt2",
+        "gpt_bigcode",
+    ),
     *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
     *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
@@ -51,7 +60,8 @@ HYBRIDS = (
 # Kinds that our own code computes too, one or more of each family that is not a plain Llama.
 NATIVE = (
     *("smollm3", "phi3#partial", "phi3#longrope", "granite#multipliers", "olmo2", "olmo3#yarn"),
-    *("gemma3_text#linear", "ministral", "ministral3#short", "mixtral", "olmoe"),
+    *("gemma3_text#linear", "gemma4_text#31b", "gemma4_text#e2b", "gemma4_text#moe"),
+    *("gemma4_unified_text#12b", "ministral", "ministral3#short", "mixtral", "olmoe"),
     *("qwen3_moe", "qwen3_moe#renormalised"),
 )
 
@@ -76,6 +86,25 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "top_k_experts": 2,
         "moe_intermediate_size": 32,
         "hidden_size_per_layer_input": 0,
+    },
+    "gemma4_text#31b": {
+        "hidden_size_per_layer_input": 0,
+        "final_logit_softcapping": 3.0,
+        "attention_k_eq_v": True,
+        "num_key_value_heads": 4,
+        "per_layer_config": {layer: {"head_dim": 32, "num_key_value_heads": 2} for layer in (1, 3)},
+    },
+    "gemma4_unified_text#12b": {
+        "final_logit_softcapping": 3.0,
+        "attention_k_eq_v": True,
+        "num_key_value_heads": 4,
+        "per_layer_config": {layer: {"head_dim": 32, "num_key_value_heads": 1} for layer in (1, 3)},
+    },
+    "gemma4_text#e2b": {
+        "hidden_size_per_layer_input": 16,
+        "final_logit_softcapping": 3.0,
+        "num_kv_shared_layers": 2,
+        "use_double_wide_mlp": True,
     },
     "mistral#full": {"sliding_window": None},
     "phi3#longrope": {
@@ -216,12 +245,20 @@ def save_family(
         config.max_position_embeddings = positions
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     fill_strongly(model)
+    vary_layer_scales(model)
     model.save_pretrained(directory)
     oracle: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"
     )
     freeze_frequencies(oracle, getattr(config, "max_position_embeddings", 0))
     return oracle.eval()
+
+
+def vary_layer_scales(model: PreTrainedModel) -> None:
+    """Layers' factors are not parameters, and start as ones, which would hide that they count."""
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.uniform_(0.6, 1.4)
 
 
 def prompt(length: int, seed: int) -> list[int]:

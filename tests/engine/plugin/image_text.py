@@ -12,7 +12,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk_values
 from engine.plugin.trial import fill_strongly
-from tests.engine.plugin.families import VARIANTS
+from tests.engine.plugin.families import VARIANTS, vary_layer_scales
 
 # By what computes them here: "model type:type of the text model", and of this perhaps a variant
 # (TEXT_VARIANTS, or VARIANTS of ``families``).
@@ -21,11 +21,10 @@ NATIVE_TEXT = (
     *("gemma3:gemma3_text#linear", "mistral3:mistral", "mistral3:ministral3#short"),
     *("qwen2_5_vl:qwen2_5_vl_text#yarn", "qwen2_5_vl:qwen2_5_vl_text#window"),
     *("qwen3_vl_moe:qwen3_vl_moe_text", "qwen3_vl_moe:qwen3_vl_moe_text#dense"),
+    "gemma4_unified:gemma4_unified_text#12b",
+    *("gemma4:gemma4_text#31b", "gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
 )
-PLUGIN_TEXT = (
-    *("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text", "gemma4:gemma4_text"),
-    *("gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
-)
+PLUGIN_TEXT = ("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text")
 
 # Positions have three axes: how many pairs of a head turn by each.
 _AXES = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
@@ -68,16 +67,19 @@ _ENCODER: dict[str, Any] = {
     **dict.fromkeys(("out_hidden_size",), 64),
     **{name: [0] for name in ("deepstack_visual_indexes", "fullatt_block_indexes")},
     **{"intermediate_size": 48, "image_size": 28, "patch_size": 14},
+    **dict.fromkeys(("mm_embed_dim", "audio_embed_dim"), 32),
+    **{"mm_posemb_size": 16},
     **{"position_embedding_size": 64, "num_position_embeddings": 16, "output_proj_dims": 64},
 }
-_OTHER_TOKEN = 2  # an image, which no prompt has
+# An image, which no prompt has and no answer: transformers embeds it as something else.
+_OTHER_TOKEN = 1 << 20
 
 
 def tiny_image_text_config(kind: str, *, vocabulary: int = VOCABULARY) -> Any:
     """``vocabulary``: tokens."""
     family, _, text_kind = kind.partition(":")
     text_type = text_kind.partition("#")[0]
-    audio = "gemma4_audio" if family == "gemma4" else ""
+    audio = f"{family}_audio" if family.startswith("gemma4") else ""
     config = AutoConfig.for_model(family, text_config={"model_type": text_type})
     text = shrunk_values(_values(config.get_text_config()))
     text |= TEXT_VARIANTS.get(text_kind, {}) | {"model_type": text_type, "eos_token_id": None}
@@ -118,6 +120,7 @@ def save_image_text(
         config.tie_word_embeddings = is_tied
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
     fill_strongly(model)
+    vary_layer_scales(model)
     model.save_pretrained(directory)
     oracle: PreTrainedModel = AutoModelForImageTextToText.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"

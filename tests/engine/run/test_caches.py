@@ -81,6 +81,13 @@ def test_layers_of_several_shapes_share_the_blocks(model: Path) -> None:
     assert shapes == [(2, 16), (1, 64)]
 
 
+def test_rows_are_laid_out_alike_for_layers_of_several_shapes(model: Path) -> None:
+    storage = Caches(setup_of(model, KVLayer(2, 16, 8), KVLayer(1, 64)), Rows).create(5)
+    assert isinstance(storage.cache, GroupedKVCache)
+    assert isinstance(storage.layouts, RowsBuilder)
+    assert [group.num_blocks for group in storage.cache.groups] == [5, 5]
+
+
 def test_a_decoder_of_one_shape_refuses_several(model: Path) -> None:
     with pytest.raises(ValueError, match="different shapes"):
         Caches(setup_of(model, KVLayer(2, 16), KVLayer(1, 64)), Plans)

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from engine.architecture.config import load_model_config
 from engine.architecture.encoder_config import load_encoder_config
@@ -88,6 +89,24 @@ def test_without_library_and_kernels_torch_computes(
     settings = LoadSettings(tmp_path, torch.float32, CPU, lambda *call: None)
     loaded = load_decoder(load_model_config(tmp_path), settings, DecoderOptions(MAX_POSITIONS))
     assert type(loaded.decoder) is kind
+
+
+def test_weights_of_keys_that_a_layer_shares_are_let_through_and_others_are_named(
+    tmp_path: Path,
+) -> None:
+    """As in the first checkpoints of Gemma 4."""
+    save_model(VARIANTS["gemma4_inputs"], tmp_path)
+    path = tmp_path / "model.safetensors"
+    spare = {
+        f"model.layers.3.self_attn.{name}.weight": torch.ones(2)
+        for name in ("k_proj", "v_proj", "k_norm", "v_norm")
+    }
+    save_file(load_file(path) | spare, path, metadata={"format": "pt"})
+    load_runner(tmp_path, model_impl="native")
+    wrong = {"model.layers.1.self_attn.v_norm.weight": torch.ones(2)}
+    save_file(load_file(path) | wrong, path, metadata={"format": "pt"})
+    with pytest.raises(WeightsError, match=r"unexpected: model\.layers\.1\.self_attn\.v_norm"):
+        load_runner(tmp_path, model_impl="native")
 
 
 def test_a_directory_without_weights_is_refused(model: Path, tmp_path: Path) -> None:

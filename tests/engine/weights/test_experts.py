@@ -20,7 +20,7 @@ from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import WeightsError
 from engine.architecture.features import ExpertStorage
 from engine.messages import SamplingParams
-from engine.model.llama import parameter_shapes
+from engine.model.parameters import parameter_shapes
 from engine.sharding.shard import Shard
 from engine.weights.experts import ExpertWeights, expert_storage, stacked_shapes
 from engine.weights.sharded import ShardedWeights

@@ -11,13 +11,16 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.architecture.config import load_model_config
-from engine.model.llama import parameter_shapes
-from engine.weights.families import FamilyWeights, stored_shapes
+from engine.model.parameters import parameter_shapes
+from engine.weights.experts import ExpertWeights, stacked_shapes
+from engine.weights.families import FamilyWeights, stored_name, stored_shapes
 from engine.weights.grouped import GroupedWeight
 from engine.weights.quantization import quantise
+from engine.weights.weights import CheckpointWeights
 from tests.engine.tiny_models import VARIANTS, save_model
 
-ELSEWHERE = ("gpt2", "gpt2_scaled_by_depth", "llama_sharded")  # tests have their weights
+# Other tests have their weights.
+ELSEWHERE = ("gpt2", "gpt2_scaled_by_depth", "llama_sharded", "gemma4_experts")
 
 
 class Stored:
@@ -62,6 +65,41 @@ def test_fused_projections_are_parted_and_norms_are_offset_in_float32(tmp_path: 
     norm = weights.tensor("model.layers.0.self_attn.k_norm.weight")
     assert torch.equal(norm, 1 + oracle.model.layers[0].self_attn.k_norm.weight.float())
     assert weights.tensor("model.layers.0.self_attn.k_proj.weight").dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("name", ["gemma4", "gemma4_inputs", "gemma4_experts"])
+def test_each_parameter_of_gemma_4_is_that_of_transformers(name: str, tmp_path: Path) -> None:
+    state = save_model(VARIANTS[name], tmp_path).state_dict()
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    named = stored_shapes(shapes, config)
+    with CheckpointWeights(
+        tmp_path,
+        stacked_shapes(named, config.expert_storage),
+        unused=[],
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+        progress=lambda done, total: None,
+    ) as checkpoint:
+        experts = ExpertWeights(checkpoint, named, config.expert_storage)
+        weights = FamilyWeights(experts, shapes, config)
+        found = {name: weights.tensor(name) for name in shapes}
+    count = 0
+    for name in shapes:
+        if ".mlp.experts." not in name:
+            count += 1
+            assert torch.equal(found[name], state[stored_name(name, config)])
+    for layer in range(config.num_layers if config.experts else 0):
+        count += 2
+        gate_up, down = (
+            state[f"model.layers.{layer}.experts.{part}_proj"] for part in ("gate_up", "down")
+        )
+        for number in range(8):
+            prefix = f"model.layers.{layer}.mlp.experts.{number}."
+            gate, up = (found[f"{prefix}{part}_proj.weight"] for part in ("gate", "up"))
+            assert torch.equal(torch.cat((gate, up)), gate_up[number])
+            assert torch.equal(found[prefix + "down_proj.weight"], down[number])
+    assert count == len(state)
 
 
 class InFewBits(Stored):
