@@ -170,6 +170,20 @@ class QuireServer:
                 return reply.status, reply.read()
         except urllib.error.HTTPError as error:
             return error.code, error.read()
+        except TimeoutError as error:
+            raise AssertionError(f"{method} {path}: no answer\n{self._stacks()}") from error
+
+    def _stacks(self) -> str:
+        """All that the server has printed, what each of its threads is doing at the end."""
+        assert self.process is not None
+        for pid in (self.process.pid, *descendants(self.process.pid)):
+            # Another program would be ended by the signal.
+            if any(word.startswith((b"service", b"engine")) for word in command_of(pid)):
+                with suppress(OSError):
+                    os.kill(pid, signal.SIGUSR1)
+        with suppress(TimeoutError):
+            until(lambda: "most recent call first" in self.output(), 5, "a stack")
+        return self.output()
 
     def _metrics_page(self) -> str:
         """The page, from the admin port if the server has API keys."""
