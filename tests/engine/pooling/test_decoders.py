@@ -34,7 +34,7 @@ FAMILIES = {
 # The others, of which each has layers or files that differ from theirs.
 HEADLESS = (
     *("smollm3", "phi3_partial", "granite", "olmo2", "olmo3", "gemma3", "ministral", "ministral3"),
-    *("mixtral", "olmoe", "qwen3_moe"),
+    *("mixtral", "olmoe", "qwen3_moe", "gemma4", "gemma4_inputs", "gemma4_experts"),
 )
 POOLINGS = ("mean", "last", "cls")
 

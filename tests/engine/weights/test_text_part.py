@@ -84,6 +84,7 @@ def test_a_tensor_that_belongs_to_neither_is_named(model_impl: str, tmp_path: Pa
         ("mistral3:ministral3#short", "fp8", "native", False),
         ("gemma3:gemma3_text#linear", "ct_int4", "native", False),
         ("gemma3:gemma3_text#linear", "ct_int4", "native", True),
+        ("gemma4:gemma4_text#31b", "ct_int4", "native", True),
         ("qwen3_vl:qwen3_vl_text", "gptq", "native", False),
         ("gemma3:gemma3_text#linear", "ct_int4", "transformers", True),
         ("qwen3_5:qwen3_5_text", "ct_int8", "transformers", False),
