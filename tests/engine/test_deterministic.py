@@ -161,8 +161,9 @@ def test_on_a_gpu(tmp_path: Path, name: str, least: int) -> None:
 
 
 def test_without_it_a_prompt_s_division_shows(directory: Path) -> None:
-    """So the tests above can fail."""
-    runner = load_runner(directory, dtype="bfloat16", **{**SETTINGS, "deterministic": False})
+    """So the tests above can fail. In float32: where a CPU multiplies bfloat16, rounded inputs hide
+    most differences of the last bits."""
+    runner = load_runner(directory, dtype="float32", **{**SETTINGS, "deterministic": False})
     with pytest.raises(AssertionError):
         check_batches(runner, 1000, longest=90, most_tokens=24)
 
