@@ -4,7 +4,8 @@
 #include "tiles.h"
 
 #if HAS_TILES
-#define LEAST_TILED_ROWS 8 /* with fewer the vector instructions are faster */
+/* With fewer rows the vector instructions are faster. */
+INLINE int least_tiled_rows(int kind) { return has_halves(kind) ? 16 : 8; }
 
 /* Inputs whose sums are together, in units of 4. */
 INLINE int tile_depth(int kind) { return has_halves(kind) ? STEPS / 2 : STEPS; }
@@ -98,9 +99,9 @@ INLINE void block_in_tiles(const int kind, const char *panel, int first, int las
 }
 
 #define BLOCK_IN_TILES(KIND)                                                                      \
-  static void block_in_tiles_##KIND(const char *panel, int first, int last,        \
-                                    const eighth *x, int64_t stride, int rows, float *sums) {     \
-    block_in_tiles(KIND, panel, first, last, x, stride, rows, sums);                       \
+  static void block_in_tiles_##KIND(const char *panel, int first, int last, const eighth *x,     \
+                                    int64_t stride, int rows, float *sums) {                      \
+    block_in_tiles(KIND, panel, first, last, x, stride, rows, sums);                              \
   }
 BLOCK_IN_TILES(NIBBLES)
 BLOCK_IN_TILES(NIBBLES_K)
@@ -121,7 +122,7 @@ static void sum_block_in_tiles(int kind, const char *panel, int first, int last,
   blocks[kind - NIBBLES](panel, first, last, x, stride, rows, sums);
 }
 #else
-#define LEAST_TILED_ROWS INT32_MAX
+INLINE int least_tiled_rows(int kind) { return (void)kind, INT32_MAX; }
 static void sum_block_in_tiles(int kind, const char *panel, int first, int last,
                                const eighth *x, int64_t stride, int rows, float *sums) {
   (void)kind, (void)panel, (void)first, (void)last, (void)x, (void)stride, (void)rows;

@@ -434,7 +434,7 @@ static void sum_integers(int kind, const char *panel, int inputs, const eighth *
     const int last = g + INTEGER_BLOCK < groups ? g + INTEGER_BLOCK : groups;
     /* The first tile prefetches the next block while the others compute. */
     int64_t ahead = rows > INTEGER_ROWS ? INTEGER_BLOCK * group_bytes(kind) : 2048;
-    if (rows >= LEAST_TILED_ROWS) {
+    if (rows >= least_tiled_rows(kind)) {
       sum_block_in_tiles(kind, panel, g, last, x, stride, rows, sums);
       continue;
     }

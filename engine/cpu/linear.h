@@ -319,7 +319,7 @@ static void apply_panels(const linear *l, int first, int last, const float *x, i
   float sums[2 * (HAS_TILES ? MAX_TILED_ROWS : MAX_ROWS) * PANEL];
   for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
     const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
-    const int tiled = HAS_TILES && (paired || (integer && height >= LEAST_TILED_ROWS));
+    const int tiled = HAS_TILES && (paired || (integer && height >= least_tiled_rows(l->kind)));
     const int tiles = (height + TILE_HEIGHT - 1) / TILE_HEIGHT, each = (height + tiles - 1) / tiles;
     const int padded = tiled ? tiles * each : height;
     const void *from = x + row * in_stride;
