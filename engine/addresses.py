@@ -23,6 +23,18 @@ def bound_socket(host: str, port: int, option: int) -> socket.socket:
         return _bound_socket(_EVERY_IPV4_ADDRESS, port, option)
 
 
+def listening_socket(host: str, port: int, backlog: int) -> socket.socket:
+    """Return a socket that listens on ``host``:``port``, as ``bound_socket`` reads them. Raises
+    OSError."""
+    listener = bound_socket(host, port, socket.SO_REUSEADDR)
+    try:
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
 def _bound_socket(host: str, port: int, option: int) -> socket.socket:
     family, kind, protocol, _, address = _resolved(host, port)
     bound = socket.socket(family, kind, protocol)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from engine.addresses import bound_socket
+from engine.addresses import listening_socket
 
 # A host that no longer answers is noticed within _IDLE + _PROBES * _INTERVAL seconds, or, with data
 # under way, within _UNANSWERED.
@@ -38,13 +38,7 @@ def tune_connection(connection: socket.socket) -> None:
 
 def listen(host: str, port: int) -> socket.socket:
     """Listen on an address of this machine; ``::``: on all. Raises OSError."""
-    listener = bound_socket(host, port, socket.SO_REUSEADDR)
-    try:
-        listener.listen(_BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener
+    return listening_socket(host, port, _BACKLOG)
 
 
 def peer_of(connection: socket.socket) -> tuple[str, int]:

@@ -6,7 +6,7 @@ import contextlib
 import socket
 from dataclasses import dataclass
 
-from engine.addresses import address_text, bound_socket, own_address
+from engine.addresses import address_text, bound_socket, listening_socket, own_address
 
 BACKLOG = 2048
 # From a server's port to the one of its admin API, unless that is set.
@@ -16,12 +16,7 @@ _MOST_PORT = 65_535
 
 def open_listening_socket(host: str, port: int) -> socket.socket:
     """Return a socket that listens on ``host``:``port`` (0: any free port). Raises OSError."""
-    listener = bound_socket(host, port, socket.SO_REUSEADDR)
-    try:
-        listener.listen(BACKLOG)
-    except OSError:
-        listener.close()
-        raise
+    listener = listening_socket(host, port, BACKLOG)
     listener.setblocking(False)
     return listener
 

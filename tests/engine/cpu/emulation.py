@@ -26,7 +26,7 @@ PAIRS = _emulated("emulated-bf16", "-DEMULATED_BF16_PRODUCTS")
 TILES = _emulated("emulated-amx", "-DEMULATED_TILES")
 
 
-def emulated_library(folder: Path, level: VectorLevel = PAIRS) -> Library:
+def compiled_library(folder: Path, level: VectorLevel = PAIRS) -> Library:
     """Compile it, or skip the test where there is no compiler."""
     path = folder / "forward.so"
     try:

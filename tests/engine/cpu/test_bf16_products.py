@@ -17,7 +17,7 @@ from engine.attention.layout import Rows
 from engine.cpu.library import Library, LibraryUnavailableError, library, usable_levels
 from engine.cpu.llama import CompiledLlama
 from engine.cpu.packed import PackedWeight, WeightKind
-from tests.engine.cpu.emulation import PAIRS, TILES, emulated_library
+from tests.engine.cpu.emulation import PAIRS, TILES, compiled_library
 from tests.engine.tiny_models import VOCABULARY, Variant, save_model
 
 ROUNDING = 2.0**-24  # of a float32, relative
@@ -34,7 +34,7 @@ HARDWARE = [level for level in usable_levels() if "avx512_bf16" in level.needs]
 
 @pytest.fixture(scope="module", params=[PAIRS, TILES, *HARDWARE], ids=lambda level: level.name)
 def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return emulated_library(tmp_path_factory.mktemp("compiled"), request.param)
+    return compiled_library(tmp_path_factory.mktemp("compiled"), request.param)
 
 
 def random(*shape: int, seed: int) -> Tensor:

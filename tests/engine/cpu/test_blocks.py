@@ -22,7 +22,7 @@ from engine.gguf.weights import grouped_weight
 from engine.weights.blocks import BlockRows, combined_blocks
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight
-from tests.engine.cpu.emulation import emulated_library
+from tests.engine.cpu.emulation import compiled_library
 
 try:
     LIBRARY = library()
@@ -51,7 +51,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """This machine's; and with the layout of AVX-512."""
     if request.param == "machine":
         return LIBRARY
-    return emulated_library(tmp_path_factory.mktemp("emulated"))
+    return compiled_library(tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.fixture

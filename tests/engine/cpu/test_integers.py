@@ -10,7 +10,7 @@ from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.cpu.packed import PackedWeight
 from engine.weights.grouped import GroupedWeight, Scales
-from tests.engine.cpu.emulation import PAIRS, TILES, emulated_library
+from tests.engine.cpu.emulation import PAIRS, TILES, compiled_library
 from tests.engine.cpu.random_weights import random_weight
 from tests.engine.cpu.rounding import rounded
 
@@ -27,7 +27,7 @@ def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """This machine's; and with the layout of AVX-512, products as VNNI or AMX defines them."""
     if request.param is None:
         return LIBRARY
-    return emulated_library(tmp_path_factory.mktemp("emulated"), request.param)
+    return compiled_library(tmp_path_factory.mktemp("emulated"), request.param)
 
 
 def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:
