@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar
 
 from engine.frames import FrameReader
 from engine.messages import (
@@ -113,9 +113,11 @@ class EngineClient:
 
 
 @contextlib.contextmanager
-def running_engine(argv: list[str], path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running_engine(
+    argv: list[str], path: Path, stderr: IO[bytes] | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
     """A started engine whose socket answers; killed at the end if it still runs."""
-    process = subprocess.Popen(argv, cwd=Path(__file__).resolve().parents[2])
+    process = subprocess.Popen(argv, cwd=Path(__file__).resolve().parents[2], stderr=stderr)
     try:
         deadline = time.monotonic() + DEADLINE_SECONDS
         while not path.exists():

@@ -8,7 +8,7 @@ from tokenizers import Tokenizer
 
 from pocket import MODEL_DIR
 from pocket.batches import Feed
-from pocket.model import Pocket, PocketShape
+from pocket.model import LONGEST_WITH_PRODUCTS, Pocket, PocketShape, attention
 from pocket.optimizer import PocketOptimizer, orthogonalised
 from pocket.train import FLOOR, WARM_UP_STEPS, Plan, TrainingProgress, rate, restored, save
 
@@ -65,3 +65,18 @@ def test_a_checkpoint_gives_back_the_model_in_its_own_shape(tmp_path):
     assert (again.shape, state["step"]) == (shape, 7)
     tokens = torch.arange(10).view(1, 10)
     torch.testing.assert_close(again(tokens), model(tokens))
+
+
+@pytest.mark.parametrize("length", [1, 7, 96])
+def test_attention_by_products_is_torchs_own(length, monkeypatch):
+    torch.manual_seed(0)
+    given = [torch.randn(2, heads, length, 64, dtype=torch.float64) for heads in (4, 2, 2)]
+    outputs = []
+    for longest in (0, LONGEST_WITH_PRODUCTS):
+        monkeypatch.setattr("pocket.model.LONGEST_WITH_PRODUCTS", longest)
+        own = [x.clone().requires_grad_() for x in given]
+        y = attention(*own)
+        y.sin().sum().backward()
+        outputs.append([y.detach(), *(x.grad for x in own)])
+    for fused, products in zip(*outputs, strict=True):
+        torch.testing.assert_close(products, fused)

@@ -311,19 +311,18 @@ def test_a_signal_ends_what_runs_says_so_and_leaves_nothing(
 
 
 def test_sigusr1_writes_the_stacks_to_the_log_and_the_engine_continues(
-    path: Path, capfd: pytest.CaptureFixture[str]
+    path: Path, tmp_path: Path
 ) -> None:
     model = f"simulated:tokenizer={ROOT / 'pocket' / 'weights'}"
     argv = [sys.executable, "-m", "engine", "--model", model, "--socket", str(path)]
-    with running_engine(argv, path) as process:
+    log = tmp_path / "log"
+    with log.open("ab") as stderr, running_engine(argv, path, stderr) as process:
         client = EngineClient(path)
         client.wait(Ready)
         process.send_signal(signal.SIGUSR1)
-        logged = ""
         deadline = time.monotonic() + 30
-        while not re.search(r"loop/process\.py\", line \d+ in", logged):
+        while not re.search(r"loop/process\.py\", line \d+ in", logged := log.read_text()):
             assert time.monotonic() < deadline, logged
-            logged += capfd.readouterr().err
             time.sleep(0.01)
         client.wait(Heartbeat)
         client.close()
