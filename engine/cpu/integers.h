@@ -6,11 +6,12 @@
  *
  * A panel is a sequence of groups: the group's scales, then its codes, [inputs / 4][PANEL][4]. Of
  * 4-bit codes a byte holds those of input i in its low half and of i + 4 in its high half. In kinds
- * whose scales have two factors, eight groups follow one header with the common factors.
+ * whose scales have two factors, eight groups follow one header with the common factors, and are
+ * multiplied as a whole, with inputs that have one scale, too (super_blocks.h).
  *
  *   kind          weight                               group's scales           header
  *   NIBBLES       s (code - 8)                         s: float16
- *   NIBBLES_K     d s code - e m                       s, m: uint8              d, e: float16
+ *   NIBBLES_K     d s code - e m                       s, m: uint8, s < 64      d, e: float16
  *   BYTES         s code                               s: float16
  *   BYTES_K       d s code, s for each 16 inputs,      s: int8 [2]              d: float16
  *                 codes of -32 to 32
@@ -63,8 +64,8 @@ typedef struct {
   float scale;
   int32_t minus_8;             /* times the sum of the codes: what an offset of 8 in weights adds, undone */
   int32_t minus_128, minus_128_of[2]; /* the same for 128, and for each half of the inputs */
-  float scaled, scaled_of[2];         /* the sum of the codes times the scale, and of each half */
-} eighth;
+  float scaled_of[2]; /* the sum of each half's codes times the scale */
+} __attribute__((aligned(64))) eighth;
 
 /* --- vectors of bytes ------------------------------------------------------------------------ */
 
@@ -137,6 +138,30 @@ INLINE ivec minus_eight(ivec codes) {
   return ((codes | (int32_t)0x80808080) - 0x08080808) ^ (int32_t)0x80808080;
 }
 
+typedef int16_t shorts __attribute__((vector_size(4 * LANES)));
+
+/* Repeats an int16 in both halves of each element. */
+INLINE ivec repeated(ivec v) { return (v & 0xffff) | v << 16; }
+INLINE int32_t pair_of(int32_t low, int32_t high) {
+  return (int32_t)(((uint32_t)low & 0xffff) | (uint32_t)high << 16);
+}
+
+/* sums + a . b, whose elements are pairs of int16. */
+INLINE ivec dot_shorts(ivec sums, ivec a, ivec b) {
+#if defined(FILLS_AVX512) && defined(__AVX512VNNI__)
+  return (ivec)_mm512_dpwssd_epi32((__m512i)sums, (__m512i)a, (__m512i)b);
+#elif defined(FILLS_AVX2)
+  return sums + (ivec)_mm256_madd_epi16((__m256i)a, (__m256i)b);
+#else
+  return sums + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+#endif
+}
+
+/* The even bytes of one vector and the odd bytes of another. */
+INLINE ivec either_byte(ivec even, ivec odd) {
+  return (even & 0x00ff00ff) | (odd & (int32_t)0xff00ff00);
+}
+
 /* Adds products of 4-bit codes. Without VNNI the sums are 16-bit: a group's are below 2^15. */
 INLINE ivec add_nibbles(ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
@@ -150,6 +175,15 @@ INLINE ivec whole_sums(ivec sums) {
   return sums;
 #else
   return (ivec)_mm256_madd_epi16((__m256i)sums, _mm256_set1_epi16(1));
+#endif
+}
+/* Adds such sums times integers, of which `factors_of_sums` makes what this multiplies by. */
+INLINE ivec factors_of_sums(ivec integers) { return HAS_VNNI ? integers : repeated(integers); }
+INLINE ivec add_scaled(ivec total, ivec sums, ivec factors) {
+#if HAS_VNNI
+  return total + sums * factors;
+#else
+  return dot_shorts(total, sums, factors);
 #endif
 }
 
@@ -209,25 +243,35 @@ INLINE ivec nearest(vec x) {
 
 INLINE vec magnitude(vec x) { return (vec)((ivec)x & 0x7fffffff); }
 
+/* `most`: the largest magnitudes; `odd`: NaN if an input is not finite. */
+INLINE void measure_group(const float *x, vec *most, vec *odd) {
+  for (int i = 0; i < GROUP_INPUTS; i += LANES) {
+    const vec size = magnitude(load(x + i));
+    *most = choose(size > *most, size, *most);
+    *odd += size * 0;
+  }
+}
+
+INLINE float inverse_of(float peak) { return peak > 0 ? 127.0f / peak : 0; }
+
+/* `sums`: of each half's codes. */
+INLINE void round_codes(const float *x, float inverse, int8_t *codes, int32_t sums[2]) {
+  sums[0] = sums[1] = 0;
+  for (int i = 0; i < GROUP_INPUTS; i += LANES) {
+    const ivec code = nearest(load(x + i) * inverse);
+    store_int8(codes + i, code);
+    sums[i / (GROUP_INPUTS / 2)] += sum_of_integers(code);
+  }
+}
+
 /* Rounds GROUP_INPUTS floats so that the largest becomes 127 or -127. NaN and infinite inputs give
  * NaN in every result. */
 static void round_group(const float *x, eighth *to) {
-  vec v[GROUP_INPUTS / LANES], most = (vec){0}, odd = (vec){0};
-  for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
-    v[i] = load(x + i * LANES);
-    const vec size = magnitude(v[i]);
-    most = choose(size > most, size, most);
-    odd += size * 0; /* NaN if one is not finite */
-  }
-  const float peak = largest(most), wrong = sum(odd);
-  const float inverse = peak > 0 ? 127.0f / peak : 0;
-  const float scale = peak / 127.0f + wrong;
-  int32_t sums[2] = {0, 0};
-  for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
-    const ivec code = nearest(v[i] * inverse);
-    store_int8(to->codes + i * LANES, code);
-    sums[i * LANES / (GROUP_INPUTS / 2)] += sum_of_integers(code);
-  }
+  vec most = {0}, odd = {0};
+  int32_t sums[2];
+  measure_group(x, &most, &odd);
+  const float peak = largest(most), scale = peak / 127.0f + sum(odd);
+  round_codes(x, inverse_of(peak), to->codes, sums);
   to->scale = scale;
   to->minus_8 = -8 * (sums[0] + sums[1]);
   to->minus_128 = 16 * to->minus_8;
@@ -235,7 +279,6 @@ static void round_group(const float *x, eighth *to) {
     to->minus_128_of[h] = -128 * sums[h];
     to->scaled_of[h] = scale * (float)sums[h];
   }
-  to->scaled = to->scaled_of[0] + to->scaled_of[1];
 }
 
 INLINE int groups_of(int inputs) { return (inputs + GROUP_INPUTS - 1) / GROUP_INPUTS; }
@@ -263,35 +306,29 @@ typedef struct {
   ivec zero;
 } factors;
 
-/* `common`, `low`: the header's. `at`: the first of the outputs in the panel. */
-INLINE factors factors_of(const int kind, vec common, vec low, const char *scales, int at) {
+/* `at`: the first of the outputs in the panel. */
+INLINE factors factors_of(const int kind, const char *scales, int at) {
   factors f;
   if (kind == NIBBLES || kind == BYTES || kind == NIBBLES_ZERO) {
     f.scale[0] = load_float16(scales + 2 * at);
     if (kind == NIBBLES_ZERO) f.zero = load_uint8(scales + 2 * PANEL + at);
   } else if (kind == NIBBLES_MX) {
     f.scale[0] = (vec)(load_uint8(scales + at) << 23);
-  } else if (kind == NIBBLES_K) {
-    f.scale[0] = common * to_floats(load_uint8(scales + at));
-    f.minimum[0] = low * to_floats(load_uint8(scales + PANEL + at));
   } else
-    for (int half = 0; half < 2; half++)
-      if (kind == BYTES_K)
-        f.scale[half] = common * load_int8(scales + PANEL * half + at);
-      else {
-        f.scale[half] = load((const float *)scales + PANEL * half + at);
-        f.minimum[half] = load((const float *)scales + PANEL * (2 + half) + at);
-      }
+    for (int half = 0; half < 2; half++) {
+      f.scale[half] = load((const float *)scales + PANEL * half + at);
+      f.minimum[half] = load((const float *)scales + PANEL * (2 + half) + at);
+    }
   return f;
 }
 
 /* Whether each half of a group's inputs has its own scales, and so sums. */
-INLINE int has_halves(int kind) { return kind == BYTES_K || kind == BYTES_FLOAT; }
+INLINE int has_halves(int kind) { return kind == BYTES_FLOAT; }
 
 /* What the sums of a group start with, or of a half of its inputs where they are apart: what undoes
  * the offset of codes. */
 INLINE ivec first_sums(const int kind, const eighth *e, int half) {
-  if (!HAS_VNNI || kind == NIBBLES_K || kind == NIBBLES_ZERO) return (ivec){0};
+  if (!HAS_VNNI || kind == NIBBLES_ZERO) return (ivec){0};
   if (kind == NIBBLES) return splat_integer(&e->minus_8);
   return splat_integer(has_halves(kind) ? &e->minus_128_of[half] : &e->minus_128);
 }
@@ -303,33 +340,23 @@ INLINE ivec less_zeros(ivec sums, ivec zero, const eighth *e) {
 /* Adds a group's sums, `u` of the second half of the inputs if they are apart. */
 INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, const eighth *e) {
   acc += to_floats(t) * (f->scale[0] * e->scale);
-  if (kind == NIBBLES_K) acc -= f->minimum[0] * e->scaled;
-  if (kind == BYTES_FLOAT) acc -= f->minimum[0] * e->scaled_of[0];
-  if (has_halves(kind)) acc += to_floats(u) * (f->scale[1] * e->scale);
-  if (kind == BYTES_FLOAT) acc -= f->minimum[1] * e->scaled_of[1];
+  if (has_halves(kind)) {
+    acc -= f->minimum[0] * e->scaled_of[0];
+    acc += to_floats(u) * (f->scale[1] * e->scale);
+    acc -= f->minimum[1] * e->scaled_of[1];
+  }
   return acc;
 }
 
-INLINE vec header_factors(const int kind, const char *panel, int group, int lows, int at) {
-  const char *header = panel + group_begin(kind, group / SUPER * SUPER) - header_bytes(kind);
-  if (!header_bytes(kind) || (lows && kind != NIBBLES_K)) return (vec){0};
-  return load_float16(header + 2 * (lows * PANEL + at));
-}
-
-/* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`, which have
- * one header. */
+/* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`. */
 INLINE void integer_part(const int kind, const int R, const int H, const int h, const eighth *x,
                          int64_t stride, const char *panel, int first, int last, int64_t ahead,
                          float *sums) {
-  vec acc[INTEGER_ROWS][2], common[2], low[2];
+  vec acc[INTEGER_ROWS][2];
 #define EACH_SUM                        \
   _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
   _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
   EACH_SUM acc[r][p] = load(sums + r * PANEL + (h + p) * LANES);
-  for (int p = 0; p < H; p++) {
-    common[p] = header_factors(kind, panel, first, 0, LANES * (h + p));
-    low[p] = header_factors(kind, panel, first, 1, LANES * (h + p));
-  }
   for (int g = first; g < last; g++) {
     const char *scales = panel + group_begin(kind, g);
     const char *codes = scales + scales_bytes(kind) + h * LANES * 4;
@@ -367,18 +394,18 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
     } else {
 #pragma GCC unroll 1
       for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
-        EACH_SUM t[r][p] = add_bytes(kind == BYTES_K, t[r][p], load_bytes(codes + p * LANES * 4),
+        EACH_SUM t[r][p] = add_bytes(0, t[r][p], load_bytes(codes + p * LANES * 4),
                                      splat_codes(own[r * stride].codes + 4 * k));
 #pragma GCC unroll 1
       for (int k = STEPS / 2; k < STEPS; k++, codes += PANEL * 4)
         EACH_SUM {
           ivec *to = kind == BYTES ? &t[r][p] : &u[r][p];
-          *to = add_bytes(kind == BYTES_K, *to, load_bytes(codes + p * LANES * 4),
+          *to = add_bytes(0, *to, load_bytes(codes + p * LANES * 4),
                           splat_codes(own[r * stride].codes + 4 * k));
         }
     }
     factors f[2];
-    for (int p = 0; p < H; p++) f[p] = factors_of(kind, common[p], low[p], scales, LANES * (h + p));
+    for (int p = 0; p < H; p++) f[p] = factors_of(kind, scales, LANES * (h + p));
     EACH_SUM {
       const eighth *e = own + r * stride;
       const int is_whole = kind == BYTES || kind == BYTES_FLOAT;
@@ -418,9 +445,8 @@ typedef void (*integer_function)(const eighth *x, int64_t stride, const char *pa
   DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6)
 #endif
 #define EACH_INTEGER(DO)                                                                        \
-  EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, NIBBLES_K) EACH_HEIGHT(DO, BYTES)                    \
-  EACH_HEIGHT(DO, BYTES_K) EACH_HEIGHT(DO, BYTES_FLOAT) EACH_HEIGHT(DO, NIBBLES_ZERO)           \
-  EACH_HEIGHT(DO, NIBBLES_MX)
+  EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, BYTES) EACH_HEIGHT(DO, BYTES_FLOAT)                  \
+  EACH_HEIGHT(DO, NIBBLES_ZERO) EACH_HEIGHT(DO, NIBBLES_MX)
 EACH_INTEGER(INTEGER_TILE)
 static const integer_function integer_tiles[][INTEGER_ROWS + 1] = {EACH_INTEGER(INTEGER_ENTRY)};
 

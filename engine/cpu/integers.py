@@ -18,6 +18,7 @@ SUPER = 8
 _OFFSET = 8  # of 4-bit codes around zero
 _HALF = 16
 _SMALL = 32  # the largest code of BYTES_K
+_MOST_FINE = 63  # of the scales of NIBBLES_K: their products with codes are split in two bytes
 _MOST_ZERO = 255
 _MOST_MX = 12
 _MANTISSA_BITS = 23  # of float32
@@ -65,7 +66,7 @@ def kind_of(weight: GroupedWeight) -> IntegerKind:
         return IntegerKind.BYTES_K
     if minimums is None or minimums.fine is None or not _is_half(minimums.coarse):
         return IntegerKind.BYTES_FLOAT
-    is_small = low >= 0 and high < 2 * _OFFSET
+    is_small = low >= 0 and high < 2 * _OFFSET and int(scales.fine.max()) <= _MOST_FINE
     if weight.group == GROUP_INPUTS and is_small:
         return IntegerKind.NIBBLES_K
     return IntegerKind.BYTES_FLOAT

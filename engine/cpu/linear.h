@@ -21,6 +21,7 @@
 #define PANEL (2 * LANES) /* outputs */
 #include "integers.h"
 #include "pairs.h"
+#include "super_blocks.h"
 /* A tile of R rows by P panels has 2 R P vectors of sums, besides two of weights and one of an
  * input. So 12 fit AVX2's 16 registers, 24 AVX-512's 32. */
 #if LANES == 16
@@ -195,11 +196,14 @@ static void sum_tiled_panels(const linear *l, int panel, int count, const void *
 }
 
 /* The same for weights of few bits. */
-static void sum_integer_panels(const linear *l, int panel, int count, const eighth *x, int rows,
+static void sum_integer_panels(const linear *l, int panel, int count, const void *x, int rows,
                                int padded, float *sums) {
-  for (int p = 0; p < count; p++)
-    sum_integers(l->kind, (const char *)l->weight + (panel + p) * panel_bytes(l), l->inputs, x,
-                 rows, sums + (int64_t)p * padded * PANEL);
+  const char *from = (const char *)l->weight + panel * panel_bytes(l);
+  for (int p = 0; p < count; p++, from += panel_bytes(l), sums += (int64_t)padded * PANEL)
+    if (has_super_blocks(l->kind))
+      sum_super_blocks(l->kind, from, l->inputs, x, rows, sums);
+    else
+      sum_integers(l->kind, from, l->inputs, x, rows, sums);
 }
 
 /* Stores a panel's sums, plus bias, in y, or adds them to it, scaled. */
@@ -301,10 +305,15 @@ static void *rounded_rows(const linear *l, const float *x, int64_t stride, int h
     memset(to + height * to_stride, 0, (padded - height) * to_stride * sizeof(uint16_t));
     return to;
   }
-  const int64_t groups = row_groups(l->inputs);
-  eighth *to = own_room(padded * groups * sizeof(eighth));
-  round_inputs(x, stride, height, l->inputs, to);
-  memset(to + height * groups, 0, (padded - height) * groups * sizeof(eighth));
+  const int supers = has_super_blocks(l->kind);
+  const int64_t bytes = supers ? super_blocks_of(l->inputs) * (int64_t)sizeof(super_block)
+                               : row_groups(l->inputs) * (int64_t)sizeof(eighth);
+  char *to = own_room(padded * bytes);
+  if (supers)
+    round_super_blocks(x, stride, height, l->inputs, (super_block *)to);
+  else
+    round_inputs(x, stride, height, l->inputs, (eighth *)to);
+  memset(to + height * bytes, 0, (padded - height) * bytes);
   return to;
 }
 

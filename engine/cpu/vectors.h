@@ -84,13 +84,13 @@ INLINE void store_int8(int8_t *p, ivec v) {
 }
 
 /* As many int8 as a vector has floats. GCC generates poor code for this conversion. */
-INLINE vec load_int8(const void *p) {
+INLINE ivec load_int8(const void *p) {
 #if defined(FILLS_AVX512)
-  return (vec)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(p)));
+  return (ivec)_mm512_cvtepi8_epi32(_mm_loadu_si128(p));
 #elif defined(FILLS_AVX2)
-  return (vec)_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64(p)));
+  return (ivec)_mm256_cvtepi8_epi32(_mm_loadl_epi64(p));
 #else
-  vec found;
+  ivec found;
   for (int i = 0; i < LANES; i++) found[i] = ((const int8_t *)p)[i];
   return found;
 #endif

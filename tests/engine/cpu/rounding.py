@@ -6,11 +6,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.cpu.integers import IntegerKind
 
-def rounded(x: Tensor) -> Tensor:
-    """What the kernel multiplies, float64: every 32 inputs become int8 times their scale."""
+
+def rounded(x: Tensor, kind: IntegerKind | None = None) -> Tensor:
+    """What the kernel multiplies, float64: every 32 inputs, or 256 for some kinds of weights,
+    become int8 times their scale."""
     rows, inputs = x.shape
-    groups = np.pad(x.numpy(), ((0, 0), (0, -inputs % 32))).reshape(rows, -1, 32)
+    group = 256 if kind in (IntegerKind.NIBBLES_K, IntegerKind.BYTES_K) else 32
+    groups = np.pad(x.numpy(), ((0, 0), (0, -inputs % group))).reshape(rows, -1, group)
     peak = np.abs(groups).max(axis=2, keepdims=True)
     with np.errstate(divide="ignore"):
         inverse = np.where(peak > 0, np.float32(127) / peak, np.float32(0))

@@ -46,19 +46,19 @@ def test_products_are_those_of_float64_on_rounded_inputs(
     assert kind_of(weight) is kind
     chance = torch.Generator().manual_seed(1)
     x, bias = torch.randn(130, inputs, generator=chance), torch.randn(outputs, generator=chance)
-    x[3, :32] = 0  # a group without a scale
+    x[3, :256] = 0  # a group without a scale
     x[4] *= 1e-30
     linear = PackedWeight(weight, bias, opened.panel)
     assert linear.kind is kind
     together = mapped(opened, linear, x)
     exact = weight.dequantised().double()
-    expected = rounded(x) @ exact.t() + bias.double()
+    expected = rounded(x, kind) @ exact.t() + bias.double()
     # Codes times scales and minimums are rounded, and then each group's sum; terms of this size.
     spread = weight.scales.values().abs().repeat_interleave(weight.group, 1)
     size = spread.double() * weight.codes.double().abs()
     if weight.minimums is not None:
         size += weight.minimums.values().abs().repeat_interleave(weight.group, 1).double()
-    bound = rounded(x).abs() @ size.t() + bias.double().abs()
+    bound = rounded(x, kind).abs() @ size.t() + bias.double().abs()
     assert ((together.double() - expected).abs() <= bound * ROUNDING * (6 + inputs / 8)).all()
     for rows in (*range(1, 18), 97):
         assert torch.equal(mapped(opened, linear, x[:rows]), together[:rows])
@@ -101,10 +101,38 @@ def test_the_last_group_may_be_shorter(opened: Library, kind: IntegerKind, input
     torch.testing.assert_close(found.double(), expected, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.parametrize("kind", [IntegerKind.NIBBLES_K, IntegerKind.BYTES_K])
+def test_the_largest_codes_and_scales_do_not_overflow(opened: Library, kind: IntegerKind) -> None:
+    weight = random_weight(kind, 40, 512)
+    assert weight.scales.fine is not None
+    if kind is IntegerKind.NIBBLES_K:
+        assert weight.minimums is not None
+        assert weight.minimums.fine is not None
+        weight.codes.fill_(15)
+        weight.scales.fine.fill_(63)
+        weight.minimums.fine.fill_(255)
+        weight.minimums.fine[7] = 0
+    else:
+        weight.codes.fill_(-32)
+        weight.scales.fine.fill_(-128)
+        weight.codes[7] = 32
+    x = torch.ones(20, 512)
+    x[3] = -1
+    linear = PackedWeight(weight, None, opened.panel)
+    assert linear.kind is kind
+    expected = x.double() @ weight.dequantised().double().t()
+    for rows in (1, 4, 20):
+        found = mapped(opened, linear, x[:rows])
+        torch.testing.assert_close(found.double(), expected[:rows], rtol=1e-5, atol=1e-3)
+
+
+@pytest.mark.parametrize("kind", [IntegerKind.BYTES, IntegerKind.NIBBLES_K])
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
-def test_an_input_that_is_not_finite_makes_its_row_nan(opened: Library, wrong: float) -> None:
-    weight = PackedWeight(random_weight(IntegerKind.BYTES, 20, 64), None, opened.panel)
-    x = torch.randn(3, 64, generator=torch.Generator().manual_seed(3))
+def test_an_input_that_is_not_finite_makes_its_row_nan(
+    opened: Library, wrong: float, kind: IntegerKind
+) -> None:
+    weight = PackedWeight(random_weight(kind, 20, 256), None, opened.panel)
+    x = torch.randn(3, 256, generator=torch.Generator().manual_seed(3))
     right = mapped(opened, weight, x)
     x[1, 7] = wrong
     found = mapped(opened, weight, x)
@@ -123,6 +151,10 @@ def test_the_kind_is_the_smallest_that_loses_nothing() -> None:
         weight = random_weight(kind, 8, 256)
         weight.codes[3, 5] = 33
         assert kind_of(weight) is wrong
+    weight = random_weight(IntegerKind.NIBBLES_K, 8, 256)
+    assert weight.scales.fine is not None
+    weight.scales.fine[1, 1] = 64
+    assert kind_of(weight) is IntegerKind.BYTES_FLOAT
     for kind in IntegerKind:
         weight = random_weight(kind, 8, 256)
         weight.scales.coarse[2, 0] = 1 + 2**-20  # not a float16
