@@ -19,6 +19,8 @@
  *   NIBBLES_MX    s level, the code's of `mx_levels`   s: uint8, the exponent of a float32
  */
 #pragma once
+#include <float.h>
+
 #include "vectors.h"
 
 enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBLES_MX };
@@ -133,8 +135,8 @@ INLINE ivec levels_of(ivec codes) {
 
 /* Bytes below 16, less 8. */
 INLINE ivec minus_eight(ivec codes) {
-  /* Four bytes at once: none is below zero before bit 7 is flipped. */
-  return ((codes | (int32_t)0x80808080) - 0x08080808) ^ (int32_t)0x80808080;
+  /* Four bytes at once: with bit 7 set none borrows from the next, and flipping it subtracts 128. */
+  return (ivec)((((uvec)codes | 0x80808080u) - 0x08080808u) ^ 0x80808080u);
 }
 
 /* Adds products of 4-bit codes. Without VNNI the sums are 16-bit: a group's are below 2^15. */
@@ -209,18 +211,20 @@ INLINE ivec nearest(vec x) {
 
 INLINE vec magnitude(vec x) { return (vec)((ivec)x & 0x7fffffff); }
 
-/* Rounds GROUP_INPUTS floats so that the largest becomes 127 or -127. NaN and infinite inputs give
- * NaN in every result. */
+/* Rounds GROUP_INPUTS floats so that the largest becomes 127 or -127; all become 0 if it is so small
+ * that 127 / peak is infinite. NaN and infinite inputs give NaN in every result. */
 static void round_group(const float *x, eighth *to) {
   vec v[GROUP_INPUTS / LANES], most = (vec){0}, odd = (vec){0};
   for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
     v[i] = load(x + i * LANES);
     const vec size = magnitude(v[i]);
-    most = choose(size > most, size, most);
+    const ivec finite = size < INFINITY;
+    v[i] = choose(finite, v[i], (vec){0}); /* others have no code */
+    most = choose(finite & (size > most), size, most);
     odd += size * 0; /* NaN if one is not finite */
   }
   const float peak = largest(most), wrong = sum(odd);
-  const float inverse = peak > 0 ? 127.0f / peak : 0;
+  const float inverse = peak > 127.0f / FLT_MAX ? 127.0f / peak : 0;
   const float scale = peak / 127.0f + wrong;
   int32_t sums[2] = {0, 0};
   for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
