@@ -20,7 +20,16 @@ from pathlib import Path
 
 from engine.architecture.errors import ConfigError
 from engine.architecture.quantization import read_quantization
-from engine.cpu.library import LibraryUnavailableError, library
+from engine.cpu.library import (
+    ALLOW_TILES,
+    NO_TILES,
+    LibraryUnavailableError,
+    cpu_flags,
+    file_name,
+    levels_for,
+    library,
+    may_use_tiles,
+)
 from engine.python_command import python_command
 from service.version import VERSION
 
@@ -185,7 +194,13 @@ def _compiled_finding() -> Finding:
     except LibraryUnavailableError as error:
         remedy = "apt-get install gcc libc6-dev; torch computes meanwhile, 2 to 4 times slower"
         return Finding(Level.NOTE, "CPU path", str(error), remedy)
-    return Finding(Level.OK, "CPU path", f"compiled: {opened.path}")
+    text, best = f"compiled: {opened.path}", levels_for(cpu_flags())[0]
+    if opened.path.name == file_name(best):
+        return Finding(Level.OK, "CPU path", text)
+    if "amx_tile" in best.needs and not may_use_tiles():
+        return Finding(Level.NOTE, "CPU path", f"{text}; {NO_TILES}", ALLOW_TILES)
+    remedy = f"install GCC 11 or later, to compile for {best.name}"
+    return Finding(Level.NOTE, "CPU path", f"{text}, not all that this CPU can do", remedy)
 
 
 def memory_finding(meminfo: str) -> Finding:

@@ -20,6 +20,8 @@
  *   NIBBLES_MX    s level, the code's of `mx_levels`   s: uint8, the exponent of a float32
  */
 #pragma once
+#include <float.h>
+
 #include "vectors.h"
 
 enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBLES_MX };
@@ -134,8 +136,8 @@ INLINE ivec levels_of(ivec codes) {
 
 /* Bytes below 16, less 8. */
 INLINE ivec minus_eight(ivec codes) {
-  /* Four bytes at once: none is below zero before bit 7 is flipped. */
-  return ((codes | (int32_t)0x80808080) - 0x08080808) ^ (int32_t)0x80808080;
+  /* Four bytes at once: with bit 7 set none borrows from the next, and flipping it subtracts 128. */
+  return (ivec)((((uvec)codes | 0x80808080u) - 0x08080808u) ^ 0x80808080u);
 }
 
 typedef int16_t shorts __attribute__((vector_size(4 * LANES)));
@@ -243,29 +245,31 @@ INLINE ivec nearest(vec x) {
 
 INLINE vec magnitude(vec x) { return (vec)((ivec)x & 0x7fffffff); }
 
-/* `most`: the largest magnitudes; `odd`: NaN if an input is not finite. */
+/* `most`: the largest finite magnitudes; `odd`: NaN if an input is not finite. */
 INLINE void measure_group(const float *x, vec *most, vec *odd) {
   for (int i = 0; i < GROUP_INPUTS; i += LANES) {
     const vec size = magnitude(load(x + i));
-    *most = choose(size > *most, size, *most);
+    *most = choose((size < INFINITY) & (size > *most), size, *most);
     *odd += size * 0;
   }
 }
 
-INLINE float inverse_of(float peak) { return peak > 0 ? 127.0f / peak : 0; }
+/* 0 for a peak so small that 127 / peak is infinite. */
+INLINE float inverse_of(float peak) { return peak > 127.0f / FLT_MAX ? 127.0f / peak : 0; }
 
-/* `sums`: of each half's codes. */
+/* `sums`: of each half's codes. Inputs that are not finite have the code 0. */
 INLINE void round_codes(const float *x, float inverse, int8_t *codes, int32_t sums[2]) {
   sums[0] = sums[1] = 0;
   for (int i = 0; i < GROUP_INPUTS; i += LANES) {
-    const ivec code = nearest(load(x + i) * inverse);
+    const vec v = load(x + i), finite = choose(magnitude(v) < INFINITY, v, (vec){0});
+    const ivec code = nearest(finite * inverse);
     store_int8(codes + i, code);
     sums[i / (GROUP_INPUTS / 2)] += sum_of_integers(code);
   }
 }
 
-/* Rounds GROUP_INPUTS floats so that the largest becomes 127 or -127. NaN and infinite inputs give
- * NaN in every result. */
+/* Rounds GROUP_INPUTS floats so that the largest becomes 127 or -127; all become 0 if it is so small
+ * that 127 / peak is infinite. NaN and infinite inputs give NaN in every result. */
 static void round_group(const float *x, eighth *to) {
   vec most = {0}, odd = {0};
   int32_t sums[2];

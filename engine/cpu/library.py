@@ -72,6 +72,9 @@ LEVELS = (
     VectorLevel("x86-64-v3", frozenset({"fma", "avx2"}), ("-march=x86-64-v3",)),
 )
 
+NO_TILES = "the kernel does not let this process use AMX"
+ALLOW_TILES = "allow arch_prctl in the container's seccomp profile; Linux 5.16 or later is needed"
+
 logger = logging.getLogger(__name__)
 
 
@@ -79,7 +82,11 @@ class LibraryUnavailableError(RuntimeError):
     """The compiled path is unavailable here; the message says why."""
 
 
-class UnknownLevelError(LibraryUnavailableError):
+class CompilationError(LibraryUnavailableError):
+    """The compiler fails for a level; it may not for a lesser one."""
+
+
+class UnknownLevelError(CompilationError):
     """The compiler does not support a level's instructions."""
 
 
@@ -239,8 +246,8 @@ def library() -> Library:
 
 
 def _compiled(levels: Sequence[VectorLevel], folder: Path) -> Path:
-    """Return the library for the best of ``levels`` that the compiler supports; compile it if it
-    is not in ``folder`` yet."""
+    """Return the library for the best of ``levels`` that can be compiled here; compile it if it is
+    not in ``folder`` yet."""
     level, *lesser = levels
     path = folder / file_name(level)
     if path.exists():
@@ -248,10 +255,10 @@ def _compiled(levels: Sequence[VectorLevel], folder: Path) -> Path:
     logger.info("compiling the CPU path for %s into %s", level.name, folder)
     try:
         build(level, path)
-    except UnknownLevelError as error:
+    except CompilationError as error:
         if not lesser:
             raise
-        logger.warning("%s, so the CPU path will be slower than it could be", error)
+        logger.warning("the CPU path will be slower than it could be: %s", error)
         return _compiled(lesser, folder)
     return path
 
@@ -260,15 +267,17 @@ def usable_levels() -> list[VectorLevel]:
     """Return the levels for this machine that its kernel lets this process use, best first. Raises
     LibraryUnavailableError."""
     levels = levels_for(cpu_flags())
-    if "amx_tile" in levels[0].needs and not _may_use_tiles():
-        logger.warning("the kernel does not let this process use AMX")
+    if "amx_tile" in levels[0].needs and not may_use_tiles():
+        logger.warning(
+            "the CPU path will be slower than it could be: %s; %s", NO_TILES, ALLOW_TILES
+        )
         levels = [level for level in levels if "amx_tile" not in level.needs]
     return levels
 
 
-def _may_use_tiles() -> bool:
-    """Ask Linux for AMX's registers, which a process has no room for by default (the kernel's
-    Documentation/arch/x86/xstate.rst)."""
+def may_use_tiles() -> bool:
+    """Ask Linux for AMX's registers, which it withholds until a process asks (the kernel's
+    Documentation/arch/x86/xstate.rst). The answer is for all threads and for forked children."""
     arch_prctl, request_permission, tile_data = 158, 0x1023, 18
     return bool(ctypes.CDLL(None).syscall(arch_prctl, request_permission, tile_data) == 0)
 
@@ -318,17 +327,19 @@ def cache_folder(purpose: str = "cpu") -> Path:
 
 def build(level: VectorLevel, path: Path) -> None:
     """Compile for ``level`` into ``path``; the file appears complete or not at all. Raises
-    LibraryUnavailableError, or UnknownLevelError if another compiler would do."""
-    compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
+    LibraryUnavailableError; CompilationError if the compiler fails, and UnknownLevelError if
+    another one would do."""
+    # Not Clang, which lacks some of GCC's operations on vectors; cc may be either.
+    compiler = next(filter(None, map(shutil.which, ("gcc", "cc"))), None)
     if compiler is None:
-        raise LibraryUnavailableError("there is no C compiler (cc, gcc or clang)")
+        raise LibraryUnavailableError("there is no C compiler (gcc)")
     with tempfile.TemporaryDirectory(dir=path.parent) as folder:
         made = Path(folder) / path.name
         done = _run([compiler, *FLAGS, *level.flags, "-o", str(made), str(FORWARD_SOURCE), "-lm"])
         if done.returncode:
             if _run([compiler, *level.flags, "-fsyntax-only", "-x", "c", os.devnull]).returncode:
                 raise UnknownLevelError(f"{compiler} does not support {' '.join(level.flags)}")
-            raise LibraryUnavailableError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
+            raise CompilationError(f"{compiler} failed: {done.stderr.strip()[-500:]}")
         made.replace(path)
 
 

@@ -39,8 +39,11 @@ INLINE tile_sizes sizes_of_tiles(int height, int depth) {
 }
 
 #if defined(__AMX_TILE__)
-#define TILE_CONFIGURE(sizes) _tile_loadconfig(&(sizes))
-#define TILE_LOAD(n, from, stride) _tile_loadd(n, from, stride)
+/* Not GCC's intrinsics for what reads memory: those of GCC 11 to 13 at least do not tell the compiler
+ * what they read, so it may drop or delay what was stored there before. */
+#define TILE_CONFIGURE(sizes) __asm__ volatile("ldtilecfg %0" : : "m"(sizes))
+#define TILE_LOAD(n, from, stride) \
+  __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #n : : "r"(from), "r"((int64_t)(stride)) : "memory")
 #define TILE_STORE(n, to, stride) _tile_stored(n, to, stride)
 #define TILE_ZERO(n) _tile_zero(n)
 #define TILE_ADD_PAIRS(sums, inputs, weights) _tile_dpbf16ps(sums, inputs, weights)

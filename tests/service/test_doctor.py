@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from service import doctor
 from service.doctor import Finding, Level
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
+ROOT = Path(__file__).resolve().parents[2]
+MACHINE = Path("/proc/cpuinfo").read_text()
 CPUINFO = "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fpu sse2 avx2 avx512f\n"
 
 
@@ -67,6 +72,25 @@ def test_the_cpus_vector_extensions_are_reported() -> None:
     finding = doctor.cpu_finding(CPUINFO)
     assert "Some CPU" in finding.detail
     assert finding.detail.endswith("avx2 avx512f")
+
+
+@pytest.mark.debian
+@pytest.mark.skipif("amx_tile" not in MACHINE.split(), reason="needs a CPU with AMX")
+def test_amx_that_the_kernel_refuses_is_noted() -> None:
+    command = [sys.executable, "-P", "-m", "tests.engine.cpu.without_amx"]
+    done = subprocess.run(
+        [*command, sys.executable, "-P", "-m", "service.cli", "doctor", "--port", "0"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    [at] = [n for n, line in enumerate(done.stdout.splitlines()) if "  CPU path " in line]
+    finding, remedy = done.stdout.splitlines()[at : at + 2]
+    assert finding.startswith(" note")
+    assert finding.endswith("-x86-64-v4-bf16.so; the kernel does not let this process use AMX")
+    assert "→ allow arch_prctl in the container's seccomp profile" in remedy
 
 
 @pytest.mark.parametrize(("available", "level"), [(500_000, Level.NOTE), (8_000_000, Level.OK)])

@@ -7,6 +7,7 @@ import platform
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from engine.cpu import library
 from engine.cpu.library import FLAGS, LEVELS, Library, LibraryUnavailableError
 
 BEST, PAIRS, *_, BASE = LEVELS
+ROOT = Path(__file__).resolve().parents[3]
+CPU_FLAGS = Path("/proc/cpuinfo").read_text().split()
 
 
 def test_without_a_compiler_the_reason_is_given(
@@ -26,7 +29,7 @@ def test_without_a_compiler_the_reason_is_given(
 
 
 @pytest.mark.debian
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_a_failed_compilation_leaves_no_file_and_reports_the_compilers_message(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -39,7 +42,7 @@ def test_a_failed_compilation_leaves_no_file_and_reports_the_compilers_message(
 
 
 @pytest.mark.debian
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_an_image_s_libraries_are_compiled_for_every_level_and_opened(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -82,12 +85,12 @@ def test_a_cpu_that_fits_no_level_has_no_compiled_path(flags: str) -> None:
 
 
 @pytest.mark.debian
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_a_level_multiplies_pairs_in_hardware_with_its_sums_in_registers(
     tmp_path: Path,
 ) -> None:
     listing = tmp_path / "forward.s"
-    command = ["cc", *FLAGS, *PAIRS.flags, "-S", "-o", str(listing), str(library.FORWARD_SOURCE)]
+    command = ["gcc", *FLAGS, *PAIRS.flags, "-S", "-o", str(listing), str(library.FORWARD_SOURCE)]
     subprocess.run(command, check=True)
     [_, tile] = re.split("(?m)^tile_BFLOAT16_PAIRS_12_1:", listing.read_text())
     lines = tile[: tile.index("\tret")].splitlines()
@@ -100,20 +103,22 @@ def test_a_level_multiplies_pairs_in_hardware_with_its_sums_in_registers(
 @pytest.fixture
 def old_compiler(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
     """One that does not know the best level, first on the path."""
-    real, folder = shutil.which("cc"), tmp_path / "bin"
+    return first_compiler(monkeypatch, tmp_path, "*amx-tile*) echo unrecognized >&2; exit 1;;")
+
+
+def first_compiler(monkeypatch: pytest.MonkeyPatch, folder: Path, case: str) -> str:
+    """GCC, but for what ``case`` does for some arguments; first on the path."""
+    folder /= "bin"
     folder.mkdir()
-    script = folder / "cc"
-    script.write_text(
-        '#!/bin/sh\ncase "$*" in *amx-tile*) echo "error: unrecognized option" >&2; exit 1;;'
-        f' esac\nexec {real} "$@"\n'
-    )
+    script = folder / "gcc"
+    script.write_text(f'#!/bin/sh\ncase "$*" in {case} esac\nexec {shutil.which("gcc")} "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return str(script)
 
 
 @pytest.mark.debian
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_a_level_that_the_compiler_does_not_know_is_left_out_and_named(
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -134,7 +139,7 @@ def test_an_image_for_a_machine_without_a_compiled_path_can_be_built(
     """As on arm64, whose compilers support none of the levels."""
     made, programs = tmp_path / "made", tmp_path / "bin"
     programs.mkdir()
-    compiler = programs / "cc"
+    compiler = programs / "gcc"
     compiler.write_text("#!/bin/sh\necho unknown architecture >&2\nexit 1\n")
     compiler.chmod(0o755)
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
@@ -145,7 +150,7 @@ def test_an_image_for_a_machine_without_a_compiled_path_can_be_built(
 
 
 @pytest.mark.debian
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_the_best_level_that_the_compiler_supports_is_used(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, old_compiler: str
 ) -> None:
@@ -154,6 +159,54 @@ def test_the_best_level_that_the_compiler_supports_is_used(
     monkeypatch.delenv("QUIRE_CPU_LIBRARY_DIR", raising=False)
     found = library.library.__wrapped__()
     assert found.path.name == library.file_name(BASE)
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_an_assembler_too_old_for_a_level_leaves_the_next(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As GCC 11 with the binutils of Ubuntu 20.04: the options are known, the instructions not."""
+    case = "*-fsyntax-only*) ;; *amx-tile*) echo no such instruction: tilerelease >&2; exit 1;;"
+    first_compiler(monkeypatch, tmp_path, case)
+    monkeypatch.setattr(library, "levels_for", lambda flags: [BEST, BASE])
+    monkeypatch.setattr(library, "may_use_tiles", lambda: True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("QUIRE_CPU_LIBRARY_DIR", raising=False)
+    found = library.library.__wrapped__()
+    assert found.path.name == library.file_name(BASE)
+    assert "no such instruction: tilerelease" in caplog.text
+
+
+@pytest.mark.debian
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
+def test_gcc_compiles_where_cc_is_another_compiler(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As Clang, which lacks __builtin_shuffle."""
+    other = tmp_path / "cc"
+    other.write_text("#!/bin/sh\necho use of unknown builtin >&2\nexit 1\n")
+    other.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    library.build(BASE, tmp_path / "forward.so")
+    assert Library(tmp_path / "forward.so").panel
+
+
+@pytest.mark.debian
+@pytest.mark.skipif("amx_tile" not in CPU_FLAGS, reason="needs a CPU with AMX")
+def test_a_process_that_may_not_use_amx_computes_without() -> None:
+    program = "from engine.cpu.library import library; print(library().path.name)"
+    command = [sys.executable, "-P", "-m", "tests.engine.cpu.without_amx"]
+    done = subprocess.run(
+        [*command, sys.executable, "-P", "-c", program],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == library.file_name(PAIRS)
+    assert library.NO_TILES in done.stderr
 
 
 def test_the_best_library_in_an_image_is_opened(
