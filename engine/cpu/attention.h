@@ -31,15 +31,16 @@ INLINE void rotate(float *x, const float *rotation, int head_dim) {
   }
 }
 
-/* The size in bytes of a number of elements of a layer's cache, of either kind. */
+/* The size in bytes of a number of elements of a layer's cache, of any kind. */
 INLINE int64_t bytes_stored(const int kind, int64_t elements) {
-  return elements * (kind == BFLOAT16 ? 2 : 4);
+  return elements * (kind == FLOAT32 ? 4 : 2);
 }
 
 /* A vector of a head's elements, starting at `element`. A bfloat16 cache stores UNIT elements in
  * such an order that a shift and a mask turn them into floats. */
 INLINE vec load_stored(const int kind, const char *from, int64_t element) {
   if (kind == FLOAT32) return load((const float *)from + element);
+  if (kind == FLOAT16) return load_float16((const uint16_t *)from + element);
 #if LANES == 8
   const ivec both = *(const memory_ivec *)((const uint16_t *)from + element / UNIT * UNIT);
   return (vec)(element % UNIT ? both & (int32_t)0xffff0000 : both << 16);
@@ -48,9 +49,13 @@ INLINE vec load_stored(const int kind, const char *from, int64_t element) {
 #endif
 }
 
+/* A number too large for float16 becomes its largest. */
 INLINE void store_unit(const int kind, char *to, const float *from, int64_t element) {
   if (kind == FLOAT32)
     memcpy((float *)to + element, from + element, sizeof(float) * UNIT);
+  else if (kind == FLOAT16)
+    for (int i = 0; i < UNIT; i += LANES)
+      store_float16((uint16_t *)to + element + i, load(from + element + i));
   else
 #if LANES == 8
     *(memory_ivec *)((uint16_t *)to + element) = (ivec)(
@@ -255,6 +260,8 @@ static void attend(const model *m, const layer *l, const batch *b, int row, int 
                    int last_head, const float *q, float *out, float *scores) {
   if (m->cache_kind == BFLOAT16)
     attend_to(BFLOAT16, m, l, b, row, first_head, last_head, q, out, scores);
+  else if (m->cache_kind == FLOAT16)
+    attend_to(FLOAT16, m, l, b, row, first_head, last_head, q, out, scores);
   else
     attend_to(FLOAT32, m, l, b, row, first_head, last_head, q, out, scores);
 }
@@ -435,6 +442,9 @@ static void attend_chunk(const model *m, const layer *l, const batch *b, int row
       float *to = mixed + r * mixed_width;
       if (m->cache_kind == BFLOAT16)
         attend_tile(BFLOAT16, m, l, b, row + r, height, head, width, qkv, qkv_width, to,
+                    mixed_width, scratch);
+      else if (m->cache_kind == FLOAT16)
+        attend_tile(FLOAT16, m, l, b, row + r, height, head, width, qkv, qkv_width, to,
                     mixed_width, scratch);
       else
         attend_tile(FLOAT32, m, l, b, row + r, height, head, width, qkv, qkv_width, to,

@@ -217,6 +217,18 @@ INLINE vec load_float16(const void *p) {
   return found;
 #endif
 }
+/* Stores float16, to nearest; what is too large becomes the largest or least. */
+INLINE void store_float16(void *p, vec v) {
+  const vec most = splat(65504), least = splat(-65504);
+  v = choose(v > most, most, choose(v < least, least, v));
+#if defined(FILLS_AVX512)
+  _mm256_storeu_si256(p, _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT));
+#elif defined(FILLS_AVX2)
+  _mm_storeu_si128(p, _mm256_cvtps_ph((__m256)v, _MM_FROUND_TO_NEAREST_INT));
+#else
+  for (int i = 0; i < LANES; i++) ((_Float16 *)p)[i] = (_Float16)v[i];
+#endif
+}
 INLINE ivec load_uint8(const void *p) {
 #if defined(FILLS_AVX512)
   return (ivec)_mm512_cvtepu8_epi32(_mm_loadu_si128(p));

@@ -44,7 +44,7 @@
 /* Rows of scratch start at different offsets in the L1 cache, so that they do not collide. */
 #define APART 16
 
-enum { FLOAT32, BFLOAT16, BFLOAT16_PAIRS, KINDS };
+enum { FLOAT32, BFLOAT16, BFLOAT16_PAIRS, KINDS, FLOAT16 /* only of the KV cache */ };
 
 typedef struct {
   const void *weight;   /* packed */

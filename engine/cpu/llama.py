@@ -17,6 +17,7 @@ from engine.architecture.rotary import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
 from engine.attention.groups import GroupedKVCache, places_of
 from engine.attention.layout import Layout, Rows, expect
+from engine.cpu.integers import IntegerKind
 from engine.cpu.layer_inputs import PackedTokenInputs
 from engine.cpu.layers import PackedLayers
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
@@ -31,7 +32,11 @@ SERVED_BY_C = frozenset(Feature) - {Feature.LEARNED_POSITIONS}
 # By activation: the outcome in linear.h.
 _GATED = {"silu": 2, "gelu_tanh": 3}
 _HEAD_UNIT = 16  # UNIT in attention.h
-_CACHE_KINDS = {torch.float32: WeightKind.FLOAT32, torch.bfloat16: WeightKind.BFLOAT16}
+_CACHE_KINDS = {
+    torch.float32: WeightKind.FLOAT32,
+    torch.bfloat16: WeightKind.BFLOAT16,
+    torch.float16: WeightKind.FLOAT16,
+}
 
 
 def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:
@@ -114,6 +119,11 @@ class CompiledLlama:
         self._model = _model_struct(config, self._layers, norm, deterministic=deterministic)
         self._cache: PagedKVCache | GroupedKVCache | None = None
         self._scratch = torch.empty(0)
+
+    @property
+    def rounds_inputs(self) -> bool:
+        """True if all layers' attention multiplies inputs rounded to 8 bits."""
+        return all(layer.qkv.kind in set(IntegerKind) for layer in self._layers)
 
     def hidden_states(
         self,

@@ -39,7 +39,7 @@ typedef struct {
   int32_t kv_heads, head_dim, inner; /* the most of any layer */
   int32_t inputs; /* what each layer reads of a token besides x */
   int32_t block_size;
-  int32_t cache_kind; /* of the elements: FLOAT32 or BFLOAT16 */
+  int32_t cache_kind; /* of the elements: FLOAT32, BFLOAT16 or FLOAT16 */
   int32_t deterministic; /* a row's result does not depend on the batch, nor on how a prompt is cut */
   int32_t gated; /* GATED_SILU or another */
   int32_t experts, top_k, expert_inner; /* of each mixture; no experts: there is none */

@@ -38,11 +38,15 @@ class CacheAndLayouts(NamedTuple):
 class Caches:
     """For a decoder whose layouts are of ``layout_type``."""
 
-    def __init__(self, setup: RunnerSetup, layout_type: type[Layout]) -> None:
+    def __init__(
+        self, setup: RunnerSetup, layout_type: type[Layout], dtype: torch.dtype | None = None
+    ) -> None:
+        """``dtype``: of keys and values, if they are not quantized; by default the model's."""
         self._setup = setup
         self._block_size = setup.sizes.block_size
         self._layout_type = layout_type
         self._groups = groups_of(setup.model.kv_layers)
+        self._dtype = setup.dtype if dtype is None else dtype
         if layout_type not in (GroupedPlans, Rows) and len(self._groups) != 1:
             raise ValueError("layers of different shapes need grouped plans, or rows")
 
@@ -93,7 +97,7 @@ class Caches:
     def _group_bytes(self, group: LayerGroup) -> int:
         setup = self._setup
         elements = 2 * len(group.layers) * group.num_kv_heads * group.head_dim * self._block_size
-        dtype = E4M3 if setup.is_cache_quantised else setup.dtype
+        dtype = E4M3 if setup.is_cache_quantised else self._dtype
         return elements * dtype.itemsize
 
     def _plan_builder(self, group: LayerGroup, mirror: ContextMirror | None) -> PlanBuilder:
@@ -131,7 +135,7 @@ class Caches:
             num_kv_heads=group.num_kv_heads,
             block_size=self._block_size,
             head_dim=group.head_dim,
-            dtype=setup.dtype,
+            dtype=self._dtype,
             device=setup.device,
             mirror=mirror,
         )

@@ -73,14 +73,22 @@ ROUTED = {name: VARIANTS[name] for name in ("mixtral", "olmoe", "qwen3_moe", "ge
 # By how much states, of size 1 or so, may be off: each, and their root mean square. Now and then
 # two precisions round a key or value to different bfloat16 neighbours, a part in 256 from each
 # other, which few states show; were they not rounded, the root mean square would be 3e-3.
-TOLERANCES = {torch.float32: (3e-4, 1e-5), torch.bfloat16: (5e-2, 1e-3)}
+TOLERANCES = {
+    torch.float32: (3e-4, 1e-5),
+    torch.float16: (7e-3, 1.5e-4),
+    torch.bfloat16: (5e-2, 1e-3),
+}
 
 
-class BFloat16Cache(DynamicCache):
-    """Remembers keys and values as bfloat16 does."""
+class RoundedCache(DynamicCache):
+    """Remembers keys and values as ``dtype`` does."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
 
     def update(self, keys: Tensor, values: Tensor, *args: Any, **more: Any) -> Any:
-        rounded = [each.bfloat16().to(each.dtype) for each in (keys, values)]
+        rounded = [each.to(self.dtype).to(each.dtype) for each in (keys, values)]
         return super().update(*rounded, *args, **more)
 
 
@@ -89,7 +97,7 @@ class Subject:
     decoder: CompiledLlama
     oracle: PreTrainedModel  # float64
     layers: tuple[KVLayer, ...]
-    dtype: torch.dtype  # of the weights and the cache
+    dtype: torch.dtype  # of the cache
 
     def cache(self) -> PagedKVCache | GroupedKVCache:
         caches = [self._cache(group) for group in groups_of(self.layers)]
@@ -115,7 +123,7 @@ class Subject:
     def expected(self, tokens: list[int]) -> Tensor:
         """Normalised final states of every token, float64."""
         with torch.inference_mode():
-            cache = None if self.dtype == torch.float32 else BFloat16Cache()
+            cache = None if self.dtype == torch.float32 else RoundedCache(self.dtype)
             out = self.oracle.model(torch.tensor([tokens]), past_key_values=cache)
         states: Tensor = out.last_hidden_state[0]
         return states
@@ -123,7 +131,11 @@ class Subject:
 
 SUBJECTS = [
     *((shape, torch.float32) for shape in SHAPES),
-    *((shape, torch.bfloat16) for shape in ("16x4/4", "80x3/1", "128x2/1", "16x7/1")),
+    *(
+        (shape, dtype)
+        for shape in ("16x4/4", "80x3/1", "128x2/1", "16x7/1")
+        for dtype in (torch.bfloat16, torch.float16)
+    ),
 ]
 ROUTED_SUBJECTS = [(name, torch.float32) for name in ROUTED]
 
@@ -133,15 +145,16 @@ def subject(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     directory: Path = tmp_path_factory.mktemp("compiled")
     shape, dtype = request.param
     oracle = save_model((SHAPES | ROUTED)[shape], directory)
+    weights = torch.float32 if dtype == torch.float16 else dtype
     for parameter in oracle.parameters():
-        parameter.data = parameter.data.to(dtype).to(parameter.dtype)
+        parameter.data = parameter.data.to(weights).to(parameter.dtype)
     oracle = oracle.double()
     oracle.set_experts_implementation("eager")  # the others do not know float64
     config = load_model_config(directory)
     torch.set_num_threads(3)  # each may meet the others' work half done
     loaded = load_decoder(
         config,
-        LoadSettings(directory, dtype, CPU, lambda phase, done, total: None),
+        LoadSettings(directory, weights, CPU, lambda phase, done, total: None),
         DecoderOptions(max_positions=256, library=PLAIN),
     )
     torch.set_num_threads(1)
@@ -294,3 +307,24 @@ def test_weights_of_few_bits_are_multiplied_with_inputs_rounded_to_int8(
 def _round_inputs(module: nn.Module, inputs: tuple[Tensor]) -> Tensor:
     flat = inputs[0].reshape(-1, inputs[0].shape[-1])
     return rounded(flat.float()).view(inputs[0].shape)
+
+
+def test_what_is_too_large_for_float16_becomes_its_largest_in_the_cache(tmp_path: Path) -> None:
+    oracle = save_model(SHAPES["16x4/4"], tmp_path)
+    for name, parameter in oracle.named_parameters():
+        if "v_proj.weight" in name:
+            parameter.data *= 1e6
+    oracle.save_pretrained(tmp_path)
+    config = load_model_config(tmp_path)
+    loaded = load_decoder(
+        config,
+        LoadSettings(tmp_path, torch.float32, CPU, lambda phase, done, total: None),
+        DecoderOptions(max_positions=256, library=PLAIN),
+    )
+    assert isinstance(loaded.decoder, CompiledLlama)
+    subject = Subject(loaded.decoder, oracle, config.kv_layers, torch.float16)
+    cache = subject.cache()
+    assert isinstance(cache, PagedKVCache)
+    assert bool(run(subject, cache, [([3, 4, 5, 6], 0, [0])], None).isfinite().all())
+    stored = cache.layer(0)
+    assert float(stored.abs().max()) == torch.finfo(torch.float16).max

@@ -8,6 +8,7 @@ import pytest
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
+from engine.cpu.library import LibraryUnavailableError, library
 from engine.run.assembly import KVCacheTooSmallError, load_model_runner
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, VOCABULARY, save_model
@@ -113,3 +114,19 @@ def test_where_a_kernel_does_not_compile_torch_computes_if_it_may(
     [record] = [each for each in caplog.records if "by torch alone" in each.getMessage()]
     assert "out of resource: shared memory" in record.getMessage()
     assert record.exc_info is None
+
+
+def test_a_token_takes_half_the_memory_where_products_round_to_8_bits(model: Path) -> None:
+    def block_bytes(**settings: str) -> float:
+        config = EngineConfig(model=str(model), device="cpu", threads=1, **settings)
+        info = load_model_runner(config, lambda *call: None).info
+        return info.kv_cache_bytes / info.num_kv_blocks
+
+    try:
+        library()
+    except LibraryUnavailableError as error:
+        pytest.skip(str(error))
+    whole = block_bytes(dtype="float32")
+    assert block_bytes(quantization="int8") * 2 == whole
+    assert block_bytes(quantization="int8", cpu_path="torch") == whole
+    assert block_bytes(dtype="bfloat16") * 2 == whole
