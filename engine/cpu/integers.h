@@ -35,7 +35,8 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBL
 #define INTEGER_ROWS 6
 #define BOTH_HALVES 2
 #endif
-#define INTEGER_BLOCK 8 /* groups that all rows use before the next ones are read; a header's */
+/* Groups that all rows use before the next ones are read: those of a header. */
+#define INTEGER_BLOCK SUPER
 
 INLINE int is_integer(int kind) { return kind >= NIBBLES; }
 INLINE int is_nibbles(int kind) {
@@ -59,14 +60,15 @@ INLINE int64_t group_begin(int kind, int64_t group) {
 /* Twice the numbers of E2M1. */
 static const int8_t mx_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* GROUP_INPUTS inputs of a row: a cache line. */
+/* GROUP_INPUTS inputs of a row: a cache line, and an eighth of what SUPER groups have. */
 typedef struct {
   int8_t codes[GROUP_INPUTS];
   float scale;
-  int32_t minus_8;             /* times the sum of the codes: what an offset of 8 in weights adds, undone */
+  int32_t minus_8; /* times the sum of the codes: undoes what an offset of 8 in weights adds */
   int32_t minus_128, minus_128_of[2]; /* the same for 128, and for each half of the inputs */
   float scaled, scaled_of[2];         /* the sum of the codes times the scale, and of each half */
 } eighth;
+_Static_assert(sizeof(eighth) == 64, "a cache line");
 
 /* --- vectors of bytes ------------------------------------------------------------------------ */
 
@@ -218,12 +220,11 @@ static void round_group(const float *x, eighth *to) {
   for (int i = 0; i < GROUP_INPUTS / LANES; i++) {
     v[i] = load(x + i * LANES);
     const vec size = magnitude(v[i]);
-    const ivec finite = size < INFINITY;
-    v[i] = choose(finite, v[i], (vec){0}); /* others have no code */
-    most = choose(finite & (size > most), size, most);
+    most = choose(size > most, size, most);
     odd += size * 0; /* NaN if one is not finite */
   }
   const float peak = largest(most), wrong = sum(odd);
+  if (wrong != 0) memset(v, 0, sizeof(v)); /* NaN has no code */
   const float inverse = peak > 127.0f / FLT_MAX ? 127.0f / peak : 0;
   const float scale = peak / 127.0f + wrong;
   int32_t sums[2] = {0, 0};
