@@ -41,7 +41,7 @@ INLINE tile_sizes sizes_of_tiles(int height, int depth) {
 }
 
 #if defined(__AMX_TILE__)
-/* Not the intrinsics for what reads memory: GCC 12's do not tell the compiler what they read, so it
+/* Not the intrinsics for what reads memory: GCC 12's do not declare what they read, so the compiler
  * may drop or delay what was stored there before. */
 #define TILE_CONFIGURE(sizes) __asm__ volatile("ldtilecfg %0" : : "m"(sizes))
 #define TILE_LOAD(n, from, stride) \
