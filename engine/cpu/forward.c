@@ -1,13 +1,15 @@
-/* One forward pass of a Llama-like decoder (engine/architecture/families.py) over a batch of rows, in one call.
+/* One forward pass of a Llama-like decoder (engine/architecture/families.py) over a batch of rows,
+ * in one call.
  *
  * A row is one token of one sequence. Arithmetic is float32, except for products of bfloat16 pairs
- * (linear.h) and of integers (integers.h); weights are float32, bfloat16 or of 4 or 8 bits. Every row attends through its block table to
- * the keys and values of its sequence up to itself, so decode rows and prompt chunks mix freely.
+ * (linear.h) and of integers (integers.h); weights are float32, bfloat16 or of 4 or 8 bits. Every
+ * row attends through its block table to the keys and values of its sequence up to itself, so decode
+ * rows and prompt chunks mix freely.
  *
  * vectors.h: vector types. threads.h: the thread team. linear.h: matrix products, which take most
- * of the time; pairs.h and integer_tiles.h: those in AMX tiles (tiles.h). attention.h: attention and the paged cache. experts.h: mixtures of experts. model.h:
- * the arguments of a pass. blocks.h: packs weights, rows.h: reads them back.
- * Compiled by engine/cpu/library.py.
+ * of the time; pairs.h and integer_tiles.h: those in AMX tiles (tiles.h). attention.h: attention and
+ * the paged cache. experts.h: mixtures of experts. model.h: the arguments of a pass. blocks.h: packs
+ * weights, rows.h: reads them back. Compiled by engine/cpu/library.py.
  */
 #include "attention.h"
 #include "blocks.h"
@@ -84,8 +86,8 @@ static void add(const linear *l, team *t, int thread, int *sense, rows_of_floats
 /* Adds what a feed-forward's down map makes of `in`, and a mixture of x, to x: each normalised, and
  * their sum again. */
 static void add_parallel(const layer *l, team *t, int thread, int *sense, rows_of_floats in,
-                       float *normed, int64_t stride, float *x, int rows, float *scratch,
-                       const model *m) {
+                         float *normed, int64_t stride, float *x, int rows, float *scratch,
+                         const model *m) {
   int first, last;
   apply(&l->down, t, in.first, in.stride, rows, normed, stride, 0, STORED);
   barrier(t, sense);

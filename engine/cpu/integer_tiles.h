@@ -1,5 +1,6 @@
-/* Products of integers in AMX tiles, for integers.h: a tile of rows by half of a panel and a group,
- * whose sums are then scaled as those of the vector instructions are, to the same bits. */
+/* Products of integers in AMX tiles, for integers.h: a tile of rows by half a panel, one group of
+ * inputs at a time. The sums are then scaled as those of the vector instructions are, to the same
+ * bits. */
 #pragma once
 #include "tiles.h"
 
@@ -9,7 +10,7 @@ INLINE int least_tiled_rows(int kind) {
   return header_bytes(kind) ? 5 : has_halves(kind) ? 16 : 8;
 }
 
-/* Inputs whose sums are together, in units of 4. */
+/* Inputs that share a scale and so a sum, in units of 4. */
 INLINE int tile_depth(int kind) {
   return header_bytes(kind) ? TILE_HEIGHT : has_halves(kind) ? STEPS / 2 : STEPS;
 }
@@ -24,7 +25,7 @@ INLINE void fetch_some(later_lines *later, int lines) {
     __builtin_prefetch(later->next);
 }
 
-/* A group's codes for half a panel as bytes: [STEPS][LANES][4]. */
+/* Unpacks a group's codes for half a panel to bytes, [STEPS][LANES][4]. */
 INLINE void unpack_nibbles(const int kind, const char *codes, char *to) {
   for (int k = 0; k < STEPS; k += 2, codes += PANEL * 4) {
     const ivec both = load_bytes(codes);
@@ -36,7 +37,7 @@ INLINE void unpack_nibbles(const int kind, const char *codes, char *to) {
   }
 }
 
-/* The integer sums of a tile of rows by half a panel, for each group and half of its inputs. */
+/* The integer sums of a tile of rows by half a panel: of each group, or each half of its inputs. */
 typedef int32_t tile_sums[INTEGER_BLOCK][2][TILE_HEIGHT][LANES];
 
 /* `codes`: of the first group; `group_step` and `step`: bytes from a group to the next, and from 4
@@ -65,7 +66,7 @@ INLINE void multiply_tile(const int kind, const eighth *x, int64_t stride, int g
 #undef MULTIPLY
 }
 
-/* Adds them to sums[rows][PANEL], of half `h`. */
+/* Scales the integer sums and adds them to sums[rows][PANEL], in half `h` of the panel. */
 INLINE void scale_tile(const int kind, const eighth *x, int64_t stride, int rows,
                        const char *panel, int h, int first, int last, tile_sums found,
                        float *sums, later_lines *later) {

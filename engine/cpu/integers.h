@@ -36,7 +36,8 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBL
 #define INTEGER_ROWS 6
 #define BOTH_HALVES 2
 #endif
-#define INTEGER_BLOCK 8 /* groups that all rows use before the next ones are read; a header's */
+/* Groups that all rows use before the next ones are read: those of a header. */
+#define INTEGER_BLOCK SUPER
 
 INLINE int is_integer(int kind) { return kind >= NIBBLES; }
 INLINE int is_nibbles(int kind) {
@@ -60,14 +61,15 @@ INLINE int64_t group_begin(int kind, int64_t group) {
 /* Twice the numbers of E2M1. */
 static const int8_t mx_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-/* GROUP_INPUTS inputs of a row: a cache line. */
+/* GROUP_INPUTS inputs of a row: a cache line, and an eighth of what SUPER groups have. */
 typedef struct {
   int8_t codes[GROUP_INPUTS];
   float scale;
-  int32_t minus_8;             /* times the sum of the codes: what an offset of 8 in weights adds, undone */
+  int32_t minus_8; /* times the sum of the codes: undoes what an offset of 8 in weights adds */
   int32_t minus_128, minus_128_of[2]; /* the same for 128, and for each half of the inputs */
   float scaled_of[2]; /* the sum of each half's codes times the scale */
 } __attribute__((aligned(64))) eighth;
+_Static_assert(sizeof(eighth) == 64, "a cache line");
 
 /* --- vectors of bytes ------------------------------------------------------------------------ */
 

@@ -187,8 +187,8 @@ class BatchStruct(ctypes.Structure):
 class Library:
     """The compiled functions. ``panel``: outputs per panel of a packed weight; ``lanes``: floats
     per vector, of which every size of a model must be a multiple; ``bf16_products``: whether it
-    multiplies pairs of bfloat16; ``pair_inputs``: of how many inputs such a weight has a
-    multiple."""
+    multiplies pairs of bfloat16; ``pair_inputs``: such a weight's inputs are padded to a
+    multiple of it."""
 
     def __init__(self, path: Path) -> None:
         try:

@@ -158,7 +158,8 @@ typedef void (*tile_function)(const void *x, int64_t stride, const char *w, int6
 #define EACH(DO) SHAPES(DO, FLOAT32) SHAPES(DO, BFLOAT16)
 #endif
 EACH(TILE)
-static const tile_function tiles[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)}; /* panels, rows */
+/* By kind, panels and rows. */
+static const tile_function tile_functions[KINDS][4 + 1][TILE_ROWS + 1] = {EACH(ENTRY)};
 
 /* sums[panels][rows][PANEL] += those of the `count` panels that start at `panel`. x: floats; for
  * pairs: bfloat16. */
@@ -177,18 +178,20 @@ static void sum_panels(const linear *l, int panel, int count, const void *x, int
       int64_t ahead = wide > 1 ? AHEAD : bytes_of(kind, block);
       for (int r = 0, left = (rows + TILE_ROWS - 1) / TILE_ROWS; left; left--, ahead = 0) {
         const int height = (rows - r + left - 1) / left;
-        tiles[kind][wide][height](further(kind, x, r * stride + k), stride, from, size,
-                                  inputs, ahead, to + r * PANEL, panel_sums);
+        tile_functions[kind][wide][height](further(kind, x, r * stride + k), stride, from, size,
+                                           inputs, ahead, to + r * PANEL, panel_sums);
         r += height;
       }
     }
   }
 }
 
-/* The same in AMX tiles of `height` rows, as many as `tiles`. */
+/* The same in `tiles` AMX tiles of `height` rows each. */
 static void sum_tiled_panels(const linear *l, int panel, int count, const void *x, int64_t stride,
                              int height, int tiles, float *sums) {
-#if HAS_TILES
+#if !HAS_TILES
+  (void)l, (void)panel, (void)count, (void)x, (void)stride, (void)height, (void)tiles, (void)sums;
+#else
   for (int p = 0; p < count; p++, sums += (int64_t)tiles * height * PANEL)
     sum_tiles((const char *)l->weight + (panel + p) * panel_bytes(l), l->panel_inputs, x, stride,
               height, tiles, sums);
@@ -249,7 +252,7 @@ INLINE void put_gated(const int outcome, const linear *l, int panel, const float
   }
 }
 
-/* This thread's buffer. It is never freed, as the threads never end. */
+/* This thread's buffer. It is never freed: threads that compute live as long as the process. */
 static void *own_room(int64_t bytes) {
   static _Thread_local void *room;
   static _Thread_local int64_t size;
@@ -296,9 +299,10 @@ INLINE int most_rows(const linear *l) {
   return fit < least ? least : fit > limit ? limit : fit;
 }
 
-/* Rounds a block of rows for this kind of weights, in this thread's buffer. */
-static void *rounded_rows(const linear *l, const float *x, int64_t stride, int height,
-                                int padded, int64_t to_stride) {
+/* Rounds a block of rows for this kind of weights, in this thread's buffer; zeros follow up to
+ * `padded` rows. */
+static void *rounded_rows(const linear *l, const float *x, int64_t stride, int height, int padded,
+                          int64_t to_stride) {
   if (l->kind == BFLOAT16_PAIRS) {
     uint16_t *to = own_room(padded * to_stride * sizeof(uint16_t));
     round_rows(x, stride, height, l->inputs, to, to_stride);

@@ -27,8 +27,10 @@ typedef struct {
   uint8_t rows[16];
 } tile_sizes;
 
-/* Tiles 0 to 3 are sums and 4 and 5 are inputs, of `height` rows; 6 and 7 are weights, of `depth`
- * rows: 4 bytes of each output. Inputs have 4 `depth` bytes in a row. */
+_Static_assert(sizeof(tile_sizes) == 64, "what LDTILECFG reads");
+
+/* Tiles 0 to 3 are sums and 4 and 5 are inputs, of `height` rows. 6 and 7 are weights, of `depth`
+ * rows with 4 bytes for each output. A row of inputs has 4 bytes for each row of weights. */
 INLINE tile_sizes sizes_of_tiles(int height, int depth) {
   tile_sizes sizes = {.palette = 1};
   for (int n = 0; n < TILES; n++) {
@@ -39,8 +41,8 @@ INLINE tile_sizes sizes_of_tiles(int height, int depth) {
 }
 
 #if defined(__AMX_TILE__)
-/* Not GCC's intrinsics for what reads memory: those of GCC 11 to 13 at least do not tell the compiler
- * what they read, so it may drop or delay what was stored there before. */
+/* Not the intrinsics for what reads memory: GCC 12's do not declare what they read, so the compiler
+ * may drop or delay what was stored there before. */
 #define TILE_CONFIGURE(sizes) __asm__ volatile("ldtilecfg %0" : : "m"(sizes))
 #define TILE_LOAD(n, from, stride) \
   __asm__ volatile("tileloadd (%0,%1,1), %%tmm" #n : : "r"(from), "r"((int64_t)(stride)) : "memory")
@@ -75,7 +77,7 @@ static void emulated_store(int n, void *to, int64_t stride) {
     memcpy((char *)to + r * stride, emulated.bytes[n][r], emulated.sizes.row_bytes[n]);
 }
 
-/* The even and the odd inputs have a sum each, both are added to the tile's at the end. */
+/* The even and the odd inputs have a sum each; both sums are added to the tile's at the end. */
 static __attribute__((noinline)) void emulated_pairs(int sums, int inputs, int weights) {
   for (int r = 0; r < emulated.sizes.rows[sums]; r++) {
     ivec pairs[TILE_HEIGHT], own[TILE_HEIGHT];

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.debian, pytest.mark.integration]
 
 
 @pytest.mark.proves("start", "process")
-@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="needs a C compiler")
 def test_a_second_start_with_the_cache_compiles_nothing(tmp_path: Path) -> None:
     compilers, cache = CountingCompilers(tmp_path), tmp_path / "cache"
     arguments = ["--device", "cpu", "--threads", "1", "--admin-port", "0"]
