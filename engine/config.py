@@ -306,8 +306,9 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
         Literal["auto", "fp8"],
         setting(
             _KV_CACHE,
-            "Data type of the KV cache. auto: the model's dtype; fp8: 8-bit floats (e4m3), "
-            "which halve its memory and cost some precision.",
+            "Data type of the KV cache. auto: the model's dtype, or float16 where a CPU multiplies "
+            "weights of few bits in integers; fp8: 8-bit floats (e4m3), which halve its memory and "
+            "cost some precision.",
         ),
     ] = "auto"
     enable_prefix_caching: Annotated[

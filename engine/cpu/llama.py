@@ -22,7 +22,7 @@ from engine.cpu.layer_inputs import PackedTokenInputs
 from engine.cpu.layers import PackedLayers
 from engine.cpu.library import BatchStruct, LayerStruct, Library, ModelStruct
 from engine.cpu.matrices import dtype_of, embedded, stored_matrix
-from engine.cpu.packed import PackedWeight, WeightKind
+from engine.cpu.packed import PackedWeight
 from engine.model.llama import capped, embedding_multiplier, query_factors, ropes_of_sizes
 from engine.model.parameters import EMBEDDING, HEAD, NORM
 from engine.weights.weights import WeightSource
@@ -32,11 +32,8 @@ SERVED_BY_C = frozenset(Feature) - {Feature.LEARNED_POSITIONS}
 # By activation: the outcome in linear.h.
 _GATED = {"silu": 2, "gelu_tanh": 3}
 _HEAD_UNIT = 16  # UNIT in attention.h
-_CACHE_KINDS = {
-    torch.float32: WeightKind.FLOAT32,
-    torch.bfloat16: WeightKind.BFLOAT16,
-    torch.float16: WeightKind.FLOAT16,
-}
+# Numbered as in linear.h.
+_CACHE_KINDS = {torch.float32: 0, torch.bfloat16: 1, torch.float16: 4}
 
 
 def compiled_pass_fits(config: ModelConfig, lanes: int) -> bool:

@@ -24,8 +24,6 @@ class WeightKind(IntEnum):
     FLOAT32 = 0
     BFLOAT16 = 1
     BFLOAT16_PAIRS = 2
-    FLOAT16 = 4
-    """Only of the KV cache."""
 
 
 class PackedWeight:
