@@ -243,7 +243,7 @@ def _model_struct(
         max(config.intermediate_size, inputs),
         inputs,
         0,
-        WeightKind.FLOAT32,
+        _CACHE_KINDS[torch.float32],
         deterministic,
         _GATED[config.activation],
         *mixture,
