@@ -5,6 +5,7 @@ Only this module changes a sequence's state.
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import heapq
 import operator
@@ -15,6 +16,7 @@ from engine.messages import FinishReason, StepOutputs
 from engine.queueing import Prefilled
 from observability.admin_api import EventKind, Prefill
 from service.engine.happenings import Happening, note
+from service.engine.rounds import WakeUp, round_of
 from service.engine.sequence import EngineSequence, SequenceState
 from service.engine.step_history import LONGEST_STEPS, StepHistory
 from service.errors import QuireError
@@ -173,17 +175,23 @@ class OpenSequences:
         if handles and now - before > self._history.long_gap:
             self._note_gaps(handles, before, now)
         token_ids = memoryview(step.token_ids).cast("i").tolist()
+        followers: list[WakeUp] = []
         for handle, token in zip(handles, token_ids, strict=True):
             sequence = sequences.get(handle)
             if sequence is not None:
-                sequence.tokens.append(token)
                 sequence.generated.append(token)
                 if sequence.last_token_time != before:
                     self._return(sequence, now)
                 sequence.last_token_time = now
-                sequence.waker.wake()
+                follower = sequence.follower
+                if follower is None:
+                    sequence.waker.wake()
+                elif not followers or followers[-1] is not follower:
+                    followers.append(follower)
         if handles:
             self._end_of_tokens(now, len(handles))
+        if followers:
+            round_of(asyncio.get_running_loop()).add(*followers)
         for entry in sorted(step.logprobs):
             sequence = sequences.get(handles[entry])
             if sequence is not None:

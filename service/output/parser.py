@@ -8,7 +8,7 @@ end of that text it counts as part of the tag.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from service.formats import Opening, OutputFormat
 from service.output.call_ids import new_call_id
@@ -85,6 +85,23 @@ class OutputParser:
             return
         self._spans.push(len(text), tokens)
         self._feed_held(text)
+
+    @property
+    def plain(self) -> Mapping[str, bytes] | None:
+        """The texts, each also as JSON, that are one ``TextDelta`` each if they come next; None if
+        that depends on what was read before."""
+        if self._held or self._after_tag or self._fresh or self._reading is not None:
+            return None
+        return self._plain if self._shown and self._kind is TextDelta else None
+
+    @property
+    def covered(self) -> int:
+        """The number of tokens that events cover."""
+        return self._end
+
+    def passed(self, tokens: int) -> None:
+        """Note that somebody else has logged plain texts, up to the ``tokens``-th token."""
+        self._end = tokens
 
     def feed(self, text: str) -> None:
         free = not (self._held or self._after_tag or self._fresh) and self._reading is None

@@ -26,6 +26,12 @@ class Told:
         self.broken = broken
         self.ends = 0
 
+    def text_frame(self) -> None:
+        return None
+
+    def passed(self, choice: Any) -> None:
+        raise AssertionError("there is no frame")
+
     def begin(self) -> str:
         return "begin"
 
@@ -173,7 +179,7 @@ class Pushed:
 
     async def token(self, expected: int) -> None:
         """The engine gives one more; wait until so many pieces have been sent."""
-        self.sequence.tokens.append(400)
+        self.sequence.generated.append(400)
         self.sequence.waker.wake()
         await until(lambda: len(self.window.pieces) == expected)
 
@@ -199,7 +205,7 @@ async def test_a_full_window_holds_back_what_comes_and_loses_nothing(followed: F
     pushed = Pushed(followed, window, Words())
     await pushed.token(2)
     await pushed.token(3)  # now it is full
-    pushed.sequence.tokens += [400] * 3
+    pushed.sequence.generated += [400] * 3
     pushed.sequence.waker.wake()
     for _ in range(20):
         await asyncio.sleep(0)
@@ -252,7 +258,7 @@ async def test_tokens_without_a_piece_are_pushed_past(followed: Followed) -> Non
 async def test_what_fails_while_pieces_are_pushed_ends_the_stream(followed: Followed) -> None:
     pushed = Pushed(followed, Window(), Words("advance"))
     await pushed.token(2)
-    pushed.sequence.tokens.append(400)
+    pushed.sequence.generated.append(400)
     pushed.sequence.waker.wake()
     await asyncio.wait_for(pushed.reading, 10)
     assert pushed.window.pieces == ["begin", "1 tokens", "failed: InternalError"]
@@ -265,7 +271,7 @@ async def test_a_reader_that_leaves_ends_the_pushing(followed: Followed) -> None
     await pushed.token(3)
     pushed.reading.cancel()
     await asyncio.wait([pushed.reading])
-    pushed.sequence.tokens.append(400)
+    pushed.sequence.generated.append(400)
     pushed.sequence.waker.wake()
     for _ in range(5):
         await asyncio.sleep(0)
