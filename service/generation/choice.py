@@ -130,17 +130,17 @@ class Choice:
     def plain_texts(self) -> PlainTexts | None:
         """Return the tokens that need no processing if they come next; None if all do. Whoever
         writes the events of such tokens instead calls ``passed`` before anything else happens."""
-        whole, quoted = self._detokenizer.whole_texts, self._parser.plain
-        if whole is None or quoted is None or not self._streams or self.done:
+        whole, plain = self._detokenizer.whole_texts, self._parser.plain()
+        if whole is None or plain is None or not self._streams or self.done:
             return None
-        return PlainTexts(whole, quoted, self._parser.covered)
+        return PlainTexts(whole, *plain)
 
     def passed(self, count: int) -> None:
         """Note that the events of the first ``count`` tokens are in the log, one for each since
         ``plain_texts``."""
         if count > self.count:
             self.count = count
-            self._parser.passed(count)
+            self._parser.covered = count
 
     def _read(self, end: int) -> None:
         """Process tokens up to the ``end``-th, or to a complete stop string."""

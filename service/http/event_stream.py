@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from litestar import Request, Response
@@ -180,7 +180,8 @@ class _EventStreamResponse(ASGIResponse):
         self._chunks.blocked = False
 
     async def _send_events(self, send: Send) -> None:
-        chunks = self._outlet.sender = self._chunks
+        chunks = self._chunks
+        self._outlet.sender = chunks
         async for chunk in self._events:
             if not chunks.write(chunk):
                 await chunks.drained()
@@ -217,7 +218,7 @@ class _Chunks:
 
     __slots__ = ("_at_once", "_send", "begun", "blocked", "delayed", "drained", "writes")
 
-    def __init__(self, send: Any, drained: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, send: Any, drained: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._send = send
         self._at_once: type | None = None  # the server's type for a write that need not be awaited
         self.begun: Awaitable[None] | None = None  # a write that was not taken at once

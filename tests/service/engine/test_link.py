@@ -265,7 +265,7 @@ async def test_a_step_reaches_each_sequence_and_wakes_each_reader_once(ends: End
         )
     )
     await asyncio.wait_for(waker.wait(), 5)
-    assert (first.tokens, second.tokens, other.tokens) == ([10], [20], [])
+    assert (first.generated, second.generated, other.generated) == ([10], [20], [])
     assert (first.cached_tokens, first.first_scheduled_time) == (2, 4.0)
     assert [entry.logprob for entry in second.logprobs] == [-0.5]
     assert ends.link.waiting_sequences == 2
