@@ -178,10 +178,7 @@ class OutputParser:
         meaning = self._table.meanings[tag]
         if meaning is Meaning.HEADER:
             assert self._channels is not None
-            if tag in self._channels.message:
-                self._start_header(start, "")
-            else:
-                self._start_header(size, tag)
+            self._start_header(*((start, "") if tag in self._channels.message else (size, tag)))
             return
         if meaning is Meaning.MARK:
             self._start_mark(size, tag)
@@ -303,8 +300,7 @@ class OutputParser:
         return text
 
     def _drop(self, size: int) -> None:
-        self._held = self._held[size:]
-        self._offset += size
+        self._offset += len(self._take_held(size))
 
     def _leave_gap(self, size: int) -> None:
         """Let the next ``size`` characters of white space belong to a tag, unless text follows."""
@@ -316,10 +312,8 @@ class OutputParser:
             self._gaps[self._kind] = self._gaps.get(self._kind, "") + space
 
     def _emit_text(self, text: str) -> None:
-        if not text:
-            return
         self._offset += len(text)
-        if not self._shown:
+        if not text or not self._shown:
             return
         if self._gaps and (gap := self._gaps.pop(self._kind, "")) and self._kind in self._begun:
             text = gap + text

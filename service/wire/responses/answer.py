@@ -200,11 +200,8 @@ class ResponseAnswer:
         )
 
     def _logprobs(self, choice: Choice, start: int, end: int) -> list[bytes]:
-        entries = self._writer.chat_entries(
-            choice.tokens_between(start, end),
-            choice.logprobs[start:end],
-            self._request.top_logprobs or 0,
-        )
+        tokens, logprobs = choice.tokens_between(start, end), choice.logprobs[start:end]
+        entries = self._writer.chat_entries(tokens, logprobs, self._request.top_logprobs or 0)
         return [entry for piece in entries for entry in piece]
 
     def object(
