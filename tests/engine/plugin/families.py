@@ -13,6 +13,7 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers.models.codegen import modeling_codegen
 from transformers.models.gptj import modeling_gptj
 
 from engine.plugin.rope import freeze_frequencies
@@ -248,8 +249,10 @@ def require_release_with(*kinds: str) -> None:
     missing = {kind.partition("#")[0] for kind in kinds} - CONFIG_MAPPING_NAMES.keys()
     if missing:
         pytest.skip(f"transformers {transformers.__version__} has no {', '.join(sorted(missing))}")
-    if "gptj" in kinds and hasattr(modeling_gptj, "GPTJ_ATTENTION_CLASSES"):
-        pytest.skip(f"GPT-J in transformers {transformers.__version__} has an attention of its own")
+    for name, code in {"codegen": modeling_codegen, "gptj": modeling_gptj}.items():
+        if name in kinds and not hasattr(code, "ALL_ATTENTION_FUNCTIONS"):
+            version = transformers.__version__
+            pytest.skip(f"{name} of transformers {version} computes attention in its own code")
 
 
 def tiny_config(kind: str) -> Any:
