@@ -51,7 +51,7 @@ _QWEN_WHOLE = frozenset(
 _IMAGES, _VIDEOS = ("image",), ("image", "video")
 _VISUAL = ("visual.",)
 _TOWER = ("vision_tower.", "multi_modal_projector.")
-_GEMMA4 = ("vision_tower.", "embed_vision.", "vision_embedder.", "audio_tower.", "embed_audio.")
+_GEMMA = ("vision_tower.", "embed_vision.", "vision_embedder.", "audio_tower.", "embed_audio.")
 
 # By the name in ``architectures``.
 TEXT_PARTS: dict[str, TextModelPart] = {
@@ -66,11 +66,14 @@ TEXT_PARTS: dict[str, TextModelPart] = {
     "Qwen3_5ForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_5_text"),
     "Qwen3_5MoeForConditionalGeneration": TextModelPart(_VIDEOS, _VISUAL, "qwen3_5_moe_text"),
     "Gemma3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "gemma3_text", is_tied=True),
+    "Gemma3nForConditionalGeneration": TextModelPart(
+        ("image", "audio"), _GEMMA, "gemma3n_text", is_tied=True
+    ),
     "Gemma4ForConditionalGeneration": TextModelPart(
-        ("image", "video", "audio"), _GEMMA4, "gemma4_text", is_tied=True
+        ("image", "video", "audio"), _GEMMA, "gemma4_text", is_tied=True
     ),
     "Gemma4UnifiedForConditionalGeneration": TextModelPart(
-        ("image", "video", "audio"), _GEMMA4, "gemma4_unified_text", is_tied=True
+        ("image", "video", "audio"), _GEMMA, "gemma4_unified_text", is_tied=True
     ),
     "Mistral3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "mistral", is_tied=True),
 }

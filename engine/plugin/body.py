@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -57,6 +58,11 @@ class SplitModel:
         self._repeats = _Repeats(self.body)
         setattr(self._parent, self._name, self._repeats)
         self._mask = no_mask(next(self.body.parameters()).device)
+
+    @property
+    def takes_positions(self) -> bool:
+        """False: tokens are numbered as they come, by their order and by transformers' cache."""
+        return "position_ids" in inspect.signature(self.body.forward).parameters
 
     def hidden_states(self, token_ids: Tensor, positions: Tensor) -> Tensor:
         """[tokens, hidden] of ``token_ids`` and ``positions`` [tokens]."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.distributions import Distribution
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.utils import logging as transformers_logging
 
@@ -16,11 +17,13 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.quantization import read_quantization
 from engine.architecture.text_part import text_fields, text_part
-from engine.plugin.interface import NAME
+from engine.plugin.inline import implementation
 
 # Parts of a configuration that describe encoders of other inputs.
 _MEDIA = re.compile("vision|audio")
 
+# They read values, for which a step would wait for the device.
+Distribution.set_default_validate_args(False)
 transformers_logging.set_verbosity_error()
 transformers_logging.disable_progress_bar()
 
@@ -79,9 +82,11 @@ def new_model(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Modul
                 # A copy, as models write their choices into it.
                 deepcopy(config),
                 dtype=dtype,
-                attn_implementation=NAME,
+                attn_implementation=implementation(config),
                 trust_remote_code=False,
             )
+    except UnsupportedError:
+        raise
     except Exception as error:
         raise UnsupportedError(
             f"transformers builds no causal language model for {config.model_type} that attends by "

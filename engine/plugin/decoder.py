@@ -17,6 +17,7 @@ from engine.attention.layout import GroupedPlans, Layout, expect
 from engine.attention.reference import Scoring, paged_attention
 from engine.plugin.body import SplitModel
 from engine.plugin.config import AttentionLayer, PluginConfig
+from engine.plugin.inline import use_interface
 from engine.plugin.interface import set_attention
 from engine.plugin.mixers import Runs, SequenceRows, take_turns
 from engine.plugin.states import StatePool
@@ -81,6 +82,7 @@ class PluginDecoder:
     def __init__(self, model: nn.Module, config: PluginConfig, dtype: torch.dtype) -> None:
         """``model``: as ``engine.plugin.building`` creates it, with its weights; ``dtype``: of the
         cache."""
+        use_interface(model)
         self._step = _Step()
         modules = dict(model.named_modules())
         for number, group in enumerate(groups_of(config.kv_layers)):

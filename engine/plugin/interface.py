@@ -52,7 +52,7 @@ def is_no_mask(mask: object) -> bool:
     return mask is None or (isinstance(mask, Tensor) and mask.shape == (1, 1, 1, 1))
 
 
-def _attend(
+def attend(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -74,6 +74,6 @@ def _no_experts(module: nn.Module, hidden: Tensor, experts: Tensor, weights: Ten
     return torch.empty_like(hidden)
 
 
-AttentionInterface.register(NAME, _attend)
+AttentionInterface.register(NAME, attend)
 AttentionMaskInterface.register(NAME, _no_mask_of_its_own)
 ExpertsInterface.register(NO_EXPERTS, _no_experts)

@@ -16,14 +16,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers.pytorch_utils import Conv1D
 
 from engine.architecture.errors import WeightsError
 from engine.plugin.building import first_line, new_model
 from engine.plugin.config import PluginConfig
 from engine.plugin.conversion import TensorGroup, may_be_missing, tensor_groups, tied
-from engine.plugin.interface import NAME
-from engine.plugin.products import Products, replace_part, takes_few_bits, takes_stored
+from engine.plugin.inline import implementation
+from engine.plugin.products import Products, is_linear, replace_part, takes_few_bits, takes_stored
 from engine.plugin.tensors import CheckpointTensors
 from engine.weights.grouped import GroupedWeight
 from engine.weights.weights import RandomWeights, mismatches
@@ -114,7 +113,7 @@ def empty_model(source: Any, dtype: torch.dtype) -> nn.Module:
             config=deepcopy(source),
             state_dict=zeros,
             dtype=dtype,
-            attn_implementation=NAME,
+            attn_implementation=implementation(source),
             ignore_mismatched_sizes=True,
         )
     except Exception as error:
@@ -190,7 +189,7 @@ class _Filling:
             and group.renames_only
             and not tensors.is_quantized(group.sources[0][0])
             and not self._is_tied(part)
-            and type(self.model.get_submodule(part)) in (nn.Linear, Conv1D)
+            and is_linear(self.model.get_submodule(part))
             and own == "weight"
         )
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from engine.architecture.errors import UnsupportedError
 from engine.plugin.body import SplitModel
 from engine.plugin.building import first_line
+from engine.plugin.inline import use_interface
 from engine.plugin.interface import NO_EXPERTS, is_no_mask, set_attention
 
 _TOKENS = 3
@@ -72,11 +73,14 @@ def probe(model: nn.Module) -> Probed:
         )
         return query.new_empty(1, query.shape[2], query.shape[1], value.shape[-1])
 
+    use_interface(model)
     for part in names:
         set_attention(part, record)
     try:
         _leave_out_experts(model)
         hidden, logits = _run(model)
+    except UnsupportedError:
+        raise
     except Exception as error:
         raise UnsupportedError(
             f"{type(model).__name__} cannot run in steps of several sequences ({first_line(error)})"
@@ -93,6 +97,11 @@ def _leave_out_experts(model: Any) -> None:
 def _run(model: nn.Module) -> tuple[Tensor, Tensor]:
     split = SplitModel(model)
     try:
+        if not split.takes_positions:
+            raise UnsupportedError(
+                f"{type(model).__name__} cannot run in steps of several sequences: it takes no "
+                "positions of tokens, so it cannot tell the sequences apart"
+            )
         with torch.inference_mode(), torch.device("meta"):
             ids = torch.zeros(_TOKENS, dtype=torch.int64)
             hidden = split.hidden_states(ids, torch.arange(_TOKENS))

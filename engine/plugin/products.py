@@ -162,12 +162,12 @@ def _taken(
 def takes_stored(module: nn.Module) -> bool:
     """Whether ``replace_part`` takes the parameters of ``module`` in any dtype. Classes derived
     from these may compute something else."""
-    return type(module) in (nn.Linear, Conv1D) or _is_embedding(module) or _has_experts(module)
+    return is_linear(module) or _is_embedding(module) or _has_experts(module)
 
 
 def takes_few_bits(module: Any, parameter: str) -> bool:
     """Whether ``replace_part`` takes a parameter of ``module`` in few bits."""
-    if type(module) is nn.Linear:
+    if _is_plain_linear(module):
         return parameter == "weight"
     return (
         _has_experts(module)
@@ -187,7 +187,7 @@ def replace_part(
     an embedding; ``few_bits``: parameters to use instead of the module's."""
     module: Any = model.get_submodule(name)
     part: nn.Module
-    if type(module) is nn.Linear:
+    if _is_plain_linear(module):
         weight = few_bits.get("weight", module.weight.data)
         part = CompiledLinear(weight, _data(module.bias), products)
     elif type(module) is Conv1D:  # GPT-2's, stored [in, out]
@@ -225,6 +225,14 @@ def use_products(model: nn.Module, products: Products) -> None:
     for name, _ in list(model.named_modules()):
         if name:
             replace_part(model, name, products)
+
+
+def is_linear(module: nn.Module) -> bool:
+    return _is_plain_linear(module) or type(module) is Conv1D
+
+
+def _is_plain_linear(module: nn.Module) -> bool:
+    return type(module) is nn.Linear or type(module).__name__ == "FalconLinear"
 
 
 def _is_embedding(module: Any) -> bool:

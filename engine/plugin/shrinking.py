@@ -55,7 +55,10 @@ _MOST: dict[str, int] = {
     **dict.fromkeys(("laurel_rank", "num_kv_shared_layers", "num_nextn_predict_layers"), 2),
 }
 _HEADS = ("num_attention_heads", "n_head", "swa_num_attention_heads")
-_KV_HEADS = ("num_key_value_heads", "swa_num_key_value_heads", "num_global_key_value_heads")
+_KV_HEADS = (
+    *("num_key_value_heads", "swa_num_key_value_heads", "num_global_key_value_heads"),
+    "num_kv_heads",
+)
 _LAYERS = ("num_hidden_layers", "n_layer", "num_layers")
 _STATE_SIZES = ("mamba_d_ssm", "mamba_n_heads", "mamba_d_head")  # the first is the others' product
 _TOKENS = ("pad_token_id", "bos_token_id", "eos_token_id")

@@ -23,7 +23,7 @@ from engine.plugin.building import first_line, new_model
 from engine.plugin.config import AttentionLayer, PluginConfig
 from engine.plugin.decoder import PluginDecoder
 from engine.plugin.gate import attention_layers
-from engine.plugin.interface import NAME
+from engine.plugin.inline import implementation
 from engine.plugin.mixers import mixers
 from engine.plugin.probe import probe
 from engine.plugin.products import Products, takes_stored, use_products
@@ -93,7 +93,7 @@ def _difference(config: Any, products: Products | None) -> float:
     with torch.inference_mode():
         model.set_attn_implementation("eager")
         expected = [model(input_ids=ids[None], use_cache=False).logits[0] for ids in sequences]
-        model.set_attn_implementation(NAME)
+        model.set_attn_implementation(implementation(config))
         if products is not None:
             _store_halved(model)
             use_products(model, products)

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import AutoConfig
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
@@ -41,6 +42,15 @@ def load(directory: Path, **values: Any) -> ModelConfig:
     return load_model_config(directory)
 
 
+def layers_of_transformers(values: dict[str, Any]) -> Any:
+    """What single layers set is left out: transformers builds only layers that are the same for
+    each type."""
+    given = {name: value for name, value in (GIVEN | values).items() if name != "per_layer_config"}
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**given))
+    return model.base_model.layers
+
+
 @pytest.mark.parametrize(
     "values",
     [
@@ -64,18 +74,19 @@ def test_layers_have_the_sizes_that_transformers_gives_them(
     ours = load(tmp_path, **values)
     theirs = AutoConfig.from_pretrained(tmp_path)
     own = [theirs.per_layer_config[layer] for layer in range(LAYERS)]
-    types, modes = theirs.layer_types, theirs.kv_sharing_modes
+    types = theirs.layer_types
+    built = layers_of_transformers(values)
+    shares = [layer.self_attn.is_kv_shared_layer for layer in built]
     assert [each.head_dim for each in ours.own_sizes] == [each.head_dim for each in own]
     assert [each.num_kv_heads for each in ours.own_sizes] == [
         each.num_key_value_heads for each in own
     ]
-    assert [each.keys_of is not None for each in ours.own_sizes] == [m == "reuse" for m in modes]
+    assert [each.keys_of is not None for each in ours.own_sizes] == shares
     for layer, each in enumerate(ours.own_sizes):
         if each.keys_of is not None:
-            assert modes[each.keys_of] == "store"
+            assert built[each.keys_of].self_attn.store_full_length_kv
             assert types[each.keys_of] == types[layer]
-        wide = theirs.use_double_wide_mlp and modes[layer] == "reuse"
-        assert each.intermediate_size == (192 if wide else 96)
+        assert each.intermediate_size == built[layer].mlp.up_proj.out_features
         is_full = types[layer] == "full_attention"
         has_keys = each.keys_of is None
         assert each.value_is_key == (theirs.attention_k_eq_v and is_full and has_keys)

@@ -29,6 +29,7 @@ from tests.engine.plugin.image_text import (
     NATIVE_TEXT,
     PLUGIN_TEXT,
     architecture_of,
+    save_gemma3n,
     save_image_text,
     tiny_image_text_config,
 )
@@ -66,6 +67,15 @@ def test_transformers_code_over_our_cache_equals_it_too(kind: str, tmp_path: Pat
     assert info.implementation == "transformers"
     assert info.architecture == type(oracle).__name__
     assert "image" in info.unserved_inputs
+
+
+def test_gemma_3n_is_served_by_transformers_code_without_its_encoders(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    oracle = save_gemma3n(tmp_path)
+    assert_equals_transformers(tmp_path, oracle)
+    info = load_runner(tmp_path, load_format="dummy").info
+    assert info.implementation == "transformers"
+    assert info.unserved_inputs == ("image", "audio")
 
 
 @pytest.mark.parametrize("is_tied", [True, False])

@@ -13,6 +13,8 @@ import transformers
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers.models.codegen import modeling_codegen
+from transformers.models.gptj import modeling_gptj
 
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk
@@ -27,10 +29,12 @@ FEW = (
     *("mixtral", "phi3#longrope"),
 )
 MANY = (
-    *("afmoe", "apertus", "arcee", "axk1", "beam", "bitnet", "codegen", "cohere", "cohere2_moe"),
+    *("afmoe", "apertus", "arcee", "axk1", "beam", "biogpt", "bitnet", "codegen", "cohere"),
+    *("cohere2_moe", "ctrl", "deepseek_v2", "deepseek_v2#groups"),
     *("cwm", "dots1", "ernie4_5", "ernie4_5#biases", "ernie4_5_moe", "exaone4", "exaone_moe"),
     "ministral",
-    *("flex_olmo", "flint", "gemma", "gemma3_text"),
+    *("falcon", "falcon#40b", "falcon#serial", "flex_olmo", "flint", "gemma", "gemma3_text"),
+    "gemma3n_text",
     *(
         "gemma4_text",
         "gemma4_unified_text",
@@ -41,11 +45,13 @@ MANY = (
         "gpt2",
         "gpt_bigcode",
     ),
-    *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoeshared", "helium"),
+    *("gpt_neox", "gptj", "granite", "granite_swa", "granitemoe", "granitemoe_swa"),
+    *("granitemoeshared", "helium", "hyperclovax"),
     *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
     *("nanochat", "olmo", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2"),
-    *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3", "solar_open", "stablelm"),
+    *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3"),
+    *("solar_open", "stablelm", "xglm"),
     *("hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"),
     *("starcoder2", "starcoder2#window", "vaultgemma", "youtu"),
 )
@@ -73,9 +79,10 @@ REFUSED: dict[str, str] = {
     "inkling_text": "attends with position_bias, which is not supported",
     "diffllama": "its attention is called 8 times for 4 layers",
     "doge": "attends under a separate mask",
+    **dict.fromkeys(("bart", "bloom", "mpt", "mvp", "rwkv"), "it takes no positions of tokens"),
     "bert": "an encoder, whose tokens attend to later ones",
-    "rwkv": "none of its layers attends through transformers' attention interface",
-    "mpt": "none of its layers attends through transformers' attention interface",
+    "jamba": "none of its layers attends through transformers' attention interface",
+    "rembert": "none of its layers attends through transformers' attention interface",
 }
 # Variants that a family's own defaults do not show, by "model type#variant".
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -165,6 +172,22 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "llama#dynamic": {
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 3.0},
     },
+    "deepseek_v2#groups": {
+        "q_lora_rank": None,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10_000.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 32,
+            "mscale": 0.707,
+            "mscale_all_dim": 0.707,
+        },
+    },
+    "falcon#40b": {"new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon#serial": {"parallel_attn": False, "multi_query": False, "bias": True},
     "ernie4_5#biases": {"use_bias": True},
     "starcoder2#window": {"sliding_window": 6},
 }
@@ -175,6 +198,12 @@ _LAYERS = 4
 SHAPES: dict[str, dict[str, Any]] = {
     "dots1": {
         "n_shared_experts": 1,
+        "n_routed_experts": 8,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+        "first_k_dense_replace": 1,
+    },
+    "deepseek_v2": {
         "n_routed_experts": 8,
         "num_experts_per_tok": 2,
         "moe_intermediate_size": 32,
@@ -220,6 +249,10 @@ def require_release_with(*kinds: str) -> None:
     missing = {kind.partition("#")[0] for kind in kinds} - CONFIG_MAPPING_NAMES.keys()
     if missing:
         pytest.skip(f"transformers {transformers.__version__} has no {', '.join(sorted(missing))}")
+    for name, code in {"codegen": modeling_codegen, "gptj": modeling_gptj}.items():
+        if name in kinds and not hasattr(code, "ALL_ATTENTION_FUNCTIONS"):
+            version = transformers.__version__
+            pytest.skip(f"{name} of transformers {version} computes attention in its own code")
 
 
 def tiny_config(kind: str) -> Any:

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForImageTextToText, PreTrainedModel
 from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk_values
 from engine.plugin.trial import fill_strongly
-from tests.engine.plugin.families import VARIANTS, vary_layer_scales
+from tests.engine.plugin.families import VARIANTS, save_family, vary_layer_scales
 
 # By what computes them here: "model type:type of the text model", and of this perhaps a variant
 # (TEXT_VARIANTS, or VARIANTS of ``families``).
@@ -25,6 +26,8 @@ NATIVE_TEXT = (
     *("gemma4:gemma4_text#31b", "gemma4:gemma4_text#moe", "gemma4:gemma4_text#shared"),
 )
 PLUGIN_TEXT = ("qwen3_5:qwen3_5_text", "qwen3_5_moe:qwen3_5_moe_text")
+# Its encoder of images is timm's, without which transformers makes no whole model.
+WITHOUT_WHOLE = ("gemma3n:gemma3n_text",)
 
 # Positions have three axes: how many pairs of a head turn by each.
 _AXES = {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [2, 3, 3]}
@@ -93,6 +96,27 @@ def tiny_image_text_config(kind: str, *, vocabulary: int = VOCABULARY) -> Any:
         if name.startswith(("image_token", "video_token", "vision_")) and "config" not in name:
             setattr(whole, name, _OTHER_TOKEN)
     return whole
+
+
+def save_gemma3n(directory: Path) -> PreTrainedModel:
+    """Write a checkpoint as on the hub, with keys and values also for layers that share others'.
+    Return its language model as transformers reads it."""
+    oracle = save_family("gemma3n_text", directory)
+    whole = AutoConfig.for_model("gemma3n", text_config=oracle.config.to_dict())
+    whole.architectures = ["Gemma3nForConditionalGeneration"]
+    whole.save_pretrained(directory)
+    path = directory / "model.safetensors"
+    tensors = {
+        name.replace("model.", "model.language_model.", 1): tensor
+        for name, tensor in load_file(path).items()
+    }
+    for name in ("vision_tower.timm_model", "audio_tower", "embed_vision", "embed_audio"):
+        tensors[f"model.{name}.weight"] = torch.ones(2)
+    for layer in (2, 3):
+        for name in ("k_proj", "v_proj", "k_norm"):
+            tensors[f"model.language_model.layers.{layer}.self_attn.{name}.weight"] = torch.ones(2)
+    save_file(tensors, path, metadata={"format": "pt"})
+    return oracle
 
 
 def architecture_of(kind: str) -> str:

@@ -18,6 +18,7 @@ from tests.engine.plugin.families import FEW, HYBRIDS, MANY, NATIVE, REFUSED, ti
 from tests.engine.plugin.image_text import (
     NATIVE_TEXT,
     PLUGIN_TEXT,
+    WITHOUT_WHOLE,
     architecture_of,
     tiny_image_text_config,
 )
@@ -58,7 +59,7 @@ def tables() -> str:
 
 def _image_text_rows() -> list[str]:
     rows: dict[str, str] = {}
-    for kind in (*NATIVE_TEXT, *PLUGIN_TEXT):
+    for kind in (*NATIVE_TEXT, *PLUGIN_TEXT, *WITHOUT_WHOLE):
         whole, _, text = kind.partition("#")[0].partition(":")
         ours, theirs = "", "yes"
         if kind in NATIVE_TEXT:

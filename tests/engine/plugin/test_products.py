@@ -64,6 +64,20 @@ def test_a_derived_class_stays(model: nn.ModuleDict) -> None:
 
 
 @torch.inference_mode()
+def test_falcons_own_class_of_linear_maps_is_replaced() -> None:
+    torch.manual_seed(0)
+    config = tiny_config("falcon#serial")  # with biases
+    model: Any = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    fill_strongly(model)
+    layer, x = model.transformer.h[0].mlp, torch.randn(1, 5, 64)
+    assert type(layer.dense_h_to_4h) is not nn.Linear
+    expected = layer(x)
+    use_products(model, PRODUCTS)
+    assert isinstance(layer.dense_h_to_4h, CompiledLinear)
+    torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
+
+
+@torch.inference_mode()
 def test_rows_may_be_strided_and_none(model: nn.ModuleDict) -> None:
     x = torch.randn(33, 5).t()
     expected = model["without"](x)

@@ -21,7 +21,7 @@ from engine.plugin.building import new_model
 from engine.plugin.reading import read_plugin_config
 from engine.plugin.shrinking import shrunk
 from tests.engine.plugin.families import require_release_with, save_family
-from tests.engine.plugin.image_text import save_image_text
+from tests.engine.plugin.image_text import WITHOUT_WHOLE, save_image_text
 from tests.engine.plugin.mixing import assert_equals_transformers
 
 # Every kind of transformers that reads images and is served as text.
@@ -30,6 +30,7 @@ TEXT_KINDS = {
     for name, architecture in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.items()
     if architecture in TEXT_PARTS and name != "shieldgemma2"
 } | {"mistral3:ministral3"}
+TEXT_KINDS -= set(WITHOUT_WHOLE)
 TEXT_KINDS_WITHOUT_CLASS = {
     kind for kind in TEXT_KINDS if kind.partition(":")[2] not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 }
