@@ -15,7 +15,6 @@ from engine.architecture.errors import ModelError
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import LayoutBuilder, Ragged
 from engine.config import EngineConfig, OnProgress
-from engine.cpu.llama import CompiledLlama
 from engine.device.device import answers
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
 from engine.heap import release_free_memory
@@ -24,7 +23,7 @@ from engine.model.decoder import Decoder
 from engine.plugin.config import PluginConfig
 from engine.pooling.pool import Pooler
 from engine.run.batch import BatchBuilder
-from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches
+from engine.run.caches import MIRROR_SHARE, AnyKVCache, Caches, cache_dtype
 from engine.run.launched import StepParts
 from engine.run.loader import (
     DecoderOptions,
@@ -150,14 +149,6 @@ def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) ->
     )
 
 
-def _cache_dtype(setup: RunnerSetup, loaded: LoadedDecoder) -> torch.dtype:
-    """Return the model's, or float16 where our compiled code rounds the inputs of products to 8
-    bits anyway: it takes half of float32's memory, and half of the time to read it."""
-    decoder = loaded.decoder
-    is_rounded = isinstance(decoder, CompiledLlama) and decoder.rounds_inputs
-    return torch.float16 if is_rounded and setup.dtype == torch.float32 else setup.dtype
-
-
 class Assembly:
     """Builds the parts of a runner around a loaded decoder. Its methods need
     ``torch.inference_mode``."""
@@ -169,7 +160,7 @@ class Assembly:
         self._device = setup.device
         self._loaded = loaded
         self._decoder = loaded.decoder
-        self._caches = Caches(setup, loaded.decoder.layout_type, _cache_dtype(setup, loaded))
+        self._caches = Caches(setup, loaded.decoder.layout_type, cache_dtype(setup, loaded.decoder))
         self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
         self._can_record = True
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -22,6 +22,8 @@ from engine.attention.mirror import ContextMirror, MirrorShape
 from engine.attention.plans import PlanBuilder
 from engine.attention.quantised import E4M3, QuantisedKVCache
 from engine.attention.tables import RaggedBuilder, RowsBuilder
+from engine.cpu.llama import CompiledLlama
+from engine.model.decoder import Decoder
 from engine.run.setup import RunnerSetup
 
 # Memory for ``ContextMirror`` as a share of the KV cache's.
@@ -33,6 +35,13 @@ AnyKVCache = PagedKVCache | GroupedKVCache
 class CacheAndLayouts(NamedTuple):
     cache: AnyKVCache
     layouts: LayoutBuilder
+
+
+def cache_dtype(setup: RunnerSetup, decoder: Decoder[Any]) -> torch.dtype:
+    """Return the model's, or float16 where our compiled code rounds the inputs of products to 8
+    bits anyway: it takes half of float32's memory, and half of the time to read it."""
+    is_rounded = isinstance(decoder, CompiledLlama) and decoder.rounds_inputs
+    return torch.float16 if is_rounded and setup.dtype == torch.float32 else setup.dtype
 
 
 class Caches:
