@@ -186,7 +186,7 @@ class _EventStreamResponse(ASGIResponse):
         async for chunk in self._events:
             if not self.write(chunk):
                 await self.drained()
-        if self._comment is not None:
+        while self._comment is not None:  # the next may begin before this task runs again
             await self._comment
         self._last_begun = True
         await self._waited(send(_body(b"", more=False)))
@@ -209,7 +209,7 @@ class _EventStreamResponse(ASGIResponse):
 
     async def drained(self) -> None:
         """Return when the last chunk has been taken."""
-        if self._comment is not None:
+        while self._comment is not None:  # the next may begin before this task runs again
             await self._comment
         if self._delayed:
             delayed, self._delayed = self._delayed, b""
