@@ -7,12 +7,12 @@
 #if HAS_TILES
 /* With fewer rows the vector instructions are faster. */
 INLINE int least_tiled_rows(int kind) {
-  return header_bytes(kind) ? 5 : has_halves(kind) ? 16 : 8;
+  return has_super_blocks(kind) ? 5 : has_halves(kind) ? 16 : 8;
 }
 
 /* Inputs that share a scale and so a sum, in units of 4. */
 INLINE int tile_depth(int kind) {
-  return header_bytes(kind) ? TILE_HEIGHT : has_halves(kind) ? STEPS / 2 : STEPS;
+  return has_super_blocks(kind) ? TILE_HEIGHT : has_halves(kind) ? STEPS / 2 : STEPS;
 }
 
 /* The memory that is read next. Prefetches of a few lines are spread over the computation: a core

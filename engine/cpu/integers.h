@@ -47,6 +47,7 @@ INLINE int is_nibbles(int kind) {
 INLINE int64_t header_bytes(int kind) {
   return kind == NIBBLES_K ? PANEL * 4 : kind == BYTES_K ? PANEL * 2 : 0;
 }
+INLINE int has_super_blocks(int kind) { return header_bytes(kind) > 0; }
 INLINE int64_t scales_bytes(int kind) {
   return PANEL * (kind == BYTES_FLOAT ? 16 : kind == NIBBLES_ZERO ? 3 : kind == NIBBLES_MX ? 1 : 2);
 }
@@ -366,14 +367,16 @@ INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, 
   return acc;
 }
 
+/* Of a tile of R rows by H halves of a panel. */
+#define EACH_SUM                        \
+  _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
+  _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
+
 /* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`. */
 INLINE void integer_part(const int kind, const int R, const int H, const int h, const eighth *x,
                          int64_t stride, const char *panel, int first, int last, int64_t ahead,
                          float *sums) {
   vec acc[INTEGER_ROWS][2];
-#define EACH_SUM                        \
-  _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
-  _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
   EACH_SUM acc[r][p] = load(sums + r * PANEL + (h + p) * LANES);
   for (int g = first; g < last; g++) {
     const char *scales = panel + group_begin(kind, g);
@@ -435,7 +438,6 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
     }
   }
   EACH_SUM store(sums + r * PANEL + (h + p) * LANES, acc[r][p]);
-#undef EACH_SUM
 }
 
 INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t stride,

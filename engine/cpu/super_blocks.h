@@ -21,7 +21,6 @@ typedef struct {
 
 INLINE int64_t super_bytes(int kind) { return header_bytes(kind) + SUPER * group_bytes(kind); }
 INLINE int lines_of(int kind) { return (int)(super_bytes(kind) / 64); }
-INLINE int has_super_blocks(int kind) { return header_bytes(kind) > 0; }
 INLINE int super_blocks_of(int inputs) { return inputs / SUPER_INPUTS; }
 
 static void round_super_block(const float *x, super_block *to) {
@@ -90,9 +89,6 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
                        int64_t stride, const char *header, int64_t ahead, float *sums) {
   const char *scales = header + header_bytes(kind);
   ivec whole[INTEGER_ROWS][2];
-#define EACH_SUM                        \
-  _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
-  _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
   EACH_SUM whole[r][p] = (ivec){0};
 #pragma GCC unroll 1
   for (int g = 0; g < SUPER; g++, scales += group_bytes(kind)) {
@@ -100,7 +96,7 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
     if (ahead)
       for (int64_t line = h * 64; line < group_bytes(kind); line += H == 2 ? 64 : 128)
         __builtin_prefetch(scales + ahead + line);
-    ivec t[INTEGER_ROWS][2], scale[2]; /* products */
+    ivec t[INTEGER_ROWS][2], scale[2]; /* t: sums of products */
     if (kind == NIBBLES_K) {
       EACH_SUM t[r][p] = (ivec){0};
 #pragma GCC unroll 1
@@ -143,7 +139,6 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
     float *to = sums + r * PANEL + (h + p) * LANES;
     store(to, add_super_block(kind, load(to), whole[r][p], &f[p], x + r * stride));
   }
-#undef EACH_SUM
 }
 
 typedef void (*super_function)(const super_block *x, int64_t stride, const char *header,
@@ -164,7 +159,7 @@ static const super_function super_tiles[2][INTEGER_ROWS + 1] = {EACH_SUPER(SUPER
 #if HAS_TILES
 #define SUPER_TILES (SUPER_INPUTS / TILE_BYTES)
 
-/* A super-block's codes times their scales, for LANES outputs: low + (high << SPLIT_BITS). */
+/* A super-block's codes times their scales, for LANES outputs: low + (high << split_bits). */
 typedef char split_codes[2][SUPER_TILES][TILE_HEIGHT][TILE_BYTES];
 INLINE int split_bits(int kind) { return kind == NIBBLES_K ? 3 : 7; }
 
@@ -255,20 +250,18 @@ INLINE void super_block_in_tiles(const int kind, const char *header, const super
   }
 }
 
-static void sum_nibbles_in_tiles(const char *header, const super_block *x, int64_t stride, int rows,
-                                 float *sums) {
-  super_block_in_tiles(NIBBLES_K, header, x, stride, rows, sums);
-}
-static void sum_bytes_in_tiles(const char *header, const super_block *x, int64_t stride, int rows,
-                               float *sums) {
-  super_block_in_tiles(BYTES_K, header, x, stride, rows, sums);
+static void sum_super_block_in_tiles(int kind, const char *header, const super_block *x,
+                                     int64_t stride, int rows, float *sums) {
+  if (kind == NIBBLES_K)
+    super_block_in_tiles(NIBBLES_K, header, x, stride, rows, sums);
+  else
+    super_block_in_tiles(BYTES_K, header, x, stride, rows, sums);
 }
 #else
-static void sum_nibbles_in_tiles(const char *header, const super_block *x, int64_t stride, int rows,
-                                 float *sums) {
-  (void)header, (void)x, (void)stride, (void)rows, (void)sums;
+static void sum_super_block_in_tiles(int kind, const char *header, const super_block *x,
+                                     int64_t stride, int rows, float *sums) {
+  (void)kind, (void)header, (void)x, (void)stride, (void)rows, (void)sums;
 }
-#define sum_bytes_in_tiles sum_nibbles_in_tiles
 #endif
 
 /* sums[rows][PANEL] += those of a panel. */
@@ -277,7 +270,7 @@ static void sum_super_blocks(int kind, const char *panel, int inputs, const supe
   const int64_t stride = super_blocks_of(inputs), bytes = super_bytes(kind);
   for (int n = 0; n < stride; n++, panel += bytes, x++) {
     if (rows >= least_tiled_rows(kind)) {
-      (kind == NIBBLES_K ? sum_nibbles_in_tiles : sum_bytes_in_tiles)(panel, x, stride, rows, sums);
+      sum_super_block_in_tiles(kind, panel, x, stride, rows, sums);
       continue;
     }
     /* The first tile prefetches the next super-block while the others compute. */
