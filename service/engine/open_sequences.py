@@ -5,6 +5,7 @@ Only this module changes a sequence's state.
 
 from __future__ import annotations
 
+import asyncio
 import collections
 import heapq
 import operator
@@ -15,6 +16,7 @@ from engine.messages import FinishReason, StepOutputs
 from engine.queueing import Prefilled
 from observability.admin_api import EventKind, Prefill
 from service.engine.happenings import Happening, note
+from service.engine.rounds import WakeUp, round_of
 from service.engine.sequence import EngineSequence, SequenceState
 from service.engine.step_history import LONGEST_STEPS, StepHistory
 from service.errors import QuireError
@@ -166,24 +168,10 @@ class OpenSequences:
         """Update sequences from a step. ``keep_aborted``: another engine can continue what this one
         stopped on its own."""
         sequences = self._by_handle
-        now = step.time
         self._note_step(step)
-        before = self._history.token_time
         handles = memoryview(step.handles).cast("q").tolist()
-        if handles and now - before > self._history.long_gap:
-            self._note_gaps(handles, before, now)
-        token_ids = memoryview(step.token_ids).cast("i").tolist()
-        for handle, token in zip(handles, token_ids, strict=True):
-            sequence = sequences.get(handle)
-            if sequence is not None:
-                sequence.tokens.append(token)
-                sequence.generated.append(token)
-                if sequence.last_token_time != before:
-                    self._return(sequence, now)
-                sequence.last_token_time = now
-                sequence.waker.wake()
         if handles:
-            self._end_of_tokens(now, len(handles))
+            self._add_tokens(step, handles)
         for entry in sorted(step.logprobs):
             sequence = sequences.get(handles[entry])
             if sequence is not None:
@@ -196,6 +184,31 @@ class OpenSequences:
                 self.remove(sequence)
                 sequence.end(finished)
                 sequence.waker.wake()
+
+    def _add_tokens(self, step: StepOutputs, handles: list[int]) -> None:
+        """Add the step's tokens to their sequences, and have them read."""
+        sequences = self._by_handle
+        now, before = step.time, self._history.token_time
+        if now - before > self._history.long_gap:
+            self._note_gaps(handles, before, now)
+        followers: list[WakeUp] = []
+        token_ids = memoryview(step.token_ids).cast("i").tolist()
+        for handle, token in zip(handles, token_ids, strict=True):
+            sequence = sequences.get(handle)
+            if sequence is None:
+                continue
+            sequence.generated.append(token)
+            if sequence.last_token_time != before:
+                self._return(sequence, now)
+            sequence.last_token_time = now
+            follower = sequence.follower
+            if follower is None:
+                sequence.waker.wake()
+            elif not followers or followers[-1] is not follower:
+                followers.append(follower)
+        self._end_of_tokens(now, len(handles))
+        if followers:
+            round_of(asyncio.get_running_loop()).add(*followers)
 
     def _note_step(self, step: StepOutputs) -> None:
         """Note what a step reports besides tokens and ends."""

@@ -23,11 +23,11 @@ class Round:
         self._loop = loop
         self._due: list[WakeUp] = []
 
-    def add(self, call: WakeUp) -> None:
-        """Make this call in the next iteration of the loop, or in one soon after."""
+    def add(self, *calls: WakeUp) -> None:
+        """Make these calls in the next iteration of the loop, or in one soon after."""
         if not self._due:
             self._loop.call_soon(self._run)
-        self._due.append(call)
+        self._due += calls
 
     def _run(self) -> None:
         due, self._due = self._due, []

@@ -97,8 +97,9 @@ class EngineSequence:
     """``message``: the one that submits it; None if the engine does not know the sequence.
     ``owner``: the digest of its key. ``waiting_since``: when it last began to wait for an engine to
     run it. ``engine``: the index of the one that has it, since ``adopted_at`` if another had it
-    before. ``tokens`` and ``logprobs`` hold what arrived since the reader last took it,
-    ``generated`` all tokens. Times are monotonic seconds."""
+    before. ``generated`` are all tokens, ``logprobs`` what arrived since the reader last took it.
+    ``follower``: called soon after tokens have arrived, instead of a wake-up; it must not raise.
+    Times are monotonic seconds."""
 
     handle: int
     prompt_tokens: int
@@ -109,7 +110,7 @@ class EngineSequence:
     waiting_since: float = 0.0
     state: SequenceState = SequenceState.UNSENT
     has_place: bool = False  # in an engine's queue, or had one; it is not refused any more
-    tokens: list[int] = field(default_factory=list)
+    follower: WakeUp | None = None
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     vector: bytes | None = None  # little-endian float32

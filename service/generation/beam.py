@@ -227,7 +227,7 @@ class BeamGeneration(Generation):
         sequence, first = choice.sequence, self._first_step
         assert first is not None
         chain = beam.chain()
-        sequence.tokens = [one.token for one in chain]
+        sequence.generated = [one.token for one in chain]
         if self.request.params.logprobs is not None:
             sequence.logprobs = [one.entry for one in chain]
         now = time.monotonic()

@@ -5,7 +5,9 @@ tokens → text (never half a character) → stop strings → reasoning, text an
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from engine.messages import FinishReason, TokenLogprobs
 from service.engine.sequence import EngineSequence
@@ -33,23 +35,24 @@ class StopRules:
     show: bool = False
 
 
+class PlainTexts(NamedTuple):
+    """``whole[id]``: the text of a token. It is plain if ``quoted`` has it, as JSON: then it
+    becomes one event, and the next token may be plain too. ``covered``: how many tokens the events
+    cover so far."""
+
+    whole: Sequence[str]
+    quoted: Mapping[str, bytes]
+    covered: int
+
+
 class Choice:
-    """``tokens`` (and ``logprobs``, if requested) are the output tokens processed so far;
+    """``count`` output tokens have been processed so far (and ``logprobs``, if requested);
     ``events`` is the append-only log, to which ``parser`` writes too. Call ``advance`` after each
     wake-up."""
 
     __slots__ = (
         *("_detokenizer", "_feed", "_matcher", "_parser", "_push", "_rules", "_spans", "_streams"),
-        *(
-            "done",
-            "events",
-            "failure",
-            "finished",
-            "index",
-            "logprobs",
-            "sequence",
-            "tokens",
-        ),
+        *("count", "done", "events", "failure", "finished", "index", "logprobs", "sequence"),
     )
 
     def __init__(
@@ -64,7 +67,7 @@ class Choice:
     ) -> None:
         self.index = index
         self.sequence = sequence
-        self.tokens: list[int] = []
+        self.count = 0
         self.logprobs: list[TokenLogprobs] = []
         self.events = log
         self.done = False  # finished or failed
@@ -78,41 +81,39 @@ class Choice:
         self._rules = rules
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
 
+    @property
+    def tokens(self) -> list[int]:
+        """The output tokens processed so far, copied."""
+        return self.sequence.generated[: self.count]
+
+    def tokens_between(self, start: int, end: int) -> list[int]:
+        """Return some of the output tokens processed so far."""
+        return self.sequence.generated[start:end]
+
     def advance(self, most: int = MOST_TOKENS) -> bool:
         """Turn at most ``most`` of the tokens received into events; True if some are left. Takes
         constant time per token."""
         sequence = self.sequence
-        fresh = sequence.tokens
+        fresh = len(sequence.generated) - self.count
         ends = sequence.finished is not None or sequence.failure is not None
         if not (fresh or ends) or self.done:
             return False
-        if len(fresh) > most:
-            self._advance_partly(most)
+        if fresh > most:
+            self._read(self.count + most)
             return not self.done
         if ends:
             self._advance_to_the_end()
-            return False
-        sequence.tokens = []
-        if self._streams:
-            tokens = self.tokens
-            for token in fresh:
-                tokens.append(token)
-                piece = self._push(token)
-                if piece:
-                    self._feed(piece, len(tokens))
-        elif self._read_to_stop_string(fresh):
-            return False
-        if sequence.logprobs:
-            self._take_logprobs()
+        else:
+            self._read(self.count + fresh)
         return False
 
     def advance_by_one(self) -> bool:
         """Do what ``advance`` does in the usual case: nothing but one token has arrived. False if
         something else has; then nothing is done."""
         sequence = self.sequence
-        fresh = sequence.tokens
+        generated, count = sequence.generated, self.count + 1
         if (
-            len(fresh) != 1
+            len(generated) != count
             or sequence.finished is not None
             or sequence.failure is not None
             or sequence.logprobs
@@ -120,28 +121,49 @@ class Choice:
             or not self._streams
         ):
             return False
-        token = fresh.pop()
-        tokens = self.tokens
-        tokens.append(token)
-        piece = self._push(token)
+        self.count = count
+        piece = self._push(generated[-1])
         if piece:
-            self._feed(piece, len(tokens))
+            self._feed(piece, count)
         return True
+
+    def plain_texts(self) -> PlainTexts | None:
+        """Return the tokens that need no processing if they come next; None if all do. Whoever
+        writes the events of such tokens instead calls ``passed`` before anything else happens."""
+        whole, plain = self._detokenizer.whole_texts, self._parser.plain()
+        if whole is None or plain is None or not self._streams or self.done:
+            return None
+        return PlainTexts(whole, *plain)
+
+    def passed(self, count: int) -> None:
+        """Note that the events of the first ``count`` tokens are in the log, one for each since
+        ``plain_texts``."""
+        if count > self.count:
+            self.count = count
+            self._parser.covered = count
+
+    def _read(self, end: int) -> None:
+        """Process tokens up to the ``end``-th, or to a complete stop string."""
+        if self._streams:
+            for token in self.tokens_between(self.count, end):
+                self.count += 1
+                piece = self._push(token)
+                if piece:
+                    self._feed(piece, self.count)
+        elif self._read_to_stop_string(end):
+            return
+        self._take_logprobs()
 
     def _advance_to_the_end(self) -> None:
         sequence = self.sequence
-        finished, sequence.finished = sequence.finished, None
-        failure, sequence.failure = sequence.failure, None
-        hidden = None  # the token that ended the sequence, if its text is not part of the answer
+        finished, generated = sequence.finished, sequence.generated
+        # The token that ended the sequence counts, but its text may not be part of the answer.
         terminator = None if finished is None or self._rules.show else finished.stop_token_id
-        if sequence.tokens[-1:] == [terminator]:
-            hidden = sequence.tokens.pop()
-        self.advance(len(sequence.tokens))
-        sequence.finished, sequence.failure = finished, failure
+        is_hidden = len(generated) > self.count and generated[-1] == terminator
+        self._read(len(generated) - is_hidden)
         if self.done:
             return
-        if hidden is not None:
-            self.tokens.append(hidden)
+        self.count = len(generated)
         self._take_logprobs()
         error = sequence.error
         if error is not None:
@@ -150,23 +172,12 @@ class Choice:
         else:
             self._finish()
 
-    def _advance_partly(self, most: int) -> None:
-        """Process ``most`` of the tokens, as if the others had not arrived yet."""
-        sequence = self.sequence
-        tokens, sequence.tokens = sequence.tokens, sequence.tokens[:most]
-        logprobs, sequence.logprobs = sequence.logprobs, sequence.logprobs[:most]
-        finished, sequence.finished = sequence.finished, None
-        failure, sequence.failure = sequence.failure, None
-        self.advance(most)
-        sequence.tokens, sequence.logprobs = tokens[most:], logprobs[most:]
-        sequence.finished, sequence.failure = finished, failure
-
-    def _read_to_stop_string(self, fresh: list[int]) -> bool:
-        """Process tokens up to a complete stop string; True if there was one. The rest is not
-        used."""
-        tokens, push = self.tokens, self._push
-        for token in fresh:
-            tokens.append(token)
+    def _read_to_stop_string(self, end: int) -> bool:
+        """Process tokens up to the ``end``-th or to a complete stop string; True if there was one.
+        The rest is not used."""
+        push = self._push
+        for token in self.tokens_between(self.count, end):
+            self.count += 1
             piece = push(token)
             if piece and self._push_text(piece):
                 self._take_logprobs()
@@ -178,13 +189,15 @@ class Choice:
     def _take_logprobs(self) -> None:
         """Collect the logprobs of the tokens processed so far."""
         arrived = self.sequence.logprobs
-        used = len(self.tokens) - len(self.logprobs)
+        if not arrived:
+            return
+        used = self.count - len(self.logprobs)
         self.logprobs += arrived[:used]
         self.sequence.logprobs = arrived[used:]
 
     def _push_text(self, piece: str) -> bool:
         """Push text; True when a stop string is complete."""
-        count = len(self.tokens)
+        count = self.count
         self._spans.push(len(piece), count)
         if count >= self._rules.min_tokens:
             piece = self._matcher.push(piece)
@@ -198,7 +211,7 @@ class Choice:
         assert record is not None
         tail = self._detokenizer.flush()
         if tail:
-            self._spans.push(len(tail), len(self.tokens))
+            self._spans.push(len(tail), self.count)
             tail = self._matcher.push(tail)
         tail += self._matcher.flush()
         if tail:
@@ -213,6 +226,6 @@ class Choice:
     def _end(self, reason: str, matched: str | int | None) -> None:
         if reason == "stop" and self._parser.calls.complete:
             reason = "tool_calls"
-        self.finished = Finished(reason, matched, len(self.tokens))
+        self.finished = Finished(reason, matched, self.count)
         self.done = True
         self.events.append(self.finished)

@@ -186,5 +186,5 @@ async def _placed(sequences: list[EngineSequence], waker: Waker) -> None:
     for one in sequences:
         if one.error is not None:
             raise one.error
-        if one.tokens or one.finished is not None:
+        if one.generated or one.finished is not None:
             waker.wake()  # for the reader: this wake-up may have been waited for here

@@ -132,7 +132,7 @@ class Generation:
             self._let_go(changed)
         if self.behind:
             self.waker.wake()
-        if self.first_token_time is None and any(choice.tokens for choice in changed):
+        if self.first_token_time is None and any(choice.count for choice in changed):
             self.first_token_time = time.monotonic()
         return changed
 
@@ -165,7 +165,7 @@ class Generation:
     def records(self) -> list[SequenceRecord]:
         """Return each choice's usage, whether it finished or was aborted."""
         now = time.monotonic()
-        return [choice.sequence.record(len(choice.tokens), now) for choice in self.choices]
+        return [choice.sequence.record(choice.count, now) for choice in self.choices]
 
     @property
     def prompt_tokens(self) -> int:
@@ -202,4 +202,4 @@ class Generation:
 
     @property
     def output_tokens(self) -> int:
-        return sum(len(choice.tokens) for choice in self.choices)
+        return sum(choice.count for choice in self.choices)

@@ -136,6 +136,12 @@ class _Events:
             )
         )
 
+    def text_frame(self) -> None:
+        """Return None: pieces are lists of messages."""
+
+    def passed(self, choice: Choice) -> None:
+        """Do nothing: there is no frame."""
+
     def advance(self, choices: list[Choice]) -> Iterator[list[bytes]]:
         """Yield everything added to these choices since the last call."""
         return _packed(self._response, self._fresh_events(choices))
@@ -174,10 +180,9 @@ class ChatEvents(_Events):
     def _logprob_events(self, choice: Choice, end: int, top: int) -> Iterator[pb.ChatEvent]:
         begin, self._sent[choice.index] = self._sent[choice.index], end
         for start in range(begin, end, _LOGPROBS_PER_EVENT):
-            tokens = slice(start, min(end, start + _LOGPROBS_PER_EVENT))
-            entries = _logprobs(
-                self._vocabulary, choice.tokens[tokens], choice.logprobs[tokens], top
-            )
+            stop = min(end, start + _LOGPROBS_PER_EVENT)
+            tokens = choice.tokens_between(start, stop)
+            entries = _logprobs(self._vocabulary, tokens, choice.logprobs[start:stop], top)
             sent = pb.Logprobs(start=start, tokens=entries)
             yield pb.ChatEvent(choice=choice.index, logprobs=sent)
 
@@ -221,20 +226,19 @@ class GenerateEvents(_Events):
 
     def _token_events(self, choice: Choice, text: str) -> Iterator[pb.GenerateEvent]:
         """Yield new tokens; the text is sent with the last of them, to which it may belong."""
-        begin, end = self._sent[choice.index], len(choice.tokens)
+        begin, end = self._sent[choice.index], choice.count
         if begin == end and not text:
             return
         self._sent[choice.index] = end
         step = max(1, end - begin) if self._top is None else _LOGPROBS_PER_EVENT
         starts = range(begin, max(end, begin + 1), step)
         for start in starts:
-            tokens = pb.Tokens(token_ids=choice.tokens[start : start + step])
+            stop = min(end, start + step)
+            token_ids = choice.tokens_between(start, stop)
+            tokens = pb.Tokens(token_ids=token_ids)
             if self._top is not None:
-                piece = slice(start, min(end, start + step))
                 tokens.logprobs.extend(
-                    _logprobs(
-                        self._vocabulary, choice.tokens[piece], choice.logprobs[piece], self._top
-                    )
+                    _logprobs(self._vocabulary, token_ids, choice.logprobs[start:stop], self._top)
                 )
             if start == starts[-1]:
                 tokens.text = text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from typing import Any
 
 from litestar import Request, Response
@@ -123,17 +123,14 @@ class _EventStreamResponse(ASGIResponse):
         self._cut = cut
         self._flush = flush
         self._outlet = outlet
-        self._server_send: Any = None
-        self._at_once: type | None = None  # the server's type for a write that need not be awaited
-        self._write_begun: Awaitable[None] | None = None  # and not taken at once
-        self._delayed = b""  # a chunk that comes after the comment
-        self._writes = 0
         self._waiting_since: float | None = None  # of the write that waits for the client
         self._last_begun = False
         self._comment: asyncio.Task[None] | None = None  # being sent: no other write may begin
+        self._chunks: _Chunks
 
     async def send_body(self, send: Send, receive: Receive) -> None:
         server_send: Send = self._scope["state"].get(SERVER_SEND, send)
+        self._chunks = _Chunks(server_send, self._drain)
         sending = asyncio.ensure_future(self._send_events(server_send))
         leaving = asyncio.ensure_future(client_left(receive))
         try:
@@ -169,53 +166,40 @@ class _EventStreamResponse(ASGIResponse):
                     if cut_client := self._scope["state"].get(CUT_CLIENT):
                         cut_client()
                     return
-            elif seen != self._writes:
-                seen, since = self._writes, now
+            elif seen != self._chunks.writes:
+                seen, since = self._chunks.writes, now
             elif self._keep_alive and not self._last_begun and now - since >= self._keep_alive:
+                self._chunks.writes += 1
+                self._chunks.blocked = True
                 self._comment = asyncio.create_task(self._send_comment(send))
-                seen, since = self._writes + 1, now
+                seen, since = self._chunks.writes, now
 
     async def _send_comment(self, send: Send) -> None:
-        self._writes += 1
         await self._waited(send(_body(KEEP_ALIVE)))
         self._comment = None
+        self._chunks.blocked = False
 
     async def _send_events(self, send: Send) -> None:
-        self._server_send = send
-        self._outlet.sender = self
+        chunks = self._chunks
+        self._outlet.sender = chunks
         async for chunk in self._events:
-            if not self.write(chunk):
-                await self.drained()
+            if not chunks.write(chunk):
+                await chunks.drained()
         while self._comment is not None:  # the next may begin before this task runs again
             await self._comment
         self._last_begun = True
         await self._waited(send(_body(b"", more=False)))
 
-    def write(self, chunk: bytes) -> bool:
-        """Send a chunk; False: await ``drained`` before the next one."""
-        if self._comment is not None:
-            self._delayed = chunk
-            return False
-        self._writes += 1
-        write = self._server_send({"type": "http.response.body", "body": chunk, "more_body": True})
-        # What has been taken at once need not be awaited, which saves time per token.
-        if type(write) is self._at_once:
-            return True
-        if type(write).__name__ == _TAKEN_AT_ONCE:
-            self._at_once = type(write)
-            return True
-        self._write_begun = write
-        return False
-
-    async def drained(self) -> None:
+    async def _drain(self) -> None:
         """Return when the last chunk has been taken."""
+        chunks = self._chunks
         while self._comment is not None:  # the next may begin before this task runs again
             await self._comment
-        if self._delayed:
-            delayed, self._delayed = self._delayed, b""
-            if self.write(delayed):
+        if chunks.delayed:
+            delayed, chunks.delayed = chunks.delayed, b""
+            if chunks.write(delayed):
                 return
-        write, self._write_begun = self._write_begun, None
+        write, chunks.begun = chunks.begun, None
         if write is not None:
             await self._waited(write)
 
@@ -226,6 +210,38 @@ class _EventStreamResponse(ASGIResponse):
         finally:
             self._waiting_since = None
             self._flush.waited(begin, time.monotonic())
+
+
+class _Chunks:
+    """Writes a stream's chunks, which are as many as its tokens: small, to be in few cache lines.
+    ``blocked``: a comment is being sent; a chunk is ``delayed`` until then."""
+
+    __slots__ = ("_at_once", "_send", "begun", "blocked", "delayed", "drained", "writes")
+
+    def __init__(self, send: Any, drained: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._send = send
+        self._at_once: type | None = None  # the server's type for a write that need not be awaited
+        self.begun: Awaitable[None] | None = None  # a write that was not taken at once
+        self.blocked = False
+        self.delayed = b""
+        self.drained = drained
+        self.writes = 0
+
+    def write(self, chunk: bytes) -> bool:
+        """Send a chunk; False: await ``drained`` before the next one."""
+        if self.blocked:
+            self.delayed = chunk
+            return False
+        self.writes += 1
+        write = self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+        # What has been taken at once need not be awaited, which saves time per token.
+        if type(write) is self._at_once:
+            return True
+        if type(write).__name__ == _TAKEN_AT_ONCE:
+            self._at_once = type(write)
+            return True
+        self.begun = write
+        return False
 
 
 def _body(data: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:

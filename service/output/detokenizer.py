@@ -8,12 +8,19 @@ after a whole character of it was released keeps that character).
 from __future__ import annotations
 
 import codecs
+import functools
+from collections.abc import Sequence
 from typing import Protocol
 
 from service.checkpoint.vocabulary import REPLACEMENT, Vocabulary
 
 
 class Detokenizer(Protocol):
+    @property
+    def whole_texts(self) -> Sequence[str] | None:
+        """What ``push`` returns for each token, whatever was pushed before; empty or U+FFFD where
+        that depends on it. None: for all it does."""
+
     def push(self, token_id: int) -> str:
         """Return the text that this token completes; empty while a character is incomplete."""
 
@@ -31,19 +38,32 @@ def new_detokenizer(
     return PieceDetokenizer(vocabulary, skip_special_tokens, at_start=not continues_text)
 
 
+@functools.lru_cache(maxsize=8)
+def _whole_texts(vocabulary: Vocabulary, skipped: frozenset[int]) -> tuple[str, ...]:
+    hidden = skipped.union(vocabulary.byte_fallback or ())
+    return tuple(
+        "" if token_id in hidden else text for token_id, text in enumerate(vocabulary.token_text)
+    )
+
+
 class ByteLevelDetokenizer:
     """For tokens that are byte strings (GPT-2, Llama 3, Qwen): one UTF-8 decoder for the whole
     stream."""
 
-    __slots__ = ("_decoder", "_partial", "_size", "_skipped", "_table", "_text")
+    __slots__ = ("_decoder", "_partial", "_size", "_skipped", "_table", "_text", "_vocabulary")
 
     def __init__(self, vocabulary: Vocabulary, skip_special_tokens: bool) -> None:
+        self._vocabulary = vocabulary
         self._table = vocabulary.token_bytes
         self._text = vocabulary.token_text
         self._size = len(self._table)
         self._skipped = vocabulary.special_ids if skip_special_tokens else frozenset()
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._partial = False  # the decoder holds the start of a character
+
+    @property
+    def whole_texts(self) -> Sequence[str] | None:
+        return None if self._partial else _whole_texts(self._vocabulary, self._skipped)
 
     def push(self, token_id: int) -> str:
         if token_id in self._skipped or token_id >= self._size:
@@ -69,7 +89,7 @@ class PieceDetokenizer:
 
     __slots__ = (
         *("_at_start", "_byte_of", "_decoder", "_partial", "_run_is_bad", "_size"),
-        *("_skipped", "_strip", "_table"),
+        *("_skipped", "_strip", "_table", "_vocabulary"),
     )
 
     def __init__(
@@ -77,6 +97,7 @@ class PieceDetokenizer:
     ) -> None:
         if vocabulary.byte_fallback is None:
             raise ValueError("this vocabulary's tokens are byte strings, not text pieces")
+        self._vocabulary = vocabulary
         self._table = vocabulary.token_text
         self._size = len(self._table)
         self._byte_of = vocabulary.byte_fallback
@@ -86,6 +107,12 @@ class PieceDetokenizer:
         self._decoder = codecs.getincrementaldecoder("utf-8")("strict")
         self._partial = 0  # bytes of the run not released yet
         self._run_is_bad = False
+
+    @property
+    def whole_texts(self) -> Sequence[str] | None:
+        if self._partial or self._run_is_bad or self._at_start:
+            return None
+        return _whole_texts(self._vocabulary, self._skipped)
 
     def push(self, token_id: int) -> str:
         if token_id in self._skipped or token_id >= self._size:

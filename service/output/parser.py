@@ -8,7 +8,7 @@ end of that text it counts as part of the tag.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from service.formats import Opening, OutputFormat
 from service.output.call_ids import new_call_id
@@ -65,7 +65,7 @@ class OutputParser:
         self._fresh = self._bare_calls or bool(self._bare_reasoning)
         self._held = ""
         self._offset = 0  # characters of text covered by events or dropped tags
-        self._end = 0  # tokens covered by events
+        self.covered = 0  # tokens, by events
         self._malformed = False  # a call was malformed; others may follow it
         self._opening_shown = False  # a tag opened no call: it and its closing tag are text
         self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
@@ -80,11 +80,17 @@ class OutputParser:
         free = not (self._held or self._after_tag or self._fresh) and self._reading is None
         if free and self._shown and (text in self._plain or self._table.is_plain(text)):
             # Nothing is pending, so the span is known without a lookup.
-            self._events.append(self._kind(text, self._end, tokens))
-            self._end = tokens
+            self._events.append(self._kind(text, self.covered, tokens))
+            self.covered = tokens
             return
         self._spans.push(len(text), tokens)
         self._feed_held(text)
+
+    def plain(self) -> tuple[Mapping[str, bytes], int] | None:
+        """Return what ``PlainTexts`` needs of the parser, if the next text can be plain."""
+        if self._held or self._after_tag or self._fresh or self._reading is not None:
+            return None
+        return (self._plain, self.covered) if self._shown and self._kind is TextDelta else None
 
     def feed(self, text: str) -> None:
         free = not (self._held or self._after_tag or self._fresh) and self._reading is None
@@ -172,10 +178,7 @@ class OutputParser:
         meaning = self._table.meanings[tag]
         if meaning is Meaning.HEADER:
             assert self._channels is not None
-            if tag in self._channels.message:
-                self._start_header(start, "")
-            else:
-                self._start_header(size, tag)
+            self._start_header(*((start, "") if tag in self._channels.message else (size, tag)))
             return
         if meaning is Meaning.MARK:
             self._start_mark(size, tag)
@@ -231,7 +234,7 @@ class OutputParser:
         gap = self._gaps.get(self._kind, "")
         self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
-        self.calls.end = self._end
+        self.calls.end = self.covered
         return source, gap
 
     def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
@@ -241,7 +244,7 @@ class OutputParser:
         except (StopIteration, NotACallError, EndOfTextError) as error:
             if reading.finds.header is not None:
                 self._enter_channel(reading.finds.header)
-            self._end = self.calls.end
+            self.covered = self.calls.end
             if isinstance(error, StopIteration):
                 self._stop_reading(reading)
             elif isinstance(error, EndOfTextError) and (truncated or reading.is_unfinished_tag):
@@ -297,8 +300,7 @@ class OutputParser:
         return text
 
     def _drop(self, size: int) -> None:
-        self._held = self._held[size:]
-        self._offset += size
+        self._offset += len(self._take_held(size))
 
     def _leave_gap(self, size: int) -> None:
         """Let the next ``size`` characters of white space belong to a tag, unless text follows."""
@@ -310,13 +312,11 @@ class OutputParser:
             self._gaps[self._kind] = self._gaps.get(self._kind, "") + space
 
     def _emit_text(self, text: str) -> None:
-        if not text:
-            return
         self._offset += len(text)
-        if not self._shown:
+        if not text or not self._shown:
             return
         if self._gaps and (gap := self._gaps.pop(self._kind, "")) and self._kind in self._begun:
             text = gap + text
         end = self._spans.tokens_before(self._offset)
-        self._events.append(self._kind(text, self._end, end))
-        self._end = end
+        self._events.append(self._kind(text, self.covered, end))
+        self.covered = end

@@ -7,16 +7,21 @@ import re
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
+import msgspec
+
 from service.formats.format import OutputFormat
 from service.output.calls.reader import inner_opening, resumes_at
 from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import Stop, Stops
 from service.output.spans import TokenSpans
 
-# Token texts in which no tag can begin, by the tags' first characters. There are few distinct
-# tokens, so nearly every lookup hits and costs a third of the search that it saves.
-_PLAIN_TEXTS: dict[str, set[str]] = {}
+# Token texts in which no tag can begin, and what they are as JSON, by the tags' first characters.
+# There are few distinct tokens, so nearly every lookup hits and costs a third of the search that it
+# saves.
+_PLAIN_TEXTS: dict[str, dict[str, bytes]] = {}
 _MOST_PLAIN_TEXTS = 100_000
+
+_json = msgspec.json.Encoder().encode
 
 
 class Meaning(enum.Enum):
@@ -34,13 +39,14 @@ class Meaning(enum.Enum):
 
 class TagTable:
     """The tags that have a meaning now. ``one_token``: those that are single tokens; spelled out in
-    several tokens they are just text. ``plain``: texts known to contain no part of a tag."""
+    several tokens they are just text. ``plain``: texts known to contain no part of a tag, and each
+    as JSON."""
 
     def __init__(self, meanings: dict[str, Meaning], one_token: Set[str]) -> None:
         tags = sorted(meanings, key=len, reverse=True)
         starts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
         self.meanings = meanings
-        self.plain = _PLAIN_TEXTS.setdefault(starts, set())
+        self.plain = _PLAIN_TEXTS.setdefault(starts, {})
         self._one_token = one_token
         self._spelled = tuple(tag for tag in tags if tag not in one_token)  # may come in pieces
         self._longest = max(map(len, self._spelled), default=1) - 1
@@ -52,7 +58,7 @@ class TagTable:
         if self._trigger is not None and self._trigger.search(text) is not None:
             return False
         if len(self.plain) < _MOST_PLAIN_TEXTS:
-            self.plain.add(text)
+            self.plain[text] = _json(text)
         return True
 
     def first(self, text: str, offset: int, spans: TokenSpans) -> tuple[int, str] | None:

@@ -166,7 +166,9 @@ class ChatAnswer:
     def logprobs(self, choice: Choice, start: int, end: int) -> Iterator[bytes]:
         """Yield the logprobs of the tokens in this range."""
         return self._writer.chat(
-            choice.tokens[start:end], choice.logprobs[start:end], self._request.top_logprobs or 0
+            choice.tokens_between(start, end),
+            choice.logprobs[start:end],
+            self._request.top_logprobs or 0,
         )
 
     # --- stream -----------------------------------------------------------------------------------
@@ -228,6 +230,12 @@ class ChatStream:
             delta = b'{"role":"assistant","content":%b}' % content
             pieces.append(self._prefix[choice.index] + delta + tail)
         return b"".join(pieces)
+
+    def text_frame(self) -> tuple[bytes, bytes] | None:
+        return None if self._rich else (self._text_prefix[0], self._text_suffix)
+
+    def passed(self, choice: Choice) -> None:
+        self._read[choice.index] = len(choice.events)
 
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         """Return chunks for everything added to these choices' logs since the last call, in pieces
@@ -338,7 +346,7 @@ class ChatStream:
         else:
             yield b',"logprobs":null'
         if request.return_token_ids:
-            yield b',"token_ids":' + _json(choice.tokens[start:end])
+            yield b',"token_ids":' + _json(choice.tokens_between(start, end))
 
     def _usage_part(self, told: int) -> bytes:
         """``told``: how many of the choice's tokens have been sent, including this chunk."""

@@ -144,7 +144,7 @@ class CompletionAnswer:
         return TextPart(prompt, known, 0)
 
     def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextPart:
-        return TextPart(choice.tokens[start:end], choice.logprobs[start:end], offset)
+        return TextPart(choice.tokens_between(start, end), choice.logprobs[start:end], offset)
 
     def stream(self) -> CompletionStream:
         return CompletionStream(self)
@@ -194,6 +194,12 @@ class CompletionStream:
     def begin(self) -> bytes:
         return b""
 
+    def text_frame(self) -> tuple[bytes, bytes] | None:
+        return None if self._rich else (self._prefix[0], self._suffix)
+
+    def passed(self, choice: Choice) -> None:
+        self._read[choice.index] = len(choice.events)
+
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         """Return chunks for everything added to these choices' logs since the last call, in pieces
         encoded lazily."""
@@ -218,7 +224,7 @@ class CompletionStream:
 
     def _rich_pieces(self, choices: list[Choice]) -> Iterator[bytes]:
         for choice in choices:
-            if not self._echoed[choice.index] and choice.tokens:
+            if not self._echoed[choice.index] and choice.count:
                 # The prompt's logprobs arrive before the first token.
                 self._echoed[choice.index] = True
                 yield from self._echo_chunk(choice)
@@ -283,7 +289,7 @@ class CompletionStream:
         else:
             yield b',"logprobs":null'
         if request.return_token_ids:
-            yield b',"token_ids":' + _json(choice.tokens[start:end])
+            yield b',"token_ids":' + _json(choice.tokens_between(start, end))
 
     def _usage_part(self, choice: Choice, told: int) -> bytes:
         """``told``: how many of the choice's tokens have been sent, including this chunk."""

@@ -318,6 +318,12 @@ class MessagesStream:
         """Send nothing yet: the prefix cache hits are known only once the engine begins."""
         return b""
 
+    def text_frame(self) -> None:
+        """Return None: what surrounds a text depends on what was sent before."""
+
+    def passed(self, choice: Choice) -> None:
+        """Do nothing: there is no frame."""
+
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         """Return events for everything added to the log since the last call."""
         events, read = self._choice.events, self._read

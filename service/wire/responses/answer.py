@@ -200,9 +200,8 @@ class ResponseAnswer:
         )
 
     def _logprobs(self, choice: Choice, start: int, end: int) -> list[bytes]:
-        entries = self._writer.chat_entries(
-            choice.tokens[start:end], choice.logprobs[start:end], self._request.top_logprobs or 0
-        )
+        tokens, logprobs = choice.tokens_between(start, end), choice.logprobs[start:end]
+        entries = self._writer.chat_entries(tokens, logprobs, self._request.top_logprobs or 0)
         return [entry for piece in entries for entry in piece]
 
     def object(
@@ -297,6 +296,12 @@ class ResponseStream:
         self._writer.write("response.created", response)
         self._writer.write("response.in_progress", response)
         return self._writer.take()
+
+    def text_frame(self) -> None:
+        """Return None: what surrounds a text depends on what was sent before."""
+
+    def passed(self, choice: Choice) -> None:
+        """Do nothing: there is no frame."""
 
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         choice, read = self._choice, self._read

@@ -49,7 +49,7 @@ def test_tokens_and_the_end_reach_the_open_ones_only() -> None:
     sequences, (first, second) = opened(1, 2)
     sequences.remove(second)
     sequences.apply(step({1: 7, 2: 8}, finished=[finished(1, 1)]), keep_aborted=False)
-    assert (first.tokens, second.tokens) == ([7], [])
+    assert (first.generated, second.generated) == ([7], [])
     assert first.finished is not None
     assert not first.is_open
     assert len(sequences) == sequences.num_waiting == 0

@@ -53,7 +53,7 @@ def test_however_tokens_arrive_the_same_is_told(
     sequence = choice.sequence
     while tokens:
         count = data.draw(st.integers(1, len(tokens)))
-        sequence.tokens += tokens[:count]
+        sequence.generated += tokens[:count]
         sequence.logprobs += [TokenLogprobs(-0.5, 1, b"")] * count
         del tokens[:count]
         if not tokens:
@@ -72,7 +72,7 @@ def test_what_matched_is_shown_only_when_asked(checkpoint: Checkpoint) -> None:
     [token] = ids(checkpoint, "!")
     for show, shown in ((False, "Hello"), (True, "Hello!")):
         choice = new_choice(checkpoint, stop=StopRules(token_ids=(token,), show=show))
-        choice.sequence.tokens += [*ids(checkpoint, "Hello"), token]
+        choice.sequence.generated += [*ids(checkpoint, "Hello"), token]
         end(choice.sequence, FinishReason.STOP, token)
         choice.advance()
         assert choice.finished is not None
@@ -83,7 +83,7 @@ def test_what_matched_is_shown_only_when_asked(checkpoint: Checkpoint) -> None:
 
 def test_an_end_that_the_request_did_not_ask_for_matches_nothing(checkpoint: Checkpoint) -> None:
     choice = new_choice(checkpoint)
-    choice.sequence.tokens += [*ids(checkpoint, "Hello"), 2]
+    choice.sequence.generated += [*ids(checkpoint, "Hello"), 2]
     end(choice.sequence, FinishReason.STOP, 2)
     choice.advance()
     assert choice.finished is not None
@@ -96,7 +96,7 @@ def test_stop_strings_count_only_from_the_least_number_of_tokens_on(
     once = ids(checkpoint, "a!")
     rules = StopRules(strings=("!",), min_tokens=len(once) + 1)
     choice = new_choice(checkpoint, stop=rules)
-    choice.sequence.tokens += ids(checkpoint, "a!") + ids(checkpoint, "b!c")
+    choice.sequence.generated += ids(checkpoint, "a!") + ids(checkpoint, "b!c")
     choice.advance()
     assert fold(choice.events).content == "a!b"
 
@@ -107,7 +107,7 @@ def test_complete_calls_make_an_end_one_of_calls_unless_it_was_cut_off(
     text = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
     for reason, told in ((FinishReason.STOP, "tool_calls"), (FinishReason.LENGTH, "length")):
         choice = new_choice(checkpoint, parse=True, tools={"f": None})
-        choice.sequence.tokens += ids(checkpoint, text)
+        choice.sequence.generated += ids(checkpoint, text)
         end(choice.sequence, reason)
         choice.advance()
         assert choice.finished is not None
@@ -117,7 +117,7 @@ def test_complete_calls_make_an_end_one_of_calls_unless_it_was_cut_off(
 
 def test_a_failure_comes_behind_what_had_arrived(checkpoint: Checkpoint) -> None:
     choice = new_choice(checkpoint)
-    choice.sequence.tokens += ids(checkpoint, "Hello")
+    choice.sequence.generated += ids(checkpoint, "Hello")
     fail(choice.sequence, "out of memory", is_refusal=False)
     choice.advance()
     assert fold(choice.events).content == "Hello"

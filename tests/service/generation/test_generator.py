@@ -211,7 +211,7 @@ def test_tags_that_are_tokens_reach_the_parser_and_are_text_without_one(
     desk = WatchedDesk()
     generation = begun(desk, checkpoint, parse=parse)
     [sequence] = desk.sequences
-    sequence.tokens += checkpoint.tokenizer.encode(text, add_special_tokens=False)
+    sequence.generated += checkpoint.tokenizer.encode(text, add_special_tokens=False)
     finish(sequence, 0, FinishReason.LENGTH)
     generation.collect()
     folded = fold(generation.choices[0].events)

@@ -39,10 +39,10 @@ def test_choices_end_one_by_one_and_those_that_stopped_are_taken_back(
     desk = WatchedDesk()
     generation = begun(desk, checkpoint, n=3, stop=StopRules(strings=("!",)))
     first, second, third = desk.sequences
-    first.tokens += checkpoint.tokenizer.encode("Stop!", add_special_tokens=False)
+    first.generated += checkpoint.tokenizer.encode("Stop!", add_special_tokens=False)
     assert generation.collect() == generation.choices
     assert desk.aborted == [first.handle]  # it was still running in the engine
-    second.tokens += checkpoint.tokenizer.encode("Hi", add_special_tokens=False)
+    second.generated += checkpoint.tokenizer.encode("Hi", add_special_tokens=False)
     assert [choice.index for choice in generation.collect()] == [1, 2]
     assert not generation.done
     for sequence in (second, third):
@@ -61,7 +61,7 @@ async def test_advance_waits_for_the_engine(checkpoint: Checkpoint) -> None:
     assert not waiting.done()
     assert generation.first_token_time is None
     [sequence] = desk.sequences
-    sequence.tokens += checkpoint.tokenizer.encode("Hi", add_special_tokens=False)
+    sequence.generated += checkpoint.tokenizer.encode("Hi", add_special_tokens=False)
     sequence.waker.wake()
     assert await waiting == generation.choices
     assert generation.first_token_time is not None

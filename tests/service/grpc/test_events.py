@@ -70,7 +70,7 @@ class Said:
                 fresh = tokens[place : place + next(sizes)]
                 places[choice.index] += len(fresh)
                 sequence = choice.sequence
-                sequence.tokens += fresh
+                sequence.generated += fresh
                 sequence.logprobs += [self.logprob(token) for token in fresh]
                 if places[choice.index] == len(tokens):
                     finish(sequence, len(tokens), FinishReason.STOP)

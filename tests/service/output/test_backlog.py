@@ -66,7 +66,7 @@ def answer_to(checkpoint: Checkpoint, generation: Generation, **fields: Any) -> 
 def feed(checkpoint: Checkpoint, desk: Desk, count: int, *, end: bool) -> None:
     [token, *_] = checkpoint.tokenizer.encode("a", add_special_tokens=False)
     for sequence in desk.sequences:
-        sequence.tokens += [token] * count
+        sequence.generated += [token] * count
         sequence.logprobs += [TokenLogprobs(-0.5, 1, TOP)] * count
         if end:
             finish(sequence, count, FinishReason.LENGTH)
@@ -99,7 +99,7 @@ async def test_a_stop_string_in_a_backlog_ends_it_there(checkpoint: Checkpoint) 
     generation = begun(checkpoint, desk, stop=("b",))
     [sequence] = desk.sequences
     ids = checkpoint.tokenizer.encode("a" * 4_000 + "b" + "a" * 4_000, add_special_tokens=False)
-    sequence.tokens += ids
+    sequence.generated += ids
     sequence.logprobs += [TokenLogprobs(-0.5, 1, TOP)] * len(ids)
     finish(sequence, len(ids), FinishReason.LENGTH)
     sequence.waker.wake()

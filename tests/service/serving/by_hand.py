@@ -75,8 +75,8 @@ def client(of: Services, left: Callable[[], Awaitable[None]] | None = None) -> C
 def say(of: Services, desk: Desk, text: str) -> None:
     """The engine answers the newest sequence, and ends it."""
     sequence = desk.sequences[-1]
-    sequence.tokens += of.checkpoint.tokenizer.encode(text, add_special_tokens=False)
-    finish(sequence, len(sequence.tokens), FinishReason.STOP)
+    sequence.generated += of.checkpoint.tokenizer.encode(text, add_special_tokens=False)
+    finish(sequence, len(sequence.generated), FinishReason.STOP)
     sequence.waker.wake()
 
 

@@ -6,11 +6,13 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.messages import FinishReason, SamplingParams
 from service.errors import EngineFailedError, InternalError, NotStoredError, QuireError
 from service.generation.request import Generation, GenerationRequest
+from service.output.events import TextDelta
 from service.serving.exchange import Exchange
 from service.serving.stream import Outlet, complete, outcome_of, stream_events
 from service.telemetry.observer import NoTelemetry
@@ -25,6 +27,12 @@ class Told:
     def __init__(self, broken: str = "") -> None:
         self.broken = broken
         self.ends = 0
+
+    def text_frame(self) -> None:
+        return None
+
+    def passed(self, choice: Any) -> None:
+        raise AssertionError("there is no frame")
 
     def begin(self) -> str:
         return "begin"
@@ -173,7 +181,7 @@ class Pushed:
 
     async def token(self, expected: int) -> None:
         """The engine gives one more; wait until so many pieces have been sent."""
-        self.sequence.tokens.append(400)
+        self.sequence.generated.append(400)
         self.sequence.waker.wake()
         await until(lambda: len(self.window.pieces) == expected)
 
@@ -199,7 +207,7 @@ async def test_a_full_window_holds_back_what_comes_and_loses_nothing(followed: F
     pushed = Pushed(followed, window, Words())
     await pushed.token(2)
     await pushed.token(3)  # now it is full
-    pushed.sequence.tokens += [400] * 3
+    pushed.sequence.generated += [400] * 3
     pushed.sequence.waker.wake()
     for _ in range(20):
         await asyncio.sleep(0)
@@ -252,7 +260,7 @@ async def test_tokens_without_a_piece_are_pushed_past(followed: Followed) -> Non
 async def test_what_fails_while_pieces_are_pushed_ends_the_stream(followed: Followed) -> None:
     pushed = Pushed(followed, Window(), Words("advance"))
     await pushed.token(2)
-    pushed.sequence.tokens.append(400)
+    pushed.sequence.generated.append(400)
     pushed.sequence.waker.wake()
     await asyncio.wait_for(pushed.reading, 10)
     assert pushed.window.pieces == ["begin", "1 tokens", "failed: InternalError"]
@@ -265,11 +273,67 @@ async def test_a_reader_that_leaves_ends_the_pushing(followed: Followed) -> None
     await pushed.token(3)
     pushed.reading.cancel()
     await asyncio.wait([pushed.reading])
-    pushed.sequence.tokens.append(400)
+    pushed.sequence.generated.append(400)
     pushed.sequence.waker.wake()
     for _ in range(5):
         await asyncio.sleep(0)
     assert len(pushed.window.pieces) == 3
+
+
+class Framed(Told):
+    """Chunks that differ in nothing but the text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read = self.advanced = 0
+
+    def text_frame(self) -> tuple[bytes, bytes]:  # type: ignore[override]  # pieces are bytes here
+        return b"<", b">"
+
+    def passed(self, choice: Any) -> None:
+        self.read = len(choice.events)
+
+    def advance(self, choices: list[Any]) -> tuple[bytes]:  # type: ignore[override]
+        events = choices[0].events
+        fresh, self.read = events[self.read :], len(events)
+        self.advanced += len(fresh)
+        texts = [event.text for event in fresh if isinstance(event, TextDelta)]
+        return (b"".join(b"<%b>" % msgspec.json.encode(text) for text in texts),)
+
+
+SAID = "Hi, you. Hi, you. \u00e9\u4e2d Hi, you. Hi, you. "
+
+
+async def test_plain_tokens_are_sent_without_the_stream_and_logged_as_by_the_parser(
+    followed: Followed,
+) -> None:
+    stream, window = Framed(), Window(room=7)
+    window.open.set()
+    pushed = Pushed(followed, window, stream)
+    choice, sequence = followed.generation.choices[0], followed.desk.sequences[0]
+    ids = followed.services.checkpoint.tokenizer.encode(SAID, add_special_tokens=False)
+    for number, token in enumerate(ids, 1):
+        sequence.generated.append(token)
+        if sequence.follower is None:
+            sequence.waker.wake()
+        else:
+            sequence.follower()
+        if number % 2 or number < 3:  # else two come together
+            for _ in range(5):
+                await asyncio.sleep(0)
+    await pushed.end(len(ids))
+    assert 0 < stream.advanced < len(choice.events)
+    said = b"".join(piece for piece in window.pieces if isinstance(piece, bytes))
+    texts = [event.text for event in choice.events if isinstance(event, TextDelta)]
+    assert said == b"".join(b"<%b>" % msgspec.json.encode(text) for text in texts)
+    again = Followed()
+    await again.begin()
+    again.desk.sequences[0].generated += ids
+    finish(again.desk.sequences[0], len(ids), FinishReason.STOP)
+    again.desk.sequences[0].waker.wake()
+    await again.told(Told())
+    assert choice.events == again.generation.choices[0].events
+    assert choice.tokens == ids
 
 
 class Kept:

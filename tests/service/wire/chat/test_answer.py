@@ -139,7 +139,7 @@ class Played:
         position = 0
         while not choice.done:
             count = next(frames)
-            sequence.tokens += ids[position : position + count]
+            sequence.generated += ids[position : position + count]
             position += count
             if position >= len(ids):
                 finish(sequence, len(ids), reason)

@@ -61,7 +61,7 @@ class Played:
         position = 0
         while not choice.done:
             count = next(frames)
-            sequence.tokens += self.ids[position : position + count]
+            sequence.generated += self.ids[position : position + count]
             position += count
             if position >= len(self.ids):
                 finish(sequence, len(self.ids), FinishReason.STOP)

@@ -80,7 +80,7 @@ class Played:
         out, position, counts = [stream.begin()], 0, itertools.cycle(frames)
         while not choice.done:
             count = next(counts)
-            sequence.tokens += ids[position : position + count]
+            sequence.generated += ids[position : position + count]
             position += count
             if position >= len(ids):
                 finish(sequence, len(ids), reason)

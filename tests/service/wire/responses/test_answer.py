@@ -107,7 +107,7 @@ class Played:
         position = 0
         while not choice.done:
             count = next(frames)
-            sequence.tokens += ids[position : position + count]
+            sequence.generated += ids[position : position + count]
             position = min(len(ids), position + count)
             if position == len(ids) and not fails:
                 finish(sequence, len(ids), reason)
