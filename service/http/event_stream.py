@@ -185,7 +185,7 @@ class _EventStreamResponse(ASGIResponse):
         async for chunk in self._events:
             if not chunks.write(chunk):
                 await chunks.drained()
-        if self._comment is not None:
+        while self._comment is not None:  # the next may begin before this task runs again
             await self._comment
         self._last_begun = True
         await self._waited(send(_body(b"", more=False)))
@@ -193,7 +193,7 @@ class _EventStreamResponse(ASGIResponse):
     async def _drain(self) -> None:
         """Return when the last chunk has been taken."""
         chunks = self._chunks
-        if self._comment is not None:
+        while self._comment is not None:  # the next may begin before this task runs again
             await self._comment
         if chunks.delayed:
             delayed, chunks.delayed = chunks.delayed, b""

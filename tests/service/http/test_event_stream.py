@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -111,3 +112,48 @@ async def test_what_is_pushed_while_a_comment_is_sent_follows_it() -> None:
     go_on.set()
     await asyncio.wait_for(sending, 10)
     assert bodies == [b"data: 1\n\n", KEEP_ALIVE, b"data: 2\n\n", b"data: 3\n\n", b""]
+
+
+async def test_a_comment_that_begins_as_one_ends_loses_no_chunk_that_waits() -> None:
+    """As when a client has not read for as long as the interval, and the timer is due just then."""
+    bodies: list[bytes] = []
+    outlet = Outlet[bytes]()
+    commenting, go_on, pushed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+        await commenting.wait()
+        assert outlet.sender is not None
+        assert not outlet.sender.write(b"data: 2\n\n")
+        pushed.set()
+        await outlet.sender.drained()
+        yield b"data: 3\n\n"
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            if message["body"] == KEEP_ALIVE and not commenting.is_set():
+                commenting.set()
+                await go_on.wait()
+            bodies.append(message["body"])
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    def both_at_once() -> None:
+        time.sleep(0.3)  # the timer becomes due while the loop is busy
+        loop.call_soon(go_on.set)
+
+    stream = EventStream(
+        events(), {}, patience=60.0, keep_alive=0.1, cut=lambda error: None, outlet=outlet
+    )
+    scope: Any = {"type": "http", "state": {}}
+    response = stream.to_asgi_response(None, Request(scope))
+    sending = asyncio.ensure_future(response(scope, receive, send))
+    await asyncio.wait_for(pushed.wait(), 10)
+    await asyncio.sleep(0)
+    loop.call_soon(both_at_once)
+    await asyncio.wait_for(sending, 10)
+    assert bodies.count(KEEP_ALIVE) == 2
+    told = [body for body in bodies if body != KEEP_ALIVE]
+    assert told == [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n", b""]
