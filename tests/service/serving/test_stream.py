@@ -305,6 +305,8 @@ class Framed(Told):
         self.read = len(choice.events)
 
     def advance(self, choices: list[Any]) -> tuple[bytes]:  # type: ignore[override]
+        if not choices:  # a search that is not over
+            return (b"",)
         events = choices[0].events
         fresh, self.read = events[self.read :], len(events)
         self.advanced += len(fresh)
