@@ -43,6 +43,11 @@ class Waker:
         self._woken = False
         self._call: WakeUp | None = None
 
+    @property
+    def is_woken(self) -> bool:
+        """Whether a wake-up has come that was not cleared, unless it was awaited."""
+        return self._woken
+
     def wake(self) -> None:
         future = self._future
         if future is None:

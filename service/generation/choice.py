@@ -13,7 +13,7 @@ from engine.messages import FinishReason, TokenLogprobs
 from service.engine.sequence import EngineSequence
 from service.errors import QuireError
 from service.output.detokenizer import Detokenizer
-from service.output.events import Event, Finished
+from service.output.events import Event, Finished, TextDelta
 from service.output.parser import OutputParser
 from service.output.spans import TokenSpans
 from service.output.stop import StopMatcher
@@ -80,6 +80,12 @@ class Choice:
         self._spans = spans
         self._rules = rules
         self._matcher = StopMatcher(rules.strings, include_in_output=rules.show)
+
+    @property
+    def reached(self) -> int:
+        """``count``, and the tokens since then whose events are in the log; see ``passed``."""
+        last = self.events[-1] if self.events else None
+        return max(self.count, last.end) if type(last) is TextDelta else self.count
 
     @property
     def tokens(self) -> list[int]:

@@ -165,7 +165,7 @@ class Generation:
     def records(self) -> list[SequenceRecord]:
         """Return each choice's usage, whether it finished or was aborted."""
         now = time.monotonic()
-        return [choice.sequence.record(choice.count, now) for choice in self.choices]
+        return [choice.sequence.record(choice.reached, now) for choice in self.choices]
 
     @property
     def prompt_tokens(self) -> int:
@@ -202,4 +202,4 @@ class Generation:
 
     @property
     def output_tokens(self) -> int:
-        return sum(choice.count for choice in self.choices)
+        return sum(choice.reached for choice in self.choices)

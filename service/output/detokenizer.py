@@ -39,11 +39,13 @@ def new_detokenizer(
 
 
 @functools.lru_cache(maxsize=8)
-def _whole_texts(vocabulary: Vocabulary, skipped: frozenset[int]) -> tuple[str, ...]:
-    hidden = skipped.union(vocabulary.byte_fallback or ())
-    return tuple(
-        "" if token_id in hidden else text for token_id, text in enumerate(vocabulary.token_text)
-    )
+def _whole_texts(vocabulary: Vocabulary, skipped: frozenset[int]) -> Sequence[str]:
+    """Made by the first stream, on the event loop: copied at once, not token by token."""
+    texts = list(vocabulary.token_text)
+    for token_id in skipped.union(vocabulary.byte_fallback or ()):
+        if token_id < len(texts):
+            texts[token_id] = ""
+    return texts
 
 
 class ByteLevelDetokenizer:

@@ -78,7 +78,7 @@ class OutputParser:
     def feed_token(self, text: str, tokens: int) -> None:
         """Feed the non-empty text that the ``tokens``-th output token completed."""
         free = not (self._held or self._after_tag or self._fresh) and self._reading is None
-        if free and self._shown and (text in self._plain or self._table.is_plain(text)):
+        if free and self._shown and (text in self._plain or self._table.learn(text)):
             # Nothing is pending, so the span is known without a lookup.
             self._events.append(self._kind(text, self.covered, tokens))
             self.covered = tokens

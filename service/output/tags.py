@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from service.checkpoint.vocabulary import REPLACEMENT
 from service.formats.format import OutputFormat
 from service.output.calls.reader import inner_opening, resumes_at
 from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import Stop, Stops
 from service.output.spans import TokenSpans
 
-# Token texts in which no tag can begin, and what they are as JSON, by the tags' first characters.
+# Tokens' texts in which no tag can begin, and what they are as JSON, by the tags' first characters.
 # There are few distinct tokens, so nearly every lookup hits and costs a third of the search that it
 # saves.
 _PLAIN_TEXTS: dict[str, dict[str, bytes]] = {}
@@ -39,14 +40,16 @@ class Meaning(enum.Enum):
 
 class TagTable:
     """The tags that have a meaning now. ``one_token``: those that are single tokens; spelled out in
-    several tokens they are just text. ``plain``: texts known to contain no part of a tag, and each
-    as JSON."""
+    several tokens they are just text. ``plain``: texts of tokens known to contain no part of a tag,
+    and each as JSON; ``shared`` with other tables whose tags begin alike."""
 
-    def __init__(self, meanings: dict[str, Meaning], one_token: Set[str]) -> None:
+    def __init__(
+        self, meanings: dict[str, Meaning], one_token: Set[str], *, shared: bool = True
+    ) -> None:
         tags = sorted(meanings, key=len, reverse=True)
         starts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
         self.meanings = meanings
-        self.plain = _PLAIN_TEXTS.setdefault(starts, {})
+        self.plain = _PLAIN_TEXTS.setdefault(starts, {}) if shared else {}
         self._one_token = one_token
         self._spelled = tuple(tag for tag in tags if tag not in one_token)  # may come in pieces
         self._longest = max(map(len, self._spelled), default=1) - 1
@@ -55,9 +58,14 @@ class TagTable:
 
     def is_plain(self, text: str) -> bool:
         """True if neither a tag nor white space before one can begin in this text."""
-        if self._trigger is not None and self._trigger.search(text) is not None:
+        return self._trigger is None or self._trigger.search(text) is None
+
+    def learn(self, text: str) -> bool:
+        """Return what ``is_plain`` does, for the text of a token, and remember it if it is."""
+        if not self.is_plain(text):
             return False
-        if len(self.plain) < _MOST_PLAIN_TEXTS:
+        # U+FFFD is what a part of a character looks like by itself.
+        if text != REPLACEMENT and len(self.plain) < _MOST_PLAIN_TEXTS:
             self.plain[text] = _json(text)
         return True
 
@@ -116,7 +124,9 @@ class FormatTags:
         table = self._tables.get(key)
         if table is None:
             meanings = dict(self._meanings(*key))
-            table = self._tables[key] = TagTable(meanings, self.one_token)
+            # After a malformed call, tags may begin with a tool's name, which the client chooses.
+            table = TagTable(meanings, self.one_token, shared=not malformed)
+            self._tables[key] = table
         return table
 
     def stops(self, spans: TokenSpans) -> Stops:

@@ -216,10 +216,11 @@ class _TextPush(_Push[bytes]):
                 if self._over is not None and not self._over.done():
                     self._over.set_result(None)
                 return
-        if count != self._count or sequence.finished is not None or sequence.failure is not None:
-            self._settle()
-            super()._take()
-            self._hold()
+        elif count == self._count and not self._generation.waker.is_woken:
+            return  # another call has sent the token
+        self._settle()
+        super()._take()
+        self._hold()
 
     def _hold(self) -> None:
         choice = self._choices[0]

@@ -56,6 +56,23 @@ def test_the_pieces_of_any_tokens_join_to_what_the_tokenizer_decodes(
         assert joined.replace("\ufffd", "").startswith(expected.split("\ufffd")[0])
 
 
+@pytest.mark.parametrize("name", NAMES)
+@given(data=st.data())
+def test_a_whole_text_is_what_the_token_makes_wherever_it_comes(
+    name: str, data: st.DataObject
+) -> None:
+    size = len(vocabulary(name).token_bytes)
+    skip, continues = data.draw(st.booleans()), data.draw(st.booleans())
+    detokenizer = new_detokenizer(
+        vocabulary(name), skip_special_tokens=skip, continues_text=continues
+    )
+    for token in data.draw(st.lists(st.integers(0, size - 1), max_size=30)):
+        whole = detokenizer.whole_texts
+        text = detokenizer.push(token)
+        if whole is not None and whole[token] not in ("", "\ufffd"):
+            assert text == whole[token]
+
+
 @pytest.mark.parametrize("name", ["byte-level", "llama", "gemma"])
 @given(text=st.text(alphabet="aé你🚀 \n👩‍👧", max_size=20))
 def test_any_text_survives_its_own_tokens(name: str, text: str) -> None:

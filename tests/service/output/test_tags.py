@@ -116,3 +116,23 @@ def test_a_call_without_an_end_of_its_own_stops_at_the_formats_tags() -> None:
     assert stops.kind("</call>", 12) is Stop.CERTAIN
     assert stops.kind("<calls>", 0) is Stop.PERHAPS
     assert FormatTags(FORM, None).stops(TokenSpans()).tags == ()
+
+
+def test_texts_of_tokens_are_remembered_with_their_json_if_no_tag_can_begin_in_them() -> None:
+    table = FormatTags(FORM, TOOLS).table(**WHERE)
+    assert [table.learn(text) for text in ("w\u00f6rd", "a <", "space ")] == [True, False, False]
+    assert table.plain["w\u00f6rd"] == '"w\u00f6rd"'.encode()
+    assert not {"a <", "space "} & table.plain.keys()
+    assert FormatTags(FORM, TOOLS).table(**WHERE).plain is table.plain
+
+
+def test_what_depends_on_its_neighbours_or_is_no_token_is_not_remembered() -> None:
+    table = FormatTags(FORM, TOOLS).table(**WHERE)
+    assert table.learn("\ufffd")  # perhaps a part of a character
+    assert table.is_plain("several tokens")
+    assert not {"\ufffd", "several tokens"} & table.plain.keys()
+
+
+def test_a_table_whose_tags_the_client_may_choose_shares_nothing() -> None:
+    tables = [FormatTags(FORM, TOOLS).table(**{**WHERE, "malformed": True}) for _ in range(2)]
+    assert tables[0].plain is not tables[1].plain

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator
+from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from engine.messages import FinishReason, SamplingParams
+from engine.messages import FinishReason, SamplingParams, TokenLogprobs, packed_top
 from service.errors import EngineFailedError, InternalError, NotStoredError, QuireError
 from service.generation.request import Generation, GenerationRequest
-from service.output.events import TextDelta
+from service.output.events import Event, TextDelta
 from service.serving.exchange import Exchange
 from service.serving.stream import Outlet, complete, outcome_of, stream_events
 from service.telemetry.observer import NoTelemetry
@@ -61,9 +64,9 @@ class Followed:
         self.exchange = Exchange(record(), NoTelemetry())
         self.generation: Generation
 
-    async def begin(self) -> None:
+    async def begin(self, **fields: Any) -> None:
         params = SamplingParams(max_tokens=8)
-        request = GenerationRequest("req_1", [[1, 2]], params, arrival_time=0.0)
+        request = GenerationRequest("req_1", [[1, 2]], params, arrival_time=0.0, **fields)
         self.generation = await self.services.generator.start(request, ANYBODY)
 
     def say(self) -> None:
@@ -185,8 +188,16 @@ class Pushed:
         self.sequence.waker.wake()
         await until(lambda: len(self.window.pieces) == expected)
 
-    async def end(self, tokens: int) -> None:
-        finish(self.sequence, tokens, FinishReason.STOP)
+    def give(self, tokens: list[int]) -> None:
+        """The engine gives these in one message."""
+        self.sequence.generated += tokens
+        if self.sequence.follower is None:
+            self.sequence.waker.wake()
+        else:
+            self.sequence.follower()
+
+    async def end(self, tokens: int, reason: FinishReason = FinishReason.STOP) -> None:
+        finish(self.sequence, tokens, reason)
         self.sequence.waker.wake()
         await asyncio.wait_for(self.reading, 10)
 
@@ -294,6 +305,8 @@ class Framed(Told):
         self.read = len(choice.events)
 
     def advance(self, choices: list[Any]) -> tuple[bytes]:  # type: ignore[override]
+        if not choices:  # a search that is not over
+            return (b"",)
         events = choices[0].events
         fresh, self.read = events[self.read :], len(events)
         self.advanced += len(fresh)
@@ -304,36 +317,141 @@ class Framed(Told):
 SAID = "Hi, you. Hi, you. \u00e9\u4e2d Hi, you. Hi, you. "
 
 
+def ids_of(text: str) -> list[int]:
+    return _pocket_tokenizer().encode(text, add_special_tokens=False)
+
+
+@cache
+def _pocket_tokenizer() -> Any:
+    return services(loaded()).checkpoint.tokenizer
+
+
+async def turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def at_once(ids: list[int], reason: FinishReason) -> list[Event]:
+    """What a choice's log holds if all tokens come in one message."""
+    one = Followed()
+    await one.begin()
+    one.desk.sequences[0].generated += ids
+    finish(one.desk.sequences[0], len(ids), reason)
+    one.desk.sequences[0].waker.wake()
+    await one.told(Told())
+    return one.generation.choices[0].events
+
+
+def framed(events: list[Event]) -> bytes:
+    texts = [event.text for event in events if isinstance(event, TextDelta)]
+    return b"".join(b"<%b>" % msgspec.json.encode(text) for text in texts)
+
+
+def said(window: Window) -> bytes:
+    return b"".join(piece for piece in window.pieces if isinstance(piece, bytes))
+
+
 async def test_plain_tokens_are_sent_without_the_stream_and_logged_as_by_the_parser(
     followed: Followed,
 ) -> None:
     stream, window = Framed(), Window(room=7)
     window.open.set()
     pushed = Pushed(followed, window, stream)
-    choice, sequence = followed.generation.choices[0], followed.desk.sequences[0]
-    ids = followed.services.checkpoint.tokenizer.encode(SAID, add_special_tokens=False)
+    choice, ids = followed.generation.choices[0], ids_of(SAID)
     for number, token in enumerate(ids, 1):
-        sequence.generated.append(token)
-        if sequence.follower is None:
-            sequence.waker.wake()
-        else:
-            sequence.follower()
+        pushed.give([token])
         if number % 2 or number < 3:  # else two come together
-            for _ in range(5):
-                await asyncio.sleep(0)
+            await turns(5)
     await pushed.end(len(ids))
     assert 0 < stream.advanced < len(choice.events)
-    said = b"".join(piece for piece in window.pieces if isinstance(piece, bytes))
-    texts = [event.text for event in choice.events if isinstance(event, TextDelta)]
-    assert said == b"".join(b"<%b>" % msgspec.json.encode(text) for text in texts)
-    again = Followed()
-    await again.begin()
-    again.desk.sequences[0].generated += ids
-    finish(again.desk.sequences[0], len(ids), FinishReason.STOP)
-    again.desk.sequences[0].waker.wake()
-    await again.told(Told())
-    assert choice.events == again.generation.choices[0].events
+    assert said(window) == framed(choice.events)
+    assert choice.events == await at_once(ids, FinishReason.STOP)
     assert choice.tokens == ids
+
+
+_TOKENS = st.integers(0, 600) | st.deferred(lambda: st.sampled_from(ids_of(SAID + "\U0001f680")))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    messages=st.lists(st.tuples(st.lists(_TOKENS, max_size=3), st.integers(0, 5)), max_size=30),
+    room=st.integers(2, 9),
+    reason=st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]),
+)
+def test_any_tokens_in_any_messages_are_sent_once_and_in_order(
+    messages: list[tuple[list[int], int]], room: int, reason: FinishReason
+) -> None:
+    """A message without tokens wakes the stream for another cause."""
+
+    async def run() -> None:
+        followed, window = Followed(), Window(room)
+        await followed.begin()
+        window.open.set()
+        pushed = Pushed(followed, window, Framed())
+        for tokens, pause in messages:
+            pushed.give(tokens) if tokens else pushed.sequence.waker.wake()
+            await turns(pause)
+        ids = [token for tokens, _ in messages for token in tokens]
+        await pushed.end(len(ids), reason)
+        events = followed.generation.choices[0].events
+        assert events == await at_once(ids, reason)
+        assert said(window) == framed(events)
+        assert followed.generation.output_tokens == len(ids)
+
+    asyncio.run(run())
+
+
+async def test_a_character_cut_off_in_one_stream_spoils_none_in_others(followed: Followed) -> None:
+    part, *_ = ids_of("\u4e2d")
+    assert await at_once([part], FinishReason.LENGTH)
+    window = Window()
+    pushed = Pushed(followed, window, Framed())
+    for token in ids_of(SAID):
+        pushed.give([token])
+        await turns(3)
+    await pushed.end(len(ids_of(SAID)))
+    assert "\ufffd" not in said(window).decode()
+    assert "\u4e2d" in said(window).decode()
+
+
+async def test_a_wake_up_that_brings_nothing_does_not_hide_the_end(followed: Followed) -> None:
+    """Such as that of a request with a deadline for which another engine has a place."""
+    window = Window()
+    pushed = Pushed(followed, window, Framed())
+    for token in ids_of("Hi, you. Hi, you."):
+        pushed.give([token])
+        await turns(3)
+    pushed.sequence.waker.wake()
+    await turns(3)
+    fail(pushed.sequence, "it broke", is_refusal=False)
+    pushed.sequence.waker.wake()
+    await asyncio.wait_for(pushed.reading, 10)
+    assert window.pieces[-1] == "failed: EngineFailedError"
+
+
+async def test_what_is_sent_without_the_stream_counts_while_it_runs(followed: Followed) -> None:
+    pushed, ids = Pushed(followed, Window(), Framed()), ids_of("Hi, you. Hi, you.")
+    for number, token in enumerate(ids, 1):
+        pushed.give([token])
+        await turns(3)
+        assert followed.generation.output_tokens == number
+        assert [one.output_tokens for one in followed.generation.records()] == [number]
+    await pushed.end(len(ids))
+
+
+async def test_a_search_with_one_beam_is_streamed_to_its_end(followed: Followed) -> None:
+    await followed.begin(length_penalty=1.0)
+    sequences, before = followed.desk.sequences, len(followed.desk.sequences)
+    pushed = Pushed(followed, Window(), Framed())
+    for number in range(before, before + 8):
+        await until(lambda: len(sequences) == number)  # noqa: B023
+        likely = [(400, -0.1), (401, -2.0)]
+        sequences[-1].logprobs = [TokenLogprobs(-0.1, 1, packed_top(likely))]
+        finish(sequences[-1], 1, FinishReason.LENGTH)
+        sequences[-1].waker.wake()
+    await asyncio.wait_for(pushed.reading, 10)
+    assert followed.generation.choices[0].tokens == [400] * 8
+    assert pushed.window.pieces[-1] == "end 1"
 
 
 class Kept:
