@@ -37,6 +37,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ) as url,
     ):
         until(lambda: results(url, "quire_preemptions_total > 0"), 60, "preemptions")
+        until(lambda: results(url, "DCGM_FI_DEV_GPU_TEMP"), 60, "a scrape of the GPU's exporter")
         yield url
 
 
