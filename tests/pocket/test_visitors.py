@@ -18,6 +18,7 @@ from pocket.text import (
     spoken_tools,
     themes,
     told,
+    ways_talk,
     wordplay,
     words,
 )
@@ -54,13 +55,13 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
         yield pattern, colours
     for pattern in (*wordplay.EITHER, *wordplay.IS_IT):
         yield pattern, {"x": _COLOUR, "y": _COLOUR, "t": _THING}
-    yield from ((pattern, {"x": _WORD}) for pattern in wordplay.OPPOSITE)
+    yield from ((pattern, dict.fromkeys("xpq", _WORD)) for pattern in wordplay.OPPOSITE)
     rhyming = (*wordplay.RHYME, *wordplay.DO_RHYME)
     yield from ((pattern, {"x": _RHYMING, "y": _RHYMING}) for pattern in rhyming)
     names = {"x": "\\S+(?: \\S+)?"}
     for pattern in (*meeting.INTRODUCING, *meeting.CORRECTING, *meeting.WHO_AM_I):
         yield pattern, names
-    yield from ((pattern, {}) for pattern in meeting.SPELL_ME)
+    yield from ((pattern, {}) for pattern in (*meeting.SPELL_ME, *ways_talk.MINE))
     for kind in told.TOLD:
         # Statements hold any words; only questions name a thing that a test can list.
         yield from ((pattern, {"t": _MINE}) for pattern in kind.asking)
