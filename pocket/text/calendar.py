@@ -168,7 +168,9 @@ def _nth(dice: Dice, kind: str, cycle: tuple[str, ...], whole: str) -> Exchange:
     at = dice.randrange(len(cycle))
     last = at == len(cycle) - 1 and dice.chance(0.5)
     ordinal = "last" if last else dice.pick(_ORDINALS[at], _SHORT[at])
-    pattern = phrasing.expand(dice, dice.choice([w for w in NTH if "{n}" not in w] if last else NTH))
+    pattern = phrasing.expand(
+        dice, dice.choice([w for w in NTH if "{n}" not in w] if last else NTH)
+    )
     asked = phrasing.say(dice, pattern, o=ordinal, k=kind, w=whole, n=at + 1)
     return Exchange(asked, f"The {ordinal} {kind} is {cycle[at]}.", _THOUGHT)
 

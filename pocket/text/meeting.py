@@ -154,10 +154,32 @@ def told_and_asked(dice: Dice, told: Told, item: str) -> tuple[Exchange, Exchang
     )
 
 
+def two_favourites(dice: Dice) -> tuple[Exchange, Exchange]:
+    """Two things told in one breath, and one of them asked for."""
+    told = TOLD[0]
+    things, made = dice.sample(told.things, 2), [told.value(dice), told.value(dice)]
+    pattern = dice.pick(
+        "my favo[u|]rite {s} is {x} and my favo[u|]rite {t} is {y}",
+        "[i like|i love] the {s} {x}[,| and] [and |]the {t} {y}",
+        "{s}: {x}, {t}: {y}. [those are|these are] my favorites",
+    )
+    telling = phrasing.say(dice, pattern, ".", s=things[0], t=things[1], x=made[0], y=made[1])
+    yours = [told.yours.format(x=value, t=thing) for thing, value in zip(things, made, strict=True)]
+    at = dice.randrange(2)
+    asked = phrasing.say(dice, dice.choice(told.asking), t=things[at], x=made[at])
+    return (
+        Exchange(telling, f"Good to know: {yours[0]} and {yours[1]}.", "The user tells me two."),
+        Exchange(asked, f"{yours[at][0].upper()}{yours[at][1:]}.", "The user told me this before."),
+    )
+
+
 def acquaintance(dice: Dice) -> tuple[list[Exchange], Exchange]:
     """Up to three things told one after the other, and one of them asked for."""
     telling: list[Exchange] = []
     asking: list[Exchange] = []
+    if dice.chance(0.1):
+        both, one = two_favourites(dice)
+        return [both], one
     if dice.chance(0.6):
         first, name = introduction(dice)
         telling.append(first)

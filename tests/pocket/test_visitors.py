@@ -19,6 +19,7 @@ from pocket.text import (
     themes,
     told,
     ways_talk,
+    ways_unknown,
     wordplay,
     words,
 )
@@ -68,7 +69,8 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
     for ways, _ in (*about_quire.ABOUT, *about_quire.MOODS):
         yield from ((pattern, {}) for pattern in ways)
     asked = dict.fromkeys(("n", "v", "a", "e", "w"), _ANY)
-    asked |= {"d": "\\d+", "p": "\\w+(?: \\w+)?", "c": "\\w+", "y": "\\d+"}
+    asked |= {"d": "\\d+", "p": "\\w+(?: \\w+)?", "c": "\\w+", "y": "\\d+",
+              "g": "|".join(ways_unknown.LANGUAGES).lower()}  # fmt: skip
     yield from ((pattern, asked) for pattern in declining.MORE)
     yield from ((pattern, {"n": _NUMBER, "t": _THEME}) for pattern in themes.LIST)
 
