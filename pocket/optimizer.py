@@ -44,7 +44,7 @@ class PocketOptimizer:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self.matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
+        self.matrices: list[Tensor] = [p for n, p in named if p.dim() == 2 and "embed" not in n]
         others = [p for n, p in named if p.dim() != 2 or "embed" in n]
         self.muon_rate, self.adam_rate, self.momentum = muon_rate, adam_rate, momentum
         self.dtype = dtype
@@ -69,7 +69,7 @@ class PocketOptimizer:
         shared = torch._foreach_mul(
             self._shared(updates), [-self.muon_rate * scale * s for s in sizes]
         )
-        torch._foreach_add_(self.matrices, shared)
+        torch._foreach_add_(self.matrices, list(shared))
 
     def _shared(self, updates: list[Tensor]) -> list[Tensor]:
         """Orthogonalise every update, each rank its share, equal shapes in one batch."""

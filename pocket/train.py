@@ -180,6 +180,18 @@ def worker(rank: int, plan: Plan, port: int) -> None:
         dist.destroy_process_group()
 
 
+def log(plan: Plan, progress: TrainingProgress, mean: float) -> None:
+    """Add a line to the run's log."""
+    line = {
+        "step": progress.step,
+        "loss": round(mean, 4),
+        "tokens": progress.tokens,
+        "seconds": round(progress.seconds),
+    }
+    with (plan.out / "log.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
 def run(
     rank: int,
     world: int,
@@ -227,18 +239,7 @@ def run(
             tok_s=round(progress.tokens / max(1e-3, progress.seconds)),
         )
         if progress.step % 20 == 0:
-            with (plan.out / "log.jsonl").open("a") as log:
-                log.write(
-                    json.dumps(
-                        {
-                            "step": progress.step,
-                            "loss": round(mean, 4),
-                            "tokens": progress.tokens,
-                            "seconds": round(progress.seconds),
-                        }
-                    )
-                    + "\n"
-                )
+            log(plan, progress, mean)
         if time.monotonic() - saved > 60 * plan.save_minutes:
             save(plan.out / "checkpoint.pt", model, optimizer, progress, plan)
             saved = time.monotonic()

@@ -76,7 +76,7 @@ _SORTING: Final = (
     f"{_DO} {_THEM} %s[:| -|,|.] {{l}}",
     f"{_DO} %s[:| -|,|.] {{l}}",
     f"%s[ please|, please|, thanks|, if you can|][:| -] {_DO} {{l}}",
-    f"{{l}}[.|,|:|;| -] [please |now |][sort|arrange|rank|organize] [them|these|it|that] %s",
+    "{l}[.|,|:|;| -] [please |now |][sort|arrange|rank|organize] [them|these|it|that] %s",
     "[the numbers are|here you go|take|we have|my scores are|the ages are|the prices are] {l}"
     f"[.|:|,|;] {_DO} [them|these] %s",
     "[how|what] [would|does|will] {l} [look|be|read] %s",
@@ -145,7 +145,8 @@ COUNT: Final = (
     "[through|up to|until|to] {b}[, inclusive|]",
     "{a} [through|until|till|up to] {b}[, count| please|]",
     "{a} [to|until] {b}, [count|numbers please|all of them|one by one|list them]",
-    "[enumerate|name|call out|read out|count out] [the numbers |][from |]{a} [to|through|until] {b}",
+    "[enumerate|name|call out|read out|count out] [the numbers |][from |]{a} [to|through"
+    "|until] {b}",
     "i [want|need|would like] [the |all |]numbers from {a} to {b}",
 )
 COUNT_TO: Final = (

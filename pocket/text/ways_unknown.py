@@ -5,7 +5,8 @@ from typing import Final
 TOPICS: Final = tuple(
     topic.strip()
     for topic in """
-    string theory, general relativity, quantum computers, superconductors, the big bang, gene editing,
+    string theory, general relativity, quantum computers, superconductors, the big bang,
+    gene editing,
     antibiotics, the immune system, the nervous system, nuclear fusion, plate tectonics, tides,
     rainbows, lightning, mitosis, osmosis, the greenhouse effect, entropy, thermodynamics, calculus,
     integrals, matrices, prime numbers, logarithms, trigonometry, statistics, game theory, algebra,
@@ -23,13 +24,17 @@ TOPICS: Final = tuple(
     divorce, copyright, patents, contracts, visas, passports, customs, work permits, citizenship,
     parking fines, jet lag, flights, hotels, train tickets, camping, hiking, scuba diving, surfing,
     the world series, the super bowl, formula one, the champions league, cricket rules, marathons,
-    elections, parliaments, the senate, NATO, the UN, brexit, democracy, communism, the supreme court,
-    today's headlines, the news, the weather forecast, traffic, a recipe for lasagna, pancakes, sushi,
-    wine, cheese making, baking bread, knitting, gardening, roses, pruning trees, beekeeping, chickens,
+    elections, parliaments, the senate, NATO, the UN, brexit, democracy, communism,
+    the supreme court,
+    today's headlines, the news, the weather forecast, traffic, a recipe for lasagna, pancakes,
+    sushi,
+    wine, cheese making, baking bread, knitting, gardening, roses, pruning trees, beekeeping,
+    chickens,
     dog training, cat food, dinosaurs, sharks, octopuses, migration of birds, coral reefs, glaciers,
     hurricanes, tsunamis, deserts, the Amazon, the Sahara, Mount Everest, the Nile, the Great Wall,
     a broken window, a leaking tap, a car engine, an electric car, a router, bluetooth, a phone,
-    a slow computer, a crash, a memory leak, a deadlock, a null pointer, a broken build, a merge conflict
+    a slow computer, a crash, a memory leak, a deadlock, a null pointer, a broken build,
+    a merge conflict
     """.replace("\n", " ").split(",")
 )
 LANGUAGES: Final = (
@@ -55,7 +60,8 @@ ASKED: Final = (
     "|what do you know|explain in short|a summary please]",
     "[what is|what are|what's|define] {w}[ exactly| in physics| in simple terms|]",
     "[what's|what is] the [difference|link|connection] between {w} and {w}",
-    "[what are|list|name] the [pros and cons|causes|symptoms|effects|rules|benefits|risks|types] of "
+    "[what are|list|name] the [pros and cons|causes|symptoms|effects|rules|benefits|risks"
+    "|types] of "
     "{w}",
     "[latest|any|what are the] news [about|on|from] [{w}|{c}]",
     "[what do|how would] [they|people|locals] say [{n}|'{a} {n}'|{n} and {n}] in {g}",
@@ -68,7 +74,8 @@ ASKED: Final = (
     f"[debug|fix|explain|help with|solve] [this error|this bug|this crash|my error|this message]"
     f"[:|] {_BUG}[ in line {{d}}| in {{e}}| at {{d}}|]",
     f"[what causes|why do i get|i get|how do i fix|what does it mean:] {_BUG}[ in {{e}}|]",
-    f"my [program|code|script|app|server|build|test] [crashes|fails|stops|says|dies][ with|:] {_BUG}",
+    f"my [program|code|script|app|server|build|test] [crashes|fails|stops|says|dies][ with"
+    f"|:] {_BUG}",
     "how do i [get|apply for|renew|obtain|change] [a|my] [passport|residence permit|work permit"
     "|driving licence|student loan|green card|bank account] [in|to|for] {c}",
     "[do i need|how long is|what does it take to get|where can i get] a visa "
@@ -111,7 +118,8 @@ ASKED: Final = (
     "|finish it for me|what do i do]",
     "[can|could|will] you [fix|repair|clean|drive|cook|order|call|hack|install|update|reset] "
     "[my|the] [{n}|computer|phone|printer|router|car|sink|password|account|internet]",
-    "[where|what] [is|are] the [best|nearest|cheapest] [restaurant|bakery|hotel|doctor|beach|shop|bar"
+    "[where|what] [is|are] the [best|nearest|cheapest] [restaurant|bakery|hotel|doctor|beach"
+    "|shop|bar"
     "|pharmacy|cafe|gym][ in {c}| near me| nearby| around| in town|]",
     "[recommend|suggest] [a|some] [book|film|series|restaurant|laptop|game|diet|workout|gift]"
     "[ for {p}| for my mother| about {w}|]",
@@ -119,9 +127,11 @@ ASKED: Final = (
     "|this equation|the theorem of {p}|the {n} theorem]",
     "[how about|and now|then] [{w}|the past of {c}|the {n} of {c}|the war in {c}]",
     "[what|who] [happened|died|won|was born] in [{y}|{c} in {y}|the year {y}]",
-    "[tell me|what is] [my future|my horoscope|the lottery numbers|the exchange rate|your opinion on "
+    "[tell me|what is] [my future|my horoscope|the lottery numbers|the exchange rate"
+    "|your opinion on "
     "{w}|what {p} thinks|the news of today]",
     "[read|open|summarize|look at|check] [this|my] [file|link|pdf|picture|page|article|mail]"
     "[: {e}| please|]",
-    "[draw|paint|show|generate] [me |][a picture|an image|a photo|a logo|a map] of [the {n}|{w}|{c}]",
+    "[draw|paint|show|generate] [me |][a picture|an image|a photo|a logo|a map] of [the {n}"
+    "|{w}|{c}]",
 )

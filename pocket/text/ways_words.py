@@ -8,7 +8,8 @@ MIXING: Final = (
     "[when|if] {a} [meets|touches|is mixed with|goes into] {b}[, what happens|, what do i see"
     "|, which colo[u|]r is it|]",
     "[the |a ]mix[ture|] of {a} [and|with] {b}[ is| gives|]",
-    "[which|what] [shade|tint|hue|colo[u|]r] [do|will|would] {a} [and|with] {b} [give|produce|make]",
+    "[which|what] [shade|tint|hue|colo[u|]r] [do|will|would] {a} [and|with] {b} [give|produce"
+    "|make]",
     "{a} with {b} [mixed in|on top|added][, what is it| is what| gives|]",
     "[i have|we have] {a} and {b} paint, what [can|do] [i|we] [get|make] from [it|both|them]",
 )
