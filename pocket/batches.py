@@ -1,8 +1,8 @@
 """From the endless stream of documents to padded batches of about equal cost."""
 
+import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from tokenizers import Tokenizer
@@ -17,11 +17,11 @@ from pocket.tokenizer import copy_pieces
 MAX_TOKENS: Final = 2048
 """Longer documents are dropped."""
 _POOL: Final = 960
-"""Documents drawn at a time and sorted by length, so that little is padding."""
+"""Documents drawn at a time and sorted by length, so that little is padding. Large batches
+draw more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Batch:
+class Batch(NamedTuple):
     """Tokens (B, T), flat positions (N,) that predict a target, and the targets (N,)."""
 
     tokens: Tensor
@@ -52,8 +52,9 @@ def batches(
     A batch has at least two documents, so the very longest exceed the budget.
     """
     source = stream(dice, warm_up, SHARES, copy_pieces(tokenizer))
+    pool = max(_POOL, budget // 10)  # a few percent of padding, at about 150 tokens a document
     while True:
-        rows = render.encode(tokenizer, [next(source) for _ in range(_POOL)])
+        rows = render.encode(tokenizer, [next(source) for _ in range(pool)])
         rows = sorted((r for r in rows if len(r[0]) <= MAX_TOKENS), key=lambda r: len(r[0]))
         ready: list[Batch] = []
         group: list[tuple[list[int], list[bool]]] = []
@@ -80,7 +81,12 @@ class Feed(IterableDataset[Batch]):
         return batches(Tokenizer.from_str(self.tokenizer), dice, self.budget)
 
 
-def fed(tokenizer: Tokenizer, seed: str, budget: int, feeders: int) -> Iterator[Batch]:
+def fed(
+    tokenizer: Tokenizer, seed: str, budget: int, feeders: int, pinned: bool = False
+) -> Iterator[Batch]:
     """Batches made by so many processes: for a GPU, which is faster than one of them."""
+    # Each of them is one thread of its own; the tokenizer would start one for every core.
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
     feed = Feed(tokenizer.to_str(), seed, budget)
-    return iter(DataLoader(feed, batch_size=None, num_workers=feeders, prefetch_factor=8))
+    return iter(DataLoader(feed, batch_size=None, num_workers=feeders, prefetch_factor=8,
+                           pin_memory=pinned))  # fmt: skip

@@ -44,12 +44,13 @@ class PocketOptimizer:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         named = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-        self.matrices = [p for n, p in named if p.dim() == 2 and "embed" not in n]
+        self.matrices: list[Tensor] = [p for n, p in named if p.dim() == 2 and "embed" not in n]
         others = [p for n, p in named if p.dim() != 2 or "embed" in n]
         self.muon_rate, self.adam_rate, self.momentum = muon_rate, adam_rate, momentum
         self.dtype = dtype
         self.velocity = [torch.zeros_like(p) for p in self.matrices]
-        self.adam = torch.optim.AdamW(others, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0)
+        self.adam = torch.optim.AdamW(others, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0,
+                                      fused=others[0].is_cuda)  # fmt: skip
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
 
@@ -59,21 +60,23 @@ class PocketOptimizer:
         for group in self.adam.param_groups:
             group["lr"] = self.adam_rate * scale
         self.adam.step()
-        updates: list[Tensor] = []
-        for parameter, velocity in zip(self.matrices, self.velocity, strict=True):
-            assert parameter.grad is not None
-            velocity.lerp_(parameter.grad, 1 - self.momentum)
-            updates.append(parameter.grad.lerp(velocity, self.momentum))
-        for parameter, update in zip(self.matrices, self._shared(updates), strict=True):
-            rows, columns = parameter.shape
-            parameter.add_(update, alpha=-self.muon_rate * scale * max(1.0, rows / columns) ** 0.5)
+        # All matrices at once: on a GPU, starting hundreds of small kernels is what takes time.
+        grads = [p.grad for p in self.matrices if p.grad is not None]
+        torch._foreach_lerp_(self.velocity, grads, 1 - self.momentum)
+        updates = list(torch._foreach_lerp(grads, self.velocity, self.momentum))
+        shapes = [parameter.shape for parameter in self.matrices]
+        sizes = [max(1.0, rows / columns) ** 0.5 for rows, columns in shapes]
+        shared = torch._foreach_mul(
+            self._shared(updates), [-self.muon_rate * scale * s for s in sizes]
+        )
+        torch._foreach_add_(self.matrices, list(shared))
 
     def _shared(self, updates: list[Tensor]) -> list[Tensor]:
         """Orthogonalise every update, each rank its share, equal shapes in one batch."""
         by_shape: dict[torch.Size, list[int]] = defaultdict(list)
         for index, update in enumerate(updates):
             by_shape[update.shape].append(index)
-        out = [torch.zeros_like(update) for update in updates]
+        out = list(torch._foreach_mul(updates, 0.0)) if self.world > 1 else list(updates)
         for indices in by_shape.values():
             if mine := indices[self.rank :: self.world]:
                 done = orthogonalised(torch.stack([updates[i] for i in mine]).to(self.dtype))

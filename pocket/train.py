@@ -31,6 +31,8 @@ from pocket.text.dice import Dice
 from pocket.tokenizer import train as train_tokenizer
 
 WARM_UP_STEPS: Final = 30
+SETTLING_STEPS: Final = 4
+"""Steps of a compiled run, as it starts, that do not count as time."""
 FLAT_UNTIL: Final = 0.45
 """Share of a run with the full learning rate; then it falls linearly to `FLOOR`."""
 FLOOR: Final = 0.01
@@ -85,9 +87,12 @@ def rate(share: float, step: int, flat: float = FLAT_UNTIL) -> float:
 def gradients(model: Callable[[Tensor, Tensor], Tensor], batch: Batch, plan: Plan) -> Tensor:
     """Fill the gradients from one batch; returns the summed loss in nats."""
     device = torch.device(plan.device)
+    tokens, keep, targets = (
+        tensor.to(device, non_blocking=True) for tensor in (batch.tokens, batch.keep, batch.targets)
+    )
     with torch.autocast(device.type, torch.bfloat16, enabled=plan.bfloat16):
-        logits = model(batch.tokens.to(device), batch.keep.to(device))
-    loss = functional.cross_entropy(logits.float(), batch.targets.to(device), reduction="sum")
+        logits = model(tokens, keep)
+    loss = functional.cross_entropy(logits.float(), targets, reduction="sum")
     (loss / (plan.batch_tokens * EXPECTED_TARGETS)).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 
@@ -168,10 +173,23 @@ def worker(rank: int, plan: Plan, port: int) -> None:
         lambda: plan.begin is None and progress.share(plan) < COPY_UNTIL,
     )
     if plan.feeders:
-        source = fed(tokenizer, seed, plan.batch_tokens, plan.feeders)
+        pinned = plan.device.startswith("cuda")
+        source = fed(tokenizer, seed, plan.batch_tokens, plan.feeders, pinned)
     run(rank, world, plan, model, optimizer, progress, source)
     if world > 1:
         dist.destroy_process_group()
+
+
+def log(plan: Plan, progress: TrainingProgress, mean: float) -> None:
+    """Add a line to the run's log."""
+    line = {
+        "step": progress.step,
+        "loss": round(mean, 4),
+        "tokens": progress.tokens,
+        "seconds": round(progress.seconds),
+    }
+    with (plan.out / "log.jsonl").open("a") as file:
+        file.write(json.dumps(line) + "\n")
 
 
 def run(
@@ -189,12 +207,19 @@ def run(
     began, before, saved = time.monotonic(), progress.seconds, time.monotonic()
     bar = tqdm(total=100, disable=rank != 0, mininterval=10, unit="%", smoothing=0)
     mean = 0.0
+    first = progress.step
     while (share := progress.share(plan)) < 1.0:
         batch = next(source)
         loss = gradients(forward, batch, plan)
+        # Reading the loss waits for the device, so on a GPU it is read at times only.
+        read = plan.device == "cpu" or progress.step % 20 == 0
+        if plan.compiled and progress.step < first + SETTLING_STEPS:
+            float(loss)
+            began = time.monotonic()  # compiling is not training
         clock = time.monotonic() - began if rank == 0 else 0.0
+        known = float(loss) if read else 0.0
         total, count, size, seconds = exchange(
-            model, [float(loss), float(len(batch.targets)), float(batch.size), clock], world
+            model, [known, float(len(batch.targets)), float(batch.size), clock], world
         )
         optimizer.step(plan.rate * rate(share, progress.step, plan.flat))
         model.zero_grad(set_to_none=True)
@@ -203,28 +228,18 @@ def run(
         progress.seconds = before + seconds
         if rank:
             continue
-        nats = total / max(1.0, count)
-        mean = nats if not mean else 0.97 * mean + 0.03 * nats
+        if read:
+            nats = total / max(1.0, count)
+            mean = nats if not mean else 0.97 * mean + 0.03 * nats
         bar.n = round(100 * progress.share(plan), 1)
         bar.set_postfix(
             step=progress.step,
             loss=f"{mean:.3f}",
             Mtok=f"{progress.tokens / 1e6:.2f}",
-            tok_s=round((progress.tokens) / progress.seconds),
+            tok_s=round(progress.tokens / max(1e-3, progress.seconds)),
         )
         if progress.step % 20 == 0:
-            with (plan.out / "log.jsonl").open("a") as log:
-                log.write(
-                    json.dumps(
-                        {
-                            "step": progress.step,
-                            "loss": round(mean, 4),
-                            "tokens": progress.tokens,
-                            "seconds": round(progress.seconds),
-                        }
-                    )
-                    + "\n"
-                )
+            log(plan, progress, mean)
         if time.monotonic() - saved > 60 * plan.save_minutes:
             save(plan.out / "checkpoint.pt", model, optimizer, progress, plan)
             saved = time.monotonic()

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import phrasing, ways_talk
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.small_talk import IDENTITY, SKILLS
@@ -23,6 +23,7 @@ _Q: Final = "[quire|this server|the quire server]"
 ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     (
         (
+            *ways_talk.QUIRE,
             "what is [quire|a quire|this quire|quire exactly|quire about|quire for]",
             "[what's|whats] quire[ about| for| then| exactly|]",
             "[tell me|say something|i want to know more|talk] about quire",
@@ -48,6 +49,7 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         (
+            *ways_talk.CURL,
             "how [do i|can i|to|do we|should i] [call|use|ask|reach|query|talk to] you [with|by"
             "|via|through] curl",
             "[give|show|write|send|tell] [me |][a|the|an example of a] curl [command|request"
@@ -88,6 +90,7 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         (
+            *ways_talk.LIVE,
             "what [can|do|will] i [see|find] on the live page",
             "[what is|what's] the live page",
             "[what|which things] does the live page [show|show me|tell me|contain|display|have]",
@@ -119,6 +122,7 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         (
+            *ways_talk.MADE_BY,
             "who [made|created|trained|developed|wrote|programmed|invented|designed] [you|pocket"
             "|this model]",
             "[by whom|who] were you [made|trained|created|developed][ by|]",
@@ -142,6 +146,7 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
     ),
     (
         (
+            *ways_talk.SELF,
             "are you [chatgpt|gpt|claude|gemini|llama|openai|qwen|mistral|gpt-3|gpt 5|deepseek"
             "|siri|alexa|a gpt]",
             "[is this|am i talking to|am i speaking with] [chatgpt|gpt|claude|gemini|llama|siri"
@@ -202,6 +207,7 @@ def about_quire(dice: Dice) -> Exchange:
 MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         (
+            *ways_talk.GREETING,
             "[hi|hello|hey|hiya|hi there|hello there|hey there|greetings|howdy|yo|hallo|heyo|hoi]"
             "[ pocket| again| you| friend| everyone| my friend| buddy| bot| robot| model|!|]",
             "[good|a good|very good] [day|afternoon|morning|evening][ to you all| pocket| friend|]",
@@ -220,10 +226,11 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (
         (
+            *ways_talk.HOW_ARE_YOU,
             "[hi|hello|hey|yo|good morning][ pocket| there|], [how are you|how are you doing|how "
-            "is it going|what's up|how do you do|how's life|hows it going|how are things]",
+            "is it going|how do you do|how's life|hows it going|how are things]",
             "[how are you|how are you doing|how do you do|how are things|how's life|how is life"
-            "|what's up|whats up|how's it going|are you ok|are you well|are you fine|you ok|hru]"
+            "|how's it going|are you ok|are you well|are you fine|you ok|hru]"
             "[ today| pocket| my friend| this morning| now|]",
             "[is everything|everything|all] [ok|fine|good|well][ with you|]",
             "how [was|is] your day",
@@ -233,6 +240,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (
         (
+            *ways_talk.THANKS,
             "[thanks|thank you|thx|many thanks|thank you very much|thanks a lot|ty|cheers|tysm]"
             "[ pocket| for that| for the help| for your help| my friend| so much| buddy| man|!|]",
             "[great|ok|cool|perfect|nice|good|wow], [thanks|thank you|thx][ a lot|]",
@@ -247,6 +255,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (
         (
+            *ways_talk.GOODBYE,
             "[bye|goodbye|see you|see ya|farewell|good night|so long|ciao|bye bye|have a nice "
             "day|take care|cu|later]"
             "[ pocket| then| soon| later| for today| my friend| all| tomorrow|]",
@@ -262,6 +271,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (
         (
+            *ways_talk.HAPPY,
             "i [am|feel|am feeling|'m] [great|good|fine|happy|wonderful|fantastic|very well"
             "|super|excellent|really good][ today| now|]",
             "[i had|i am having|it was|it is] a [good|great|wonderful|nice|lovely|perfect] day",
@@ -275,6 +285,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     ),
     (
         (
+            *ways_talk.UNHAPPY,
             "i [am|feel|am feeling|'m] [sad|tired|bad|lonely|sick|unhappy|terrible|awful|angry"
             "|stressed|down|so tired][ today| now|]",
             "[i had|i am having|it was|it is] a [bad|hard|terrible|long|difficult|horrible|sad] "

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import phrasing, ways_numbers
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import DAYS, MONTHS
 
 AFTER: Final = (
+    *ways_numbers.DAY_AFTER,
     "[what|which] {k} [comes|is|goes] [after|right after|directly after|next after] {x}",
     "[what|which] {k} [follows|succeeds] {x}",
     "[the|] [next|] {k} after {x}",
@@ -19,6 +20,7 @@ AFTER: Final = (
     "[what|which] {k} do we have after {x}",
 )
 BEFORE: Final = (
+    *ways_numbers.DAY_BEFORE,
     "[what|which] {k} [comes|is|goes] [before|right before|directly before|just before] {x}",
     "[what|which] {k} [precedes|is in front of] {x}",
     "[the|] {k} [before|in front of] {x}",
@@ -28,6 +30,7 @@ BEFORE: Final = (
     "[what|which] {k} do we have before {x}",
 )
 TOMORROW: Final = (
+    *ways_numbers.TOMORROW,
     "today is {x}[, what|. what| and what] [is|day is|will be] tomorrow",
     "[if it is|it is|it's] {x} [today|now], what [is|day is] [tomorrow|it tomorrow]",
     "[what is|what day is] tomorrow[,|] if [it is|today is] {x}[ today|]",
@@ -56,6 +59,7 @@ ALL: Final = (
     "how many {a} are there and [what are they|which]",
 )
 NTH: Final = (
+    *ways_numbers.NTH,
     "[what|which] is the {o} {k} [of the {w}|in the {w}|]",
     "[what|which] {k} is [the |]{o}",
     "[name|tell me|say|give me] the {o} {k}[ of the {w}|]",
@@ -64,6 +68,7 @@ NTH: Final = (
     "{k} number {n}[ is| of the {w}|]",
 )
 PLACE: Final = (
+    *ways_numbers.PLACE,
     "[which|what] number is {x}",
     "what is the number of {x}",
     "{x} is [which|what] number",
@@ -72,6 +77,7 @@ PLACE: Final = (
     "[what|which] month of the year is {x}",
 )
 LENGTH: Final = (
+    *ways_numbers.LENGTH,
     "how many days [are in|does|has|are there in the month of|are there in the month] {x}[ have|]",
     "how [long|many days] is {x}",
     "[what is|tell me] the [number of days|length] [in|of] {x}",
@@ -90,6 +96,7 @@ WHICH_FIRST: Final = (
     "{x} comes before or after {y}",
     "[is {x} earlier or later than|where is {x} compared with] {y}",
 )
+WORK_WEEK: Final = ways_numbers.WORK_WEEK
 _ORDINALS: Final = (
     *(
         [
@@ -161,7 +168,9 @@ def _nth(dice: Dice, kind: str, cycle: tuple[str, ...], whole: str) -> Exchange:
     at = dice.randrange(len(cycle))
     last = at == len(cycle) - 1 and dice.chance(0.5)
     ordinal = "last" if last else dice.pick(_ORDINALS[at], _SHORT[at])
-    pattern = phrasing.expand(dice, dice.choice(NTH[:5] if last else NTH))
+    pattern = phrasing.expand(
+        dice, dice.choice([w for w in NTH if "{n}" not in w] if last else NTH)
+    )
     asked = phrasing.say(dice, pattern, o=ordinal, k=kind, w=whole, n=at + 1)
     return Exchange(asked, f"The {ordinal} {kind} is {cycle[at]}.", _THOUGHT)
 
@@ -187,6 +196,10 @@ def calendar(dice: Dice) -> Exchange:
     ]  # fmt: skip
     if kind == "day":
         makers.append((24, lambda d: _tomorrow(d, shown, after, before)))
+        first = "The first day of the week is Monday."
+        makers.append(
+            (5, lambda d: Exchange(phrasing.say(d, d.choice(WORK_WEEK)), first, _THOUGHT))
+        )
     else:
         makers += [
             (12, lambda d: Exchange(phrasing.say(d, d.choice(LENGTH), x=shown), _days_in(at + 1),

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pocket.text import phrasing, unknown, values, words
+from pocket.text import phrasing, unknown, values, ways_unknown, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -62,6 +62,7 @@ _BY_KIND: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
 )
 
 TOPICS: Final = (
+    *ways_unknown.TOPICS,
     *("photosynthesis", "inflation", "bitcoin", "gravity", "evolution", "vaccines", "Napoleon"),
     *("black holes", "DNA", "the stock market", "climate change", "the French revolution", "jazz"),
     *("Einstein", "the Roman empire", "relativity", "the moon landing", "vitamin C", "volcanoes"),
@@ -76,6 +77,7 @@ TOPICS: Final = (
 """Things the world knows and the model does not."""
 
 MORE: Final = (
+    *ways_unknown.ASKED,
     "[who|what|when|why|how|where] [is|was|did|does|do|are] {w}[ {e}|]",
     "[explain|teach me|describe|summarize|discuss] {w}[ in simple words| in detail| to a child|]",
     "[tell me|what do you know] about {w}",
@@ -154,9 +156,11 @@ def _kinds(question: str) -> tuple[str, ...]:
 
 def declined(dice: Dice, told: tuple[str, ...] = ()) -> Exchange:
     """Something the model cannot do, refused in words not used before."""
-    if dice.chance(0.6):
+    if dice.chance(0.75):
         pattern = phrasing.expand(dice, dice.choice(MORE))
-        pattern = pattern.replace("{w}", dice.choice(TOPICS))
+        while "{w}" in pattern:
+            pattern = pattern.replace("{w}", dice.choice(TOPICS), 1)
+        pattern = pattern.replace("{g}", dice.choice(ways_unknown.LANGUAGES))
         question = phrasing.say(dice, unknown.fill(dice, pattern))
     elif dice.chance(0.25):
         return Exchange(phrasing.say(dice, salad(dice)), _fresh(unknown.REFUSALS, told), _UNKNOWN)

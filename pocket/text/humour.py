@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, words
+from pocket.text import phrasing, ways_words, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -24,6 +24,7 @@ JOKES: Final = (
     "Why did the token feel alone? The cache had missed it!",
 )
 JOKE: Final = (
+    *ways_words.JOKE,
     "[tell|give|say|write][ me|] [a|one|another|some] [good |short |funny |new |little |silly "
     "|bad |]joke[s|]",
     "[tell|give] [us|me] a [good |short |funny |silly |]joke[ about {n}s| about {n}|]",
@@ -43,6 +44,7 @@ JOKE: Final = (
     "[a pun|tell me a pun|know any puns|something witty]",
 )
 ANOTHER: Final = (
+    *ways_words.ANOTHER,
     "[another|another one|one more|next|more|next one|a new one|another joke|next joke]",
     "[haha|lol|hehe|ha|nice|good one|funny|very funny|great|ok], [another|another one|one more "
     "joke|more]",
@@ -84,6 +86,7 @@ _FREE: Final = (
     ("A light in the fog", "someone is at home tonight", "the path finds its end"),
 )
 HAIKU: Final = (
+    *ways_words.HAIKU,
     "[write|tell|make|create|give|show] [me |us |]a [short |nice |little |beautiful |]haiku[ "
     "about {t}| about {t}| on {t}|]",
     "[can|could|would] you [write|make|create|tell me|give me] a haiku[ about {t}| about {t}|]",
@@ -106,6 +109,7 @@ _POEMS: Final = (
     "It walked a year, it walked a day,\nand sang a song along the way. 🐌",
 )
 POEM: Final = (
+    *ways_words.POEM,
     "[write|tell|make|create|give|read] [me |us |]a [short |nice |little |beautiful |small "
     "|funny |]poem",
     "[write|tell|make|give] [me |us |][a poem|some poetry|a rhyme|a verse|some verses|a little "

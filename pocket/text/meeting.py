@@ -2,12 +2,13 @@
 
 from typing import Final
 
-from pocket.text import phrasing, values
+from pocket.text import phrasing, values, ways_talk
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.told import TOLD, Told, typed_name
 
 INTRODUCING: Final = (
+    *ways_talk.INTRODUCING,
     "[my|the|] name is {x}",
     "[my|the|] name is {x}",
     "my name is {x}",
@@ -39,6 +40,7 @@ CORRECTING: Final = (
     "[my real name is|in fact i am|in truth my name is] {x}",
 )
 WHO_AM_I: Final = (
+    *ways_talk.WHO_AM_I,
     "[do you|can you] [still |][know|recognize] [me|who this is]",
     "i [told|gave] you my name, [what was it|say it|do you have it]",
     "[address|greet|welcome|call] me [by my name|properly|with my name]",
@@ -65,10 +67,11 @@ WHO_AM_I: Final = (
     "[do you know|can you guess|guess] what i am called",
 )
 SPELL_ME: Final = (
+    *ways_talk.SPELL_ME,
     "[spell|now spell|can you spell] my name",
     "how [do you spell|is] my name[ spelled|]",
 )
-_ASKING_ME: Final = ("what's yours", "Who are you", "what is your name", "who are you", "And you")
+_ASKING_ME: Final = ("yours", "your name", "who are you", "and you", "you called", "call you?")
 
 
 def introduction(dice: Dice) -> tuple[Exchange, str]:
@@ -78,7 +81,7 @@ def introduction(dice: Dice) -> tuple[Exchange, str]:
     told = phrasing.say(dice, pattern, ".", x=name, c=values.city(dice))
     greeted = told.lower().startswith(("h", "good", "yo", "greet"))
     answer = f"Hello {name}! Nice to meet you. 😊" if greeted else f"Nice to meet you, {name}!"
-    if any(question.lower() in told.lower() for question in _ASKING_ME):
+    if any(question in told.lower() for question in _ASKING_ME):
         answer = f"Nice to meet you, {name}! I am pocket."
     elif "how are you" in told.lower():
         answer = f"Nice to meet you, {name}! I am fine, thank you."
@@ -99,7 +102,7 @@ def correction(dice: Dice) -> tuple[Exchange, str]:
 
 def who_am_i(dice: Dice, name: str) -> Exchange:
     """The name asked for."""
-    if dice.chance(0.06):
+    if dice.chance(0.1):
         spelled = "-".join(name)
         return Exchange(phrasing.say(dice, dice.choice(SPELL_ME)), spelled, "I spell the name.")
     asked = phrasing.say(dice, dice.choice(WHO_AM_I))
@@ -151,10 +154,32 @@ def told_and_asked(dice: Dice, told: Told, item: str) -> tuple[Exchange, Exchang
     )
 
 
+def two_favourites(dice: Dice) -> tuple[Exchange, Exchange]:
+    """Two things told in one breath, and one of them asked for."""
+    told = TOLD[0]
+    things, made = dice.sample(told.things, 2), [told.value(dice), told.value(dice)]
+    pattern = dice.pick(
+        "my favo[u|]rite {s} is {x} and my favo[u|]rite {t} is {y}",
+        "[i like|i love] the {s} {x}[,| and] [and |]the {t} {y}",
+        "{s}: {x}, {t}: {y}. [those are|these are] my favorites",
+    )
+    telling = phrasing.say(dice, pattern, ".", s=things[0], t=things[1], x=made[0], y=made[1])
+    yours = [told.yours.format(x=value, t=thing) for thing, value in zip(things, made, strict=True)]
+    at = dice.randrange(2)
+    asked = phrasing.say(dice, dice.choice(told.asking), t=things[at], x=made[at])
+    return (
+        Exchange(telling, f"Good to know: {yours[0]} and {yours[1]}.", "The user tells me two."),
+        Exchange(asked, f"{yours[at][0].upper()}{yours[at][1:]}.", "The user told me this before."),
+    )
+
+
 def acquaintance(dice: Dice) -> tuple[list[Exchange], Exchange]:
     """Up to three things told one after the other, and one of them asked for."""
     telling: list[Exchange] = []
     asking: list[Exchange] = []
+    if dice.chance(0.1):
+        both, one = two_favourites(dice)
+        return [both], one
     if dice.chance(0.6):
         first, name = introduction(dice)
         telling.append(first)
@@ -167,9 +192,9 @@ def acquaintance(dice: Dice) -> tuple[list[Exchange], Exchange]:
         tell, ask, _ = told_and_asked(dice, told, dice.choice(told.things))
         telling.insert(dice.pick(0, named, len(telling)), tell)
         asking.append(ask)
-    if dice.chance(0.15):  # the bare continuation asks for the name
+    if dice.chance(0.35):  # the bare continuation asks for the name
         mine = [ask for ask in asking if ask.answer.startswith("Your name is")]
         if mine and len(telling) > 1:
-            asked = phrasing.say(dice, "[and|what about|what is] [my own|my name|me]", bare=True)
+            asked = phrasing.say(dice, dice.choice(ways_talk.MINE), bare=True)
             return telling, Exchange(asked, mine[0].answer, mine[0].thought)
     return telling, dice.choice(asking)

@@ -37,7 +37,14 @@ BEFORE: Final = (
         "ok now ",
         "ok ",
     ),
-    *("quick question: ", "question: ", "just wondering, ", "I was wondering, ", "by the way, "),
+    *(
+        "one question: ",
+        "quick question: ",
+        "question: ",
+        "just wondering, ",
+        "I was wondering, ",
+        "by the way, ",
+    ),
     *(
         "can you help me? ",
         "I have a question. ",
@@ -46,6 +53,19 @@ BEFORE: Final = (
         "great. ",
         "cool, ",
         "thanks. ",
+        "hurry up, ",
+        "sorry, ",
+        "listen, ",
+        "next: ",
+        "one more thing: ",
+        "right, ",
+        "yo, ",
+        "erm, ",
+        "oh, ",
+        "and now, ",
+        "dear pocket, ",
+        "bot, ",
+        "kindly ",
     ),
 )
 AFTER: Final = (
@@ -63,6 +83,8 @@ AFTER: Final = (
     ),
     *(" pocket", ", pocket", " :)", " then", " my friend", ", thank you", " today", " if you can"),
     *(" mate", " please!", " again", " dear", ", can you", ", will you", " quickly"),
+    *(", quick", " asap", " real quick", ", would be nice", " tyvm", " haha", " lol", " ..."),
+    *(" if possible", ", buddy", " right away", " at last", " 🙂", ", ok", " again please"),
 )
 FILLERS: Final = (
     *("just", "really", "maybe", "actually", "like", "kindly", "you know", "perhaps", "well"),
@@ -123,6 +145,25 @@ def loose(dice: Dice, text: str) -> str:
     return " ".join(words)
 
 
+_SHORTER: Final = {
+    **{"please": "pls", "your": "ur", "are": "r", "what's": "whats", "i'm": "im", "don't": "dont"},
+    **{"can't": "cant", "it's": "its", "how's": "hows", "about": "abt", "because": "cuz"},
+    **{"want to": "wanna", "give me": "gimme", "let me": "lemme", "going to": "gonna"},
+    **{"thanks": "thx", "something": "smth", "people": "ppl", "tomorrow": "tmrw", "you": "ya"},
+    **{"what": "wat", "and": "&", "to": "2", "for": "4", "okay": "k", "the": "da"},
+}
+
+
+def shorter(dice: Dice, text: str) -> str:
+    """The text with up to three words in the short forms of chats."""
+    known = [long for long in _SHORTER if f" {long} " in f" {text} "]
+    for long in dice.sample(known, min(len(known), dice.choice((1, 2, 3)))):
+        short = "u" if long == "you" and text.count(" ") > 6 else _SHORTER[long]
+        if not short.isdigit() or "{" not in text:  # a 2 or a 4 among numbers would be one of them
+            text = f" {text} ".replace(f" {long} ", f" {short} ").strip()
+    return text
+
+
 def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots: object) -> str:
     """One text of the pattern as somebody might type it; `bare` keeps talk around it away."""
     text = expand(dice, pattern)
@@ -132,7 +173,9 @@ def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots
         text += dice.choice(AFTER)
     if not bare and dice.chance(0.2):
         text = loose(dice, text)
-    if dice.chance(0.09):
+    if dice.chance(0.08):
+        text = shorter(dice, text)
+    if dice.chance(0.12):
         text = careless(dice, text)
     style = dice.random()
     if style < 0.6:

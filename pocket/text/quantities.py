@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from pocket.text import phrasing, words
+from pocket.text import phrasing, ways_numbers, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
 _MORE: Final = "[bigger|larger|greater|more|higher]"
 _LESS: Final = "[smaller|less|lower|fewer]"
 IS_MORE: Final = (
+    *ways_numbers.IS_MORE,
     f"[has|does] {{a}} [count |weigh |have |]{_MORE} than {{b}}",
     "is {a} [beyond|past|ahead of] {b}",
     f"could {{a}} be {_MORE} than {{b}}",
@@ -23,6 +24,7 @@ IS_MORE: Final = (
     "[does|can] {a} beat {b}",
 )
 IS_LESS: Final = (
+    *ways_numbers.IS_LESS,
     f"could {{a}} be {_LESS} than {{b}}",
     f"[has|does] {{a}} [count |weigh |have |]{_LESS} than {{b}}",
     f"is {{a}} {_LESS} than {{b}}",
@@ -33,6 +35,7 @@ IS_LESS: Final = (
     f"isn't {{a}} {_LESS} than {{b}}",
 )
 IS_SAME: Final = (
+    *ways_numbers.IS_SAME,
     "is {a} [equal to|the same as|as big as|as much as] {b}",
     "are {a} and {b} the same[ number|]",
     "{a} = {b}, [right|true or false|yes or no]",
@@ -41,6 +44,7 @@ IS_SAME: Final = (
 _MOST: Final = "[biggest|largest|greatest|highest|bigger|larger|higher]"
 _LEAST: Final = "[smallest|lowest|least|smaller|lower]"
 WHICH_MOST: Final = (
+    *ways_numbers.WHICH_MOST,
     f"[choose|take|select|look for] the {_MOST}: {{l}}",
     "[who|which side] has more, {l}",
     "compare {l}",
@@ -62,6 +66,7 @@ WHICH_MOST: Final = (
     f"among {{l}}, [which|what] is [the |]{_MOST}",
 )
 WHICH_LEAST: Final = (
+    *ways_numbers.WHICH_LEAST,
     f"[choose|take|select|look for] the {_LEAST}: {{l}}",
     f"{{l}}, the {_LEAST} [is|one is|please]",
     f"[i need|i want|tell me] the {_LEAST} [one |number |]of {{l}}",
@@ -90,6 +95,7 @@ _DOWN: Final = (
 )
 _SET: Final = "[the numbers |these numbers: |these: |these numbers |the list |numbers: |: |this: |]"
 SORT_UP: Final = (
+    *ways_numbers.SORT_UP,
     f"[the order of|correct order of|right order for] {_SET}{{l}}",
     f"[i need|i want|give me] {_SET}{{l}} {_UP}",
     f"which order do {{l}} have {_UP}",
@@ -108,6 +114,7 @@ SORT_UP: Final = (
     "[sort|order] from [smallest|lowest|small] to [biggest|highest|largest|big]: {l}",
 )
 SORT_DOWN: Final = (
+    *ways_numbers.SORT_DOWN,
     f"[i need|i want|give me] {_SET}{{l}} {_DOWN}",
     f"{_DOWN}: {{l}}",
     f"turn {{l}} into a list {_DOWN}",
@@ -122,6 +129,7 @@ SORT_DOWN: Final = (
     "[sort|order] from [biggest|highest|largest|big] to [smallest|lowest|small]: {l}",
 )
 AFTER: Final = (
+    *ways_numbers.AFTER,
     "[my number is|i have|we are at|here is] {a}, what comes [next|after it|after that]",
     "[add one to|plus one:] {a}",
     "what follows {a}",
@@ -133,6 +141,7 @@ AFTER: Final = (
     "one more than {a}",
 )
 BEFORE: Final = (
+    *ways_numbers.BEFORE,
     "[what|which] [number |]comes [before|just before|directly before] {a}",
     "[what|which] [number|one] is [before|one less than|just before] {a}",
     "[what is|what's] [the number before|before|one less than] {a}",
@@ -140,6 +149,7 @@ BEFORE: Final = (
     "one less than {a}",
 )
 CONTINUE: Final = (
+    *ways_numbers.CONTINUE,
     "{l}[, |... |...| ]what comes next",
     "[continue|go on|what comes next|what is next|next number]: {l}",
     "{l}, [and|then|next]",
@@ -147,6 +157,7 @@ CONTINUE: Final = (
     "[after|which number follows] {l}[ comes|]",
 )
 COUNT: Final = (
+    *ways_numbers.COUNT,
     "[beginning|starting] [at|with|from] {a}, count [up |]to {b}",
     "[upwards|up|on] from {a} to {b}",
     "[recite|tell me|type] the numbers {a} to {b}",
@@ -160,6 +171,7 @@ COUNT: Final = (
     "[go|run] from {a} to {b}",
 )
 COUNT_TO: Final = (
+    *ways_numbers.COUNT_TO,
     "count [to|up to|till|until] {b}",
     "[can you|could you|would you|i want you to|try to|do you know how to] count to {b}",
     "[let's|let us] count [up |]to {b}",
@@ -170,13 +182,16 @@ COUNT_TO: Final = (
     "[numbers|count] 1 to {b}",
 )
 COUNT_DOWN: Final = (
+    *ways_numbers.COUNT_DOWN,
     "count [down|backwards|back] [from |]{b} to {a}",
     "[can you|could you] count [down|backwards] from {b} to {a}",
     "[start|begin] [at|with|from] {b} and [go down|count down] to {a}",
     "from {b} [down|back|backwards] to {a}",
     "[list|write] the numbers from {b} down to {a}",
 )
+COUNT_ZERO: Final = ways_numbers.COUNT_ZERO
 COUNT_BY: Final = (
+    *ways_numbers.COUNT_BY,
     "skip count by {s} [from {a} |]to {b}",
     "[from {a} |]up to {b}, always plus {s}",
     "[only |]every [{o}] number [from {a} |]to {b}",
@@ -207,6 +222,7 @@ UNITS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...], int], ...]] = (
     (("tons", "tonnes"), ("kg", "kilograms", "kilos"), 1000),
 )
 CONVERT: Final = (
+    *ways_numbers.CONVERT,
     "{n} {u} [would be|makes|equals|gives] [how many|what in] {v}",
     "[write|say|show] {n} {u} as {v}",
     "in {v}[ please|]: {n} {u}",
@@ -244,13 +260,15 @@ def _pair(dice: Dice) -> tuple[int, int]:
 
 def _spoken(dice: Dice, numbers: list[int], joined: bool = False) -> str:
     shown = [str(number) for number in numbers]
-    style = dice.randrange(6)
+    style = dice.randrange(7)
     if joined or style == 0:
-        link = dice.pick(" and ", " or ")
+        link = dice.pick(" and ", " or ", " and ", " or ", " versus ", " against ")
         return f"{', '.join(shown[:-1])}{link}{shown[-1]}"
     if style == 1:
         return " ".join(shown)
-    if style == 2 and not joined:
+    if style == 6:
+        return dice.pick("; ", " / ", " - ", " | ", "\n").join(shown)
+    if style == 2:
         return f"[{', '.join(shown)}]"
     return dice.pick(", ", ", ", ",").join(shown)
 
@@ -298,7 +316,7 @@ def _several(dice: Dice, count: int) -> list[int]:
 
 def sorting(dice: Dice) -> Exchange:
     """Three to six numbers in order."""
-    numbers = _several(dice, dice.choices((2, 3, 4, 5, 6), (2, 14, 6, 2, 1))[0])
+    numbers = _several(dice, dice.choices((2, 3, 4, 5, 6), (2, 12, 7, 3, 1))[0])
     down = dice.chance(0.35)
     pattern = dice.choice(SORT_DOWN if down else SORT_UP)
     asked = phrasing.say(dice, pattern, ".", l=_spoken(dice, numbers, dice.chance(0.2)))
@@ -339,7 +357,12 @@ def stepping(dice: Dice) -> Exchange:
         return Exchange(
             asked, ", ".join(map(str, range(start, end + 1, step))), "I count in steps."
         )
-    if roll < 0.65:
+    if roll < 0.47:
+        end = dice.randint(2, 20)
+        asked = phrasing.say(dice, dice.choice(COUNT_ZERO), ".", b=_shown(dice, end))
+        down_to_one = ", ".join(map(str, range(end, 0, -1)))
+        return Exchange(asked, down_to_one, f"I count from {end} to 1.")
+    if roll < 0.68:
         end = dice.randint(2, 20)
         asked = phrasing.say(dice, dice.choice(COUNT_TO), ".", b=_shown(dice, end))
         return Exchange(asked, ", ".join(map(str, range(1, end + 1))), f"I count from 1 to {end}.")

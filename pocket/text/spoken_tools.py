@@ -113,6 +113,9 @@ TOOLS: Final = (
         "Look up an order.",
         (("order_id|order|id|number", values.identifier),),
         (
+            "{a}[.|,|:| -] [where is this order|what happened to that order|is that on its"
+            " way|when will it arrive|any update on it|has it shipped|track that one|what is"
+            " its status]",
             "{a} is my [order|parcel|order number], [where is it|what is its status|is it on the "
             "way]",
             "[where is|what about|how is|any news of] [order|parcel|my order|my parcel] {a}",
@@ -145,6 +148,9 @@ TOOLS: Final = (
         "Switch a light on or off.",
         (("room|place|where", _ROOM), ("on|lit|state", _SWITCH)),
         (
+            "{b}[ please|, please|] with [that lamp|the bulb|every lamp] in the {a}",
+            "{b} [goes|should go] the [light|lamp] in the {a}",
+            "{b}[,|:| -] the {a} [light|lamp]",
             "[turn|switch|put] [the light|the lamp|the lights] in the {a} {b}",
             "[turn|switch|put] {b} [the light|the lamp|the lights] in the {a}",
             "{b}[ please|]: [the light|the lamp] [in|of] the {a}",
@@ -189,6 +195,13 @@ TOOLS: Final = (
             ("body|text|message|content", _quoted),
         ),
         (
+            '[send|mail|email] "{c}" to {a}, [subject|subject line|with subject|titled|the'
+            ' topic is] "{b}"',
+            '{a} [has to|should|ought to|needs to] [know|hear|read|learn] "{c}"[,|.] [subject'
+            '|the topic is|under the subject|with subject line|as subject use] "{b}"',
+            '[email|mail] {a}: "{c}" [with|and the] subject line "{b}"',
+            '[write|send] {a} [a mail|an email] [reading|that reads|saying] "{c}"[,|.] [the'
+            ' subject line is|subject line|with subject line] "{b}"',
             '[send|write|mail] "{c}" to {a} with the subject "{b}"',
             'to {a}: "{c}", [subject|the subject is|with subject] "{b}"',
             'subject "{b}", to {a}, [text|body|the text is|message] "{c}"',
@@ -231,6 +244,10 @@ TOOLS: Final = (
             ("players|people|count", _count(2, 12)),
         ),
         (
+            "[at|for] {b}, we are {c}, [club|venue|the club] is {a}. [Reserve it|Please book"
+            "|Do book it]!",
+            "{b}, {c} [players|of us], [club|venue]: {a}[, book it|, reserve|. Reserve that!|]",
+            "[club|venue] {a}, {c} [players|people], at {b}[. Book it|, reserve it|]",
             "[court|a court] for {c} at {a}, {b}[ please|]",
             "[we are|there are] {c} [players|of us] and [want|would like] to play at {a} at {b}",
             "at {b}, {c} [players|of us], [club is|the place is|at] {a}",
@@ -243,8 +260,16 @@ TOOLS: Final = (
     SpokenTool(
         ("save_memo", "write_memo", "keep_memo", "store_text"),
         "Keep a memo.",
-        (("heading|name|label", lambda d: values.phrase(d, 1, 2)), ("memo|body|content", _quoted)),
         (
+            ("title|heading|name|label", lambda d: values.phrase(d, 1, 2)),
+            ("text|memo|body|content", _quoted),
+        ),
+        (
+            '[store|save|note] this: "{b}". The [heading|title|name][ is|:] "{a}"',
+            '[keep|save] [the following|that|this memo]: "{b}"[.|,] [Heading|Call it|Name it'
+            '|Title it|Label] "{a}"',
+            '[title|heading|name] "{a}", [text|content|memo] "{b}"',
+            '"{b}"[,|.] [titled|title it|call that|the title is] "{a}"',
             '[save|write down|keep|store] "{b}" [under|as|with the heading|called] "{a}"',
             '[under|with the name|with heading] "{a}" [save|write|keep|store] "{b}"',
             '"{b}", [heading|name|call it|label it] "{a}"',
@@ -363,6 +388,8 @@ def spoken(dice: Dice, tool: SpokenTool) -> tuple[Json, str, Call]:
     slots = {letter: _shown(dice, value) for letter, value in zip("abc", made, strict=False)}
     end, bare = dice.pick("", ".", "?"), dice.chance(0.75)
     ask = phrasing.say(dice, dice.choice(tool.asking), end, bare=bare, **slots)
+    if ask.startswith(("on ", "off ", "on,", "off,", "on:", "off:")) and dice.chance(0.6):
+        ask = ask[0].upper() + ask[1:]
     properties = {key: _schema(value) for key, value in zip(keys, made, strict=True)}
     name = tool.names[0] if dice.chance(0.5) else dice.choice(tool.names)
     function: Json = {"name": name, "description": tool.description}

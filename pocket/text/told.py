@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pocket.text import values, words
+from pocket.text import values, ways_talk, words
 from pocket.text.dice import Dice
 
 NOUNS_OF_MINE: Final = words.split("""
@@ -76,6 +76,7 @@ TOLD: Final = (
         ),
         "your favorite {t} is {x}",
         (
+            *ways_talk.FAVOURITE,
             "[what is|what's|whats|tell me|do you know|remember|which is] my favo[u|]rite {t}",
             "[which|what] {t} [do i like|do i prefer|is my favo[u|]rite|do i like most|do i love]",
             "[my|and my|so my] favo[u|]rite {t}[ is| was|]",
@@ -202,6 +203,7 @@ TOLD: Final = (
         ),
         "your job is {x}",
         (
+            *ways_talk.JOB,
             "what [is|'s|was] my [job|profession|work|trade|occupation]",
             "what do i [work as|do|do at work|do all day|work]",
             "[as what|what] do i work[ as|]",
@@ -240,6 +242,7 @@ TOLD: Final = (
         ),
         "you love {x}",
         (
+            *ways_talk.LOVE,
             "what do i [love|like|adore|enjoy|like so much|really love]",
             "[tell me|say|do you know|remember] what i [love|like]",
             "[which|what] [thing|stuff|dish|activity] do i [love|like]",
@@ -257,6 +260,7 @@ TOLD: Final = (
         ),
         "the {t} is {x}",
         (
+            *ways_talk.KEPT,
             "[what is|what was|tell me|say|repeat|give me] the {t}",
             "[which|what] {t} [was it|did you note|did i say|did i tell you|should you remember]",
             "[what|which] {t} did i ask you to [remember|keep|learn]",

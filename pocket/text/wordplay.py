@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing
+from pocket.text import phrasing, ways_words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import COLOUR_OF, OPPOSITES
@@ -17,6 +17,7 @@ MIXED: Final[dict[tuple[str, str], str]] = {
     ("blue", "white"): "light blue",
 }
 MIXING: Final = (
+    *ways_words.MIXING,
     "{a} paint and {b} paint [together|mixed][ make| give|]",
     "[what|which colo[u|]r] comes [out of|from] {a} and {b}",
     "[put|pour|stir] {a} [into|and|to] {b}[, what happens|, which color|]",
@@ -53,6 +54,7 @@ THINGS: Final[dict[str, str]] = {
     "fire": "red",
 }
 COLOUR: Final = (
+    *ways_words.COLOUR,
     "[what|which] colo[u|]r [is|has|does] {t}[ have|]",
     "[what is|what's|tell me|whats] the colo[u|]r of {t}",
     "[do you know|tell me|say] [what|which] colo[u|]r {t} [is|has]",
@@ -65,6 +67,7 @@ COLOUR: Final = (
     "how is {t} colo[u|]red",
 )
 EITHER: Final = (
+    *ways_words.EITHER,
     "is {t} {x} or {y}",
     "{t}, is it {x} or {y}",
     "which is {t}, {x} or {y}",
@@ -135,6 +138,7 @@ PAIRS: Final[dict[str, str]] = {
 }
 _OPPOSITE: Final = "[opposite|antonym|contrary|opposite word|reverse]"
 OPPOSITE: Final = (
+    *ways_words.OPPOSITE,
     f"[look for|find|search|list] the {_OPPOSITE} of {{x}}",
     f"{{x}}: [what is|tell me|name] the {_OPPOSITE}",
     "when [it|something|he] is not {x}, what is [it|he]",
@@ -213,6 +217,7 @@ FAMILIES: Final = tuple(
     """.strip().splitlines()
 )
 RHYME: Final = (
+    *ways_words.RHYME,
     "{x}: [rhyme|what rhymes|a rhyme please]",
     "[rhymes|a rhyme|rhyming words] [on|of|with|to] {x}",
     "[word|words] that end[s|] [in the same sound as|the same as|just like] {x}",
@@ -232,6 +237,7 @@ RHYME: Final = (
     "[is there a|do you know a|got a|have you got a] rhyme for {x}",
 )
 DO_RHYME: Final = (
+    *ways_words.DO_RHYME,
     "do {x} and {y} [sound alike|end alike|sound the same|match in sound]",
     "{x} and {y}: [a rhyme|rhyme|do they rhyme] or not",
     "[do|does|would|will] {x} [and|rhyme with] {y}[ rhyme|]",
@@ -271,15 +277,16 @@ def opposite(dice: Dice) -> Exchange:
     a, b = dice.choice(tuple(PAIRS.items()))
     known = {**{v: k for k, v in PAIRS.items()}, **PAIRS}
     word = dice.pick(a, b)
+    p, q = dice.choice([pair for pair in PAIRS.items() if a not in pair])
     shown = f'"{word}"' if dice.chance(0.12) else word
-    asked = phrasing.say(dice, dice.choice(OPPOSITE), x=shown)
+    asked = phrasing.say(dice, dice.choice(OPPOSITE), x=shown, p=p, q=q)
     return Exchange(asked, f"The opposite of {word} is {known[word]}.", "I know its opposite.")
 
 
 def rhyme(dice: Dice) -> Exchange:
     """Words that rhyme with one, or whether two do."""
     family = dice.choice(FAMILIES)
-    if dice.chance(0.25):
+    if dice.chance(0.4):
         x, y = dice.sample(family, 2)
         right = dice.chance(0.55)
         if not right:

@@ -18,6 +18,8 @@ from pocket.text import (
     spoken_tools,
     themes,
     told,
+    ways_talk,
+    ways_unknown,
     wordplay,
     words,
 )
@@ -54,20 +56,21 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
         yield pattern, colours
     for pattern in (*wordplay.EITHER, *wordplay.IS_IT):
         yield pattern, {"x": _COLOUR, "y": _COLOUR, "t": _THING}
-    yield from ((pattern, {"x": _WORD}) for pattern in wordplay.OPPOSITE)
+    yield from ((pattern, dict.fromkeys("xpq", _WORD)) for pattern in wordplay.OPPOSITE)
     rhyming = (*wordplay.RHYME, *wordplay.DO_RHYME)
     yield from ((pattern, {"x": _RHYMING, "y": _RHYMING}) for pattern in rhyming)
     names = {"x": "\\S+(?: \\S+)?"}
     for pattern in (*meeting.INTRODUCING, *meeting.CORRECTING, *meeting.WHO_AM_I):
         yield pattern, names
-    yield from ((pattern, {}) for pattern in meeting.SPELL_ME)
+    yield from ((pattern, {}) for pattern in (*meeting.SPELL_ME, *ways_talk.MINE))
     for kind in told.TOLD:
         # Statements hold any words; only questions name a thing that a test can list.
         yield from ((pattern, {"t": _MINE}) for pattern in kind.asking)
     for ways, _ in (*about_quire.ABOUT, *about_quire.MOODS):
         yield from ((pattern, {}) for pattern in ways)
     asked = dict.fromkeys(("n", "v", "a", "e", "w"), _ANY)
-    asked |= {"d": "\\d+", "p": "\\w+(?: \\w+)?", "c": "\\w+", "y": "\\d+"}
+    asked |= {"d": "\\d+", "p": "\\w+(?: \\w+)?", "c": "\\w+", "y": "\\d+",
+              "g": "|".join(ways_unknown.LANGUAGES).lower()}  # fmt: skip
     yield from ((pattern, asked) for pattern in declining.MORE)
     yield from ((pattern, {"n": _NUMBER, "t": _THEME}) for pattern in themes.LIST)
 
