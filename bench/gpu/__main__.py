@@ -41,7 +41,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], help="parts of row names")
     parser.add_argument("--skip-checks", action="store_true", help="no correctness rows")
     parser.add_argument(
-        "--tune", choices=["decode", "ragged", "skinny", "few_bits"], help="search the table instead"
+        "--tune",
+        choices=["decode", "ragged", "skinny", "few_bits"],
+        help="search the table instead",
     )
     parser.add_argument("--tiles", type=Path, help="use what --tune few_bits has written")
     parser.add_argument(

@@ -74,9 +74,7 @@ def candidates(rows: int, matrix: str) -> list[Tiles]:
         gated = matrix == "gate_up"
         return [VectorTiles(*each) for each in _VECTORS if not gated or each[0] > 1]
     height = 8 if rows <= 8 else 16
-    return [
-        DotTiles(height, *each, shares) for each in _DOTS for shares in _SHARES[matrix]
-    ]
+    return [DotTiles(height, *each, shares) for each in _DOTS for shares in _SHARES[matrix]]
 
 
 def cases() -> Iterator[tuple[Case, Tiles]]:
@@ -84,9 +82,7 @@ def cases() -> Iterator[tuple[Case, Tiles]]:
     the next ones of any."""
     names = ("down", "gate_up", "qkv", "output")
     for kind in _KINDS:
-        lists = {
-            (kind, rows, name): candidates(rows, name) for rows in _ROWS for name in names
-        }
+        lists = {(kind, rows, name): candidates(rows, name) for rows in _ROWS for name in names}
         for place in range(max(map(len, lists.values()))):
             for case, tiles in lists.items():
                 if place < len(tiles):

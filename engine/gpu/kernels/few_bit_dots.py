@@ -55,7 +55,8 @@ def _codes(
             SHIFT: tl.constexpr = "4"
         SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER // 2]
         return tl.inline_asm_elementwise(
-            "{ .reg .b32 t, a, b; mov.b32 a, 0x3F803F80; mov.b32 b, 0xC308C308; prmt.b32 t, $1, $2, "
+            "{ .reg .b32 t, a, b; mov.b32 a, 0x3F803F80; mov.b32 b, 0xC308C308;"
+            " prmt.b32 t, $1, $2, "
             + SELECTOR
             + "; shr.b32 t, t, "
             + SHIFT
@@ -71,9 +72,8 @@ def _codes(
         # See ``slice_levels``.
         SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER]
         return tl.inline_asm_elementwise(
-            "{ .reg .b32 t, s, a, b; mov.b32 a, 0x7B807B80; mov.b32 b, 0x80008000; prmt.b32 t, $1, $2, "
-            + SELECTOR
-            + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
+            "{ .reg .b32 t, s, a, b; mov.b32 a, 0x7B807B80; mov.b32 b, 0x80008000;"
+            " prmt.b32 t, $1, $2, " + SELECTOR + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
             " lop3.b32 t, t, 0x07F007F0, s, 0xEA;"
             " fma.rn.bf16x2 $0, t, a, b; }",
             "=r,r,r",
@@ -110,7 +110,7 @@ def _fetch_early(
 
 # The number of rows changes while serving, where nothing is to be compiled.
 @triton.jit(do_not_specialize=["count"])
-def _few_bit_dots(
+def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is compiled
     x,
     words,
     scales,
@@ -172,9 +172,7 @@ def _few_bit_dots(
             part = total if GROUPS == 1 else tl.zeros([COLUMNS, ROWS], tl.float32)
             for place in tl.static_range(PERIOD):
                 first = (period * PERIOD + place) * 32
-                factors = _codes(
-                    codes, one, period * PERIOD + place, BITS, IS_FLOAT, PAIRS, DTYPE
-                )
+                factors = _codes(codes, one, period * PERIOD + place, BITS, IS_FLOAT, PAIRS, DTYPE)
                 if INPUTS % BLOCK == 0:
                     values = tl.load(x_block + first, mask=is_row[None, :], other=0.0)
                 else:

@@ -173,8 +173,8 @@ FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
     64: ProductTiles(64, 64, 128, 4, 2),
     128: ProductTiles(128, 128, 128, 8, 2),
 }
-# Of up to so many rows without zero points: by (bits, inputs, outputs), with -8 bits for E4M3; others
-# than these have so many programs as there are multiprocessors, times this number.
+# Of up to so many rows, without zero points, by (bits, inputs, outputs), with -8 bits for E4M3. For
+# other sizes inputs are shared until each multiprocessor has so many programs.
 MOST_DOT_ROWS = 32
 FEW_BIT_DOTS: dict[tuple[int, int, int], DotTiles] = {}
 _DOT_PROGRAMS_PER_SM = 3
