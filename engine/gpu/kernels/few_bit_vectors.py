@@ -32,6 +32,10 @@ from engine.gpu.kernels.launch import (
 )
 from engine.gpu.kernels.skinny import Norm
 
+# Levels of floats are too small by 2 to the power of 120, which would be an instruction a weight.
+# Inputs are raised by 100 of it, as far as they can be, and sums by what is left.
+_RAISED = tl.constexpr(2.0**100)
+_LEFT = tl.constexpr(2.0**20)
 # Which of the other dimensions triton spreads over threads first: up to 3.7 the first, later the
 # last.
 _TURNS_FIRST = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8)
@@ -60,6 +64,8 @@ def _row_slice(
     if HAS_NORM:
         squares += tl.sum(values * values, 2)
         values = values * gains
+    if IS_FLOAT:
+        values = values * _RAISED
     sums = tl.sum(levels * values, 2)
     if not IS_FLOAT:
         sums -= base * tl.sum(values, 2)
@@ -256,8 +262,8 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
             later = tl.load(sources + (start + STEP), mask=start + STEP < WORDS, other=0)
         block = start // 32 + lanes // 8
         for number in tl.static_range(SLICES):
-            factor = slice_factor(number, BITS, IS_FLOAT)
-            levels = slice_levels(now, one, number, BITS, IS_FLOAT)
+            factor = _LEFT if IS_FLOAT else slice_factor(number, BITS, IS_FLOAT)
+            levels = slice_levels(now, one, number, BITS, IS_FLOAT, RAISED=False)
             if number * 32 % GROUP == 0 or BLOCK % GROUP != 0:
                 if BLOCK % GROUP == 0:
                     group = block * (BLOCK // GROUP) + number * 32 // GROUP
