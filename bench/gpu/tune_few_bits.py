@@ -23,13 +23,21 @@ from triton.runtime.errors import OutOfResources
 from triton.runtime.jit import JITFunction
 
 from bench.gpu.kernels import BF16
-from bench.gpu.parts import few_bit_weight, matrices
+from bench.gpu.parts import FEW_BITS, few_bit_weight, matrices
 from bench.gpu.report import Report, Row
 from bench.gpu.timing import Ceilings, Machine
 from engine.gpu.kernels.few_bit_dots import few_bit_dots
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
 from engine.gpu.kernels.few_bits import FewBitWeight
-from engine.gpu.kernels.launch import FEW_BIT_DOTS, FEW_BIT_ROW, DotTiles, VectorTiles
+from engine.gpu.kernels.launch import (
+    FEW_BIT_DOTS,
+    FEW_BIT_ROW,
+    DotTiles,
+    VectorTiles,
+    dot_tiles,
+    num_sms,
+    vector_tiles,
+)
 from engine.gpu.kernels.skinny import Norm
 
 # What ``--quantization`` makes comes first.
@@ -77,20 +85,33 @@ def candidates(rows: int, matrix: str) -> list[Tiles]:
     return [DotTiles(height, *each, shares) for each in _DOTS for shares in _SHARES[matrix]]
 
 
-def cases() -> Iterator[tuple[Case, Tiles]]:
-    """Yield what is compiled and measured: by kinds, and each matrix's most promising tiles before
-    the next ones of any."""
+def table_tiles(case: Case, machine: Machine) -> Tiles:
+    """Return the present entry."""
+    kind, rows, name = case
+    bits, _, is_float = FEW_BITS[kind]
+    inputs, outputs = matrices(_MODEL, machine)[name]
+    if rows == 1:
+        return vector_tiles(rows, inputs, outputs, -bits if is_float else bits)
+    sms = num_sms(machine.device)
+    return dot_tiles(rows, inputs, outputs, -bits if is_float else bits, sms)
+
+
+def cases(machine: Machine) -> Iterator[tuple[Case, Tiles]]:
+    """Yield what is compiled and measured: by kinds, the table's own tiles first, and each
+    matrix's most promising ones before the next ones of any."""
     names = ("down", "gate_up", "qkv", "output")
     for kind in _KINDS:
         lists = {(kind, rows, name): candidates(rows, name) for rows in _ROWS for name in names}
+        for case in lists:
+            yield case, table_tiles(case, machine)
         for place in range(max(map(len, lists.values()))):
             for case, tiles in lists.items():
-                if place < len(tiles):
+                if place < len(tiles) and tiles[place] != table_tiles(case, machine):
                     yield case, tiles[place]
 
 
 def call(
-    case: Case, x: Tensor, weight: FewBitWeight, tiles: Tiles | None, out: Tensor
+    case: Case, x: Tensor, weight: FewBitWeight, tiles: Tiles, out: Tensor
 ) -> Callable[[], Tensor]:
     """Return the product as a decode step launches it. ``out``: the residual of some."""
     _, rows, name = case
@@ -137,7 +158,7 @@ class Search:
         self.found: dict[Case, Found] = {}
         self.weights: dict[tuple[str, str], list[FewBitWeight]] = {}
 
-    def calls(self, case: Case, tiles: Tiles | None) -> list[Callable[[], Tensor]]:
+    def calls(self, case: Case, tiles: Tiles) -> list[Callable[[], Tensor]]:
         """Return the same products with each of the weights. Inputs are always the same."""
         kind, _, name = case
         torch.manual_seed(1)
@@ -148,7 +169,7 @@ class Search:
             self.weights[kind, name] = [weight, *others]
         return [call(case, x, each, tiles, residual) for each in self.weights[kind, name]]
 
-    def measure(self, case: Case, tiles: Tiles | None) -> tuple[float, Tensor]:
+    def measure(self, case: Case, tiles: Tiles) -> tuple[float, Tensor]:
         """Return the microseconds, and the first result."""
         calls = self.calls(case, tiles)
         result = calls[0]().float()
@@ -156,7 +177,7 @@ class Search:
 
     def add(self, case: Case, tiles: Tiles) -> None:
         if case not in self.found:
-            taken, expected = self.measure(case, None)
+            taken, expected = self.measure(case, table_tiles(case, self.machine))
             self.found[case] = Found(taken, expected)
         found = self.found[case]
         try:
@@ -217,7 +238,7 @@ class Search:
 def tune_few_bits(report: Report, machine: Machine) -> None:
     """Try all candidates that are ready before the report's time ends."""
     search = Search(report, machine)
-    work = list(cases())[:: 40 if machine.dry else 1]
+    work = list(cases(machine))[:: 40 if machine.dry else 1]
     if machine.dry:  # the interpreter compiles nothing
         for case, tiles in work:
             search.add(case, tiles)
