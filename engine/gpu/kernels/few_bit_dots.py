@@ -49,10 +49,7 @@ def _codes(
     words at a time: their bytes are put into the halves of a register."""
     if PAIRS and BITS == 4:
         # Four bits as the last digits of a number from 128, which is then taken off.
-        if NUMBER % 2 == 0:
-            SHIFT: tl.constexpr = "0"
-        else:
-            SHIFT: tl.constexpr = "4"
+        SHIFT: tl.constexpr = ("0", "4")[NUMBER % 2]
         SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER // 2]
         return tl.inline_asm_elementwise(
             "{ .reg .b32 t, a, b; mov.b32 a, 0x3F803F80; mov.b32 b, 0xC308C308;"
@@ -70,10 +67,12 @@ def _codes(
         )
     elif PAIRS and IS_FLOAT:
         # See ``slice_levels``.
-        SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER]
+        FLOAT_SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER]
         return tl.inline_asm_elementwise(
             "{ .reg .b32 t, s, a, b; mov.b32 a, 0x7B807B80; mov.b32 b, 0x80008000;"
-            " prmt.b32 t, $1, $2, " + SELECTOR + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
+            " prmt.b32 t, $1, $2, "
+            + FLOAT_SELECTOR
+            + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
             " lop3.b32 t, t, 0x07F007F0, s, 0xEA;"
             " fma.rn.bf16x2 $0, t, a, b; }",
             "=r,r,r",
@@ -146,12 +145,8 @@ def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is comp
     BLOCKS: tl.constexpr = WORDS // 32
     SHARE: tl.constexpr = (BLOCKS + SHARES - 1) // SHARES
     # How many slices are added up before they are scaled.
-    if BLOCK % GROUP == 0:
-        PERIOD: tl.constexpr = GROUP // 32
-    elif GROUP % BLOCK == 0:
-        PERIOD: tl.constexpr = SLICES
-    else:
-        PERIOD: tl.constexpr = 1
+    OTHERWISE: tl.constexpr = SLICES if GROUP % BLOCK == 0 else 1
+    PERIOD: tl.constexpr = GROUP // 32 if BLOCK % GROUP == 0 else OTHERWISE
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     is_row, is_column = rows < count, columns < OUTPUTS
