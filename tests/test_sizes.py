@@ -22,6 +22,7 @@ _KERNEL = "a Triton kernel has an argument a line, and its parts would pass a do
 LONG = {
     "engine/gpu/kernels/decode_attention.py::_attend_share": _KERNEL,
     "engine/gpu/kernels/experts.py::_grouped": _KERNEL,
+    "engine/gpu/kernels/few_bit_dots.py::_few_bit_dots": _KERNEL,
     "engine/gpu/kernels/few_bit_product.py::_few_bit_product": _KERNEL,
     "engine/gpu/kernels/few_bit_vectors.py::_few_bit_vectors": _KERNEL,
     "engine/gpu/kernels/ragged_attention.py::_attend_ragged": _KERNEL,

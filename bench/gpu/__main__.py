@@ -41,7 +41,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", nargs="+", default=[], help="parts of row names")
     parser.add_argument("--skip-checks", action="store_true", help="no correctness rows")
     parser.add_argument(
-        "--tune", choices=["decode", "ragged", "skinny"], help="search the table instead"
+        "--tune",
+        choices=["decode", "ragged", "skinny", "few_bits"],
+        help="search the table instead",
+    )
+    parser.add_argument("--tiles", type=Path, help="use what --tune few_bits has written")
+    parser.add_argument(
+        "--compile", nargs="+", default=[], help="parts of names of what is compiled ahead"
     )
     parser.add_argument("--head-dims", nargs="+", type=int, default=[128])
     parser.add_argument("--dry", action="store_true", help="all rows, tiny, without a GPU")
@@ -116,6 +122,10 @@ def _run(options: argparse.Namespace) -> int:
     report.facts["dry"] = options.dry
     report.write()
     machine = Machine(device, Ceilings(1e12, 1e15), options.dry)
+    if options.tiles is not None:
+        from bench.gpu import tune_few_bits
+
+        tune_few_bits.use(options.tiles)
     if options.cache is not None:
         compile_ahead.unpack(options.cache, Path(os.environ["TRITON_CACHE_DIR"]))
     if not options.tune and report.found("compile ahead") is None:
@@ -130,6 +140,9 @@ def _compile(report: Report, machine: Machine, options: argparse.Namespace) -> N
     from bench.gpu import compile_ahead
 
     names = ["norm 1", "gate 1"] if machine.dry else None
+    if options.compile and not machine.dry:
+        known = compile_ahead.jobs(machine)
+        names = [name for name in known if any(part in name for part in options.compile)]
     compiling = partial(compile_ahead.compile_all, machine, names)
     report.add("compile ahead", compiling, always=True, needs=compile_ahead.NEEDS)
     _pack(report, machine, options)
@@ -138,6 +151,8 @@ def _compile(report: Report, machine: Machine, options: argparse.Namespace) -> N
 def _pack(report: Report, machine: Machine, options: argparse.Namespace) -> None:
     from bench.gpu import compile_ahead
 
+    if options.compile:
+        return  # a part of all that a next call would need
     directory = Path(os.environ["TRITON_CACHE_DIR"])
     archive = options.output.parent / ARCHIVE
     report.add("pack cache", partial(compile_ahead.pack, directory, archive), always=True, needs=20)
@@ -145,11 +160,14 @@ def _pack(report: Report, machine: Machine, options: argparse.Namespace) -> None
 
 def _measure(report: Report, machine: Machine, options: argparse.Namespace) -> None:
     """What says most comes first, as the time may end."""
-    from bench.gpu import device, engine, kernels, over_http, parts, ranks, tune
+    from bench.gpu import device, engine, kernels, over_http, parts, ranks, tune, tune_few_bits
     from bench.gpu.checks import all_checks
 
     if machine.device.type == "cuda":
         report.facts["clocks"] = report.add("clocks", device.clocks, always=True) or {}
+    if options.tune == "few_bits":
+        tune_few_bits.tune_few_bits(report, machine)
+        return
     if options.tune:
         tune.tune(report, machine, options.tune, options.head_dims)
         return

@@ -64,7 +64,7 @@ def jobs(machine: Machine) -> dict[str, Callable[[Machine], object]]:
         found[name] = partial(_checked, number)
     for model in SHAPES:
         found[f"engine {model}"] = partial(_one_layer, model)
-    for bits in ("int4", "int8"):
+    for bits in ("int4", "int8", "fp8"):
         found[f"engine llama-8b {bits}"] = partial(_one_layer, "llama-8b", quantization=bits)
     return found
 

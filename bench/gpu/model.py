@@ -81,7 +81,7 @@ _TINY: Final = {
 }
 _TINY_EXPERTS: Final = {"moe_intermediate_size": 32, "num_experts": 4, "num_experts_per_tok": 2}
 # Twice the bits of a weight with its share of the scales. Embeddings and logits stay in 16 bits.
-_BITS: Final = {"none": 32, "int8": 17, "int4": 9}
+_BITS: Final = {"none": 32, "int8": 17, "fp8": 16, "int4": 9}
 MAX_SEQS: Final = 256
 # A context of 128k tokens, and what is generated after it.
 _LONGEST: Final = 131_072 + 1024

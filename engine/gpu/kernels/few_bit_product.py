@@ -14,6 +14,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.nn.functional import linear
 
+from engine.gpu.kernels.few_bit_dots import few_bit_dots
 from engine.gpu.kernels.few_bits import (
     ONE,
     SLICE,
@@ -26,6 +27,7 @@ from engine.gpu.kernels.few_bits import (
 )
 from engine.gpu.kernels.launch import (
     FEW_BIT_PRODUCT,
+    MOST_DOT_ROWS,
     ProductTiles,
     dot_dtype,
     merge_counters,
@@ -201,6 +203,14 @@ def few_bit_product(
     rows, _ = x.shape
     if rows > MOST_CONVERTED_ROWS:
         return linear(x, few_bits_to_floats(weight, x.dtype), bias)
+    if (
+        rows <= MOST_DOT_ROWS
+        and weight.zeros is None
+        and x.dtype == torch.bfloat16
+        and tiles is None
+        and shares is None
+    ):
+        return few_bit_dots(x, weight, bias)
     outputs, _ = weight.shape
     if tiles is None:
         most = _most_rows(x)

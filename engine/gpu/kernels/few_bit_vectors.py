@@ -24,14 +24,18 @@ from engine.gpu.kernels.few_bits import (
     slice_levels,
 )
 from engine.gpu.kernels.launch import (
-    FEW_BIT_VECTORS,
     FEW_ROWS,
     VectorTiles,
     early_launch,
     row_stride,
+    vector_tiles,
 )
 from engine.gpu.kernels.skinny import Norm
 
+# Levels of floats are too small by 2 to the power of 120, which would be an instruction a weight.
+# Inputs are raised by 100 of it, as far as they can be, and sums by what is left.
+_RAISED = tl.constexpr(2.0**100)
+_LEFT = tl.constexpr(2.0**20)
 # Which of the other dimensions triton spreads over threads first: up to 3.7 the first, later the
 # last.
 _TURNS_FIRST = tuple(map(int, triton.__version__.split(".")[:2])) >= (3, 8)
@@ -60,6 +64,8 @@ def _row_slice(
     if HAS_NORM:
         squares += tl.sum(values * values, 2)
         values = values * gains
+    if IS_FLOAT:
+        values = values * _RAISED
     sums = tl.sum(levels * values, 2)
     if not IS_FLOAT:
         sums -= base * tl.sum(values, 2)
@@ -140,8 +146,13 @@ def _finished(
     if HAS_BIAS:
         result = result + tl.load(bias + weight_rows).to(tl.float32)
     if ACTIVATION != "":
-        turns = tl.arange(0, TURNS)
-        is_gate = turns[:, None] == 0 if TURNS_FIRST else turns[None, :] == 0
+        half = tl.arange(0, 2)
+        if TURNS_FIRST:
+            result = tl.reshape(result, [2, TURNS // 2, OWN])
+            is_gate = half[:, None, None] == 0
+        else:
+            result = tl.reshape(result, [OWN, 2, TURNS // 2])
+            is_gate = half[None, :, None] == 0
         axis: tl.constexpr = 0 if TURNS_FIRST else 1
         gate = tl.sum(tl.where(is_gate, result, 0.0), axis)
         up = tl.sum(tl.where(is_gate, 0.0, result), axis)
@@ -192,7 +203,7 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
     """Compute all rows of TURNS x OWN columns: each thread has TURNS of them. Tiles of words are
     [threads, TURNS, 4], and those of inputs [threads, 1, 4], so that they lie in the same threads,
     and nothing passes through shared memory. With ``ACTIVATION``, ``OUTPUTS`` is half of the
-    weight's, and a thread's two columns are a gate and its up.
+    weight's, and the first half of a thread's columns are gates, the others their ups.
     """
     SLICES: tl.constexpr = 32 // BITS
     BLOCK: tl.constexpr = 32 * SLICES
@@ -203,10 +214,14 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
     thread, turn = _along(tl.arange(0, THREADS), tl.arange(0, TURNS), TURNS_FIRST)
     column, stored_turn = _along(tl.arange(0, OWN), tl.arange(0, TURNS), TURNS_FIRST)
     if ACTIVATION != "":
-        first_column = tl.program_id(0) * OWN
-        weight_rows = tl.minimum(first_column + thread // LANES, OUTPUTS - 1) + turn * OUTPUTS
-        bias_rows = tl.minimum(first_column + column, OUTPUTS - 1) + stored_turn * OUTPUTS
-        places = first_column + tl.arange(0, OWN)
+        HALF: tl.constexpr = TURNS // 2
+        first_column = tl.program_id(0) * (OWN * HALF)
+        weight_rows = tl.minimum(first_column + turn % HALF * OWN + thread // LANES, OUTPUTS - 1)
+        weight_rows = weight_rows + turn // HALF * OUTPUTS
+        bias_rows = tl.minimum(first_column + stored_turn % HALF * OWN + column, OUTPUTS - 1)
+        bias_rows = bias_rows + stored_turn // HALF * OUTPUTS
+        own_column, own_turn = _along(tl.arange(0, OWN), tl.arange(0, HALF), TURNS_FIRST)
+        places = first_column + own_turn * OWN + own_column
     else:
         first_column = tl.program_id(0) * (OWN * TURNS)
         weight_rows = tl.minimum(first_column + turn * OWN + thread // LANES, OUTPUTS - 1)
@@ -247,8 +262,8 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
             later = tl.load(sources + (start + STEP), mask=start + STEP < WORDS, other=0)
         block = start // 32 + lanes // 8
         for number in tl.static_range(SLICES):
-            factor = slice_factor(number, BITS, IS_FLOAT)
-            levels = slice_levels(now, one, number, BITS, IS_FLOAT)
+            factor = _LEFT if IS_FLOAT else slice_factor(number, BITS, IS_FLOAT)
+            levels = slice_levels(now, one, number, BITS, IS_FLOAT, RAISED=False)
             if number * 32 % GROUP == 0 or BLOCK % GROUP != 0:
                 if BLOCK % GROUP == 0:
                     group = block * (BLOCK // GROUP) + number * 32 // GROUP
@@ -329,12 +344,13 @@ def few_bit_vectors(
         raise ValueError(f"{rows} rows; at most {FEW_ROWS} are supported")
     outputs = weight.shape[0] // 2 if activation else weight.shape[0]
     if tiles is None:
-        tiles = FEW_BIT_VECTORS[weight.bits, rows > 1]
+        bits = -8 if weight.is_float else weight.bits
+        tiles = vector_tiles(rows, weight.inputs, weight.shape[0], bits)
     out = residual
     if out is None:
         out = torch.empty(rows, outputs, dtype=x.dtype, device=x.device)
     own = tiles.warps * 32 // tiles.lanes
-    turns = 2 if activation else tiles.turns
+    turns = max(2, tiles.turns) if activation else tiles.turns
     _few_bit_vectors[(triton.cdiv(weight.shape[0], own * turns),)](
         x,
         weight.words,

@@ -115,19 +115,30 @@ def _words(codes: Tensor, bits: int, half: int) -> Tensor:
 
 
 @triton.jit
-def slice_levels(words, one, NUMBER: tl.constexpr, BITS: tl.constexpr, IS_FLOAT: tl.constexpr):
+def slice_levels(
+    words,
+    one,
+    NUMBER: tl.constexpr,
+    BITS: tl.constexpr,
+    IS_FLOAT: tl.constexpr,
+    RAISED: tl.constexpr = True,
+):
     """Return slice ``NUMBER`` of ``words`` as float32 levels, of which codes are
     ``(level - slice_base) * slice_factor``.
 
     An integer is put into the first digits of a float32 number between 1 and 2: converting it would
     take a GPU as long as eight other instructions. ``one``: ``ONE``, which has to be in a register
-    for a mask and an addition to be one instruction; a constant would not be.
+    for a mask and an addition to be one instruction; a constant would not be. Without ``RAISED``,
+    levels of floats are too small by 2 to the power of 120.
     """
     if IS_FLOAT:
         # Sign, exponent and mantissa to their places; the sign fills the rest of the exponent.
         moved = ((words << (24 - 8 * NUMBER)) >> 4) & -0x78100000
+        levels = moved.to(tl.float32, bitcast=True)
         # Of the exponents' biases, 127 and 7.
-        return moved.to(tl.float32, bitcast=True) * 1.329227995784916e36
+        if RAISED:
+            levels = levels * 1.329227995784916e36
+        return levels
     else:
         # Bytes are moved to the first eight digits, and four bits from there are not moved again.
         PLACE: tl.constexpr = NUMBER * BITS // 8 * 8

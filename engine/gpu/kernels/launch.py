@@ -81,11 +81,23 @@ class SkinnyTiles:
 @dataclass(frozen=True, slots=True)
 class VectorTiles:
     """``lanes``: threads that share a column, each with four words at a time; ``turns``: columns of
-    each thread; always two with a gate."""
+    each thread; at least two with a gate."""
 
     turns: int
     lanes: int
     warps: int
+
+
+@dataclass(frozen=True, slots=True)
+class DotTiles:
+    """``rows`` x ``columns``: of the result, per program; so many ``shares`` of the inputs have
+    programs of their own."""
+
+    rows: int
+    columns: int
+    warps: int
+    stages: int
+    shares: int
 
 
 # By (padded head dimension, bytes of a multiplied element). Chosen for sm_90; all but UNIFORM's fit
@@ -152,6 +164,8 @@ FEW_BIT_VECTORS: dict[tuple[int, bool], VectorTiles] = {
     (8, False): VectorTiles(2, 32, 4),
     (8, True): VectorTiles(2, 32, 4),
 }
+# Of one row, by (bits, inputs, outputs), with -8 bits for E4M3. Others have an entry above.
+FEW_BIT_ROW: dict[tuple[int, int, int], VectorTiles] = {}
 # Of more rows, by how many a program computes. The depth is fixed: four slices of a block.
 FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
     16: ProductTiles(16, 64, 128, 4, 3),
@@ -159,6 +173,11 @@ FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
     64: ProductTiles(64, 64, 128, 4, 2),
     128: ProductTiles(128, 128, 128, 8, 2),
 }
+# Of up to so many rows, without zero points, by (bits, inputs, outputs), with -8 bits for E4M3. For
+# other sizes inputs are shared until each multiprocessor has so many programs.
+MOST_DOT_ROWS = 32
+FEW_BIT_DOTS: dict[tuple[int, int, int], DotTiles] = {}
+_DOT_PROGRAMS_PER_SM = 3
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
 # that do not fit 99 KiB see ``uniform_tiles``.
 UNIFORM: dict[tuple[int, int], RaggedTiles] = {
@@ -206,6 +225,25 @@ def rows_per_expert_tile(pairs: int, experts: int) -> int:
 def compiled_rows(rows: int) -> int:
     """Return for how many rows, at least ``rows``, products of few rows are compiled."""
     return int(triton.next_power_of_2(rows))
+
+
+def vector_tiles(rows: int, inputs: int, outputs: int, bits: int) -> VectorTiles:
+    """Return the entry for a product of few rows with weights of few bits."""
+    one_row = FEW_BIT_ROW.get((bits, inputs, outputs)) if rows == 1 else None
+    return one_row or FEW_BIT_VECTORS[abs(bits), rows > 1]
+
+
+def dot_tiles(rows: int, inputs: int, outputs: int, bits: int, sms: int) -> DotTiles:
+    """Return the table's entry; for other sizes, as many shares of at least 1,024 inputs as keep
+    ``sms`` multiprocessors busy."""
+    known = FEW_BIT_DOTS.get((bits, inputs, outputs))
+    height = next(height for height in (8, 16, MOST_DOT_ROWS) if rows <= height)
+    if known is not None and height < MOST_DOT_ROWS:
+        return replace(known, rows=height)
+    programs, shares = -(-outputs // 64) * -(-rows // height), 1
+    while programs * shares < _DOT_PROGRAMS_PER_SM * sms and inputs // (2 * shares) >= 1024:
+        shares *= 2
+    return DotTiles(height, 64, 4, 3, shares)
 
 
 def decode_tiles(head_dim: int, dtype: torch.dtype) -> DecodeTiles:

@@ -273,6 +273,8 @@ def few_bit_calls() -> Iterator[Callable[[], object]]:
             yield lambda rows=rows, weight=weight: few_bit_vectors(x[:rows], weight, norm=norm)
         yield lambda weight=weight: few_bit_vectors(x[:1], weight, residual=x[:1].clone())
         yield lambda weight=weight: few_bit_vectors(x[:1], weight, norm=norm, activation="silu")
+        for rows in (4, 16, 32):
+            yield lambda rows=rows, weight=weight: few_bit_product(x[:rows], weight)
         for rows, shares in ((16, 4), (32, 1), (64, 1), (256, 1)):
             yield lambda rows=rows, shares=shares, weight=weight: few_bit_product(
                 x[:rows], weight, shares=shares

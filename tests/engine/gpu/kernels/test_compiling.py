@@ -63,7 +63,7 @@ def test_the_kernels_of_a_decode_step_and_the_merging_of_parts_start_early(versi
     assert early == {
         *("_add_rms_norm", "_advance", "_attend_share", "_count_tiles", "_gated"),
         *("_merge_parts", "_norm_rope_store", "_skinny"),
-        *("_route", "_gates_of_pair", "_downs_of_row", "_few_bit_vectors"),
+        *("_route", "_gates_of_pair", "_downs_of_row", "_few_bit_vectors", "_few_bit_dots"),
     }
 
 

@@ -1,0 +1,258 @@
+"""Products of two to a few dozen rows with weights of few bits that have no zero points.
+
+Codes are exact in 16 bits, so they are multiplied on the tensor cores as they are, and each group's
+sums by its scale afterwards: a scale costs an instruction for every sum, not for every weight. Two
+codes at a time become bfloat16 by four instructions.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from engine.gpu.kernels.dependent import await_inputs
+from engine.gpu.kernels.few_bits import (
+    ONE,
+    SLICE,
+    FewBitWeight,
+    constants,
+    slice_base,
+    slice_factor,
+    slice_levels,
+)
+from engine.gpu.kernels.launch import (
+    INTERPRETED,
+    DotTiles,
+    dot_dtype,
+    dot_tiles,
+    early_launch,
+    merge_counters,
+    num_sms,
+    row_stride,
+)
+from engine.gpu.kernels.types import triton_type
+
+
+@triton.jit
+def _codes(
+    words,
+    one,
+    NUMBER: tl.constexpr,
+    BITS: tl.constexpr,
+    IS_FLOAT: tl.constexpr,
+    PAIRS: tl.constexpr,
+    DTYPE: tl.constexpr,
+):
+    """Return the codes of slice ``NUMBER`` as numbers. ``PAIRS``: by instructions for two adjacent
+    words at a time: their bytes are put into the halves of a register."""
+    if PAIRS and BITS == 4:
+        # Four bits as the last digits of a number from 128, which is then taken off.
+        SHIFT: tl.constexpr = ("0", "4")[NUMBER % 2]
+        SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER // 2]
+        return tl.inline_asm_elementwise(
+            "{ .reg .b32 t, a, b; mov.b32 a, 0x3F803F80; mov.b32 b, 0xC308C308;"
+            " prmt.b32 t, $1, $2, "
+            + SELECTOR
+            + "; shr.b32 t, t, "
+            + SHIFT
+            + "; lop3.b32 t, t, 0x000F000F, 0x43004300, 0xEA;"
+            " fma.rn.bf16x2 $0, t, a, b; }",
+            "=r,r,r",
+            [words],
+            dtype=tl.bfloat16,
+            is_pure=True,
+            pack=2,
+        )
+    elif PAIRS and IS_FLOAT:
+        # See ``slice_levels``.
+        FLOAT_SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER]
+        return tl.inline_asm_elementwise(
+            "{ .reg .b32 t, s, a, b; mov.b32 a, 0x7B807B80; mov.b32 b, 0x80008000;"
+            " prmt.b32 t, $1, $2, "
+            + FLOAT_SELECTOR
+            + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
+            " lop3.b32 t, t, 0x07F007F0, s, 0xEA;"
+            " fma.rn.bf16x2 $0, t, a, b; }",
+            "=r,r,r",
+            [words],
+            dtype=tl.bfloat16,
+            is_pure=True,
+            pack=2,
+        )
+    else:
+        levels = slice_levels(words, one, NUMBER, BITS, IS_FLOAT)
+        if not IS_FLOAT:
+            base = slice_base(NUMBER, BITS, IS_FLOAT)
+            levels = (levels - base) * slice_factor(NUMBER, BITS, IS_FLOAT)
+        return levels.to(DTYPE)
+
+
+@triton.jit
+def _fetch_early(
+    start, rows, STRIDE: tl.constexpr, LINES: tl.constexpr, SPAN: tl.constexpr, LAST: tl.constexpr
+):
+    """Ask for ``SPAN`` lines of each of ``rows``, so that they are in the L2 cache when they are
+    read. ``STRIDE``: elements of a row; ``LINES``: of a line; ``LAST``: of a row's last line."""
+    places = tl.minimum(tl.arange(0, SPAN) * LINES, LAST)
+    sources = start + rows[:, None] * STRIDE + places[None, :]
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; // dummy $0",
+        "=r,l",
+        [sources.to(tl.int64, bitcast=True)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+# The number of rows changes while serving, where nothing is to be compiled.
+@triton.jit(do_not_specialize=["count"])
+def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is compiled
+    x,
+    words,
+    scales,
+    bias,
+    out,
+    partial,
+    finished,
+    count,
+    x_stride,
+    out_stride,
+    one,
+    INPUTS: tl.constexpr,
+    OUTPUTS: tl.constexpr,
+    WORDS: tl.constexpr,
+    GROUP: tl.constexpr,
+    GROUPS: tl.constexpr,
+    BITS: tl.constexpr,
+    IS_FLOAT: tl.constexpr,
+    SHARES: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    HAS_BIAS: tl.constexpr,
+    PAIRS: tl.constexpr,
+    EARLY: tl.constexpr,
+    SPAN: tl.constexpr,
+    DTYPE: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    """Compute one tile of ROWS x COLUMNS from one of ``SHARES`` shares of the inputs. Its weights
+    are the left operand, which tensor cores take from registers."""
+    SLICES: tl.constexpr = 32 // BITS
+    BLOCK: tl.constexpr = 32 * SLICES
+    BLOCKS: tl.constexpr = WORDS // 32
+    SHARE: tl.constexpr = (BLOCKS + SHARES - 1) // SHARES
+    # How many slices are added up before they are scaled.
+    OTHERWISE: tl.constexpr = SLICES if GROUP % BLOCK == 0 else 1
+    PERIOD: tl.constexpr = GROUP // 32 if BLOCK % GROUP == 0 else OTHERWISE
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    is_row, is_column = rows < count, columns < OUTPUTS
+    weight_rows = tl.minimum(columns, OUTPUTS - 1).to(tl.int64)
+    begin = tl.program_id(2) * SHARE
+    if EARLY:
+        _fetch_early(words + begin * 32, weight_rows, WORDS, 32, SPAN, (SHARE - 1) * 32)
+    await_inputs(EARLY)
+    places = tl.arange(0, 32)
+    sources = words + weight_rows[:, None] * WORDS + places[None, :]
+    x_places = x + rows.to(tl.int64)[None, :] * x_stride + places[:, None]
+    scale_places = scales + weight_rows * GROUPS
+    total = tl.zeros([COLUMNS, ROWS], tl.float32)
+    for block in tl.range(begin, tl.minimum(begin + SHARE, BLOCKS), num_stages=STAGES):
+        codes = tl.load(sources + block * 32)
+        x_block = x_places + block * BLOCK
+        for period in tl.static_range(SLICES // PERIOD):
+            part = total if GROUPS == 1 else tl.zeros([COLUMNS, ROWS], tl.float32)
+            for place in tl.static_range(PERIOD):
+                first = (period * PERIOD + place) * 32
+                factors = _codes(codes, one, period * PERIOD + place, BITS, IS_FLOAT, PAIRS, DTYPE)
+                if INPUTS % BLOCK == 0:
+                    values = tl.load(x_block + first, mask=is_row[None, :], other=0.0)
+                else:
+                    is_input = (block * BLOCK + first + places < INPUTS)[:, None] & is_row[None, :]
+                    values = tl.load(x_block + first, mask=is_input, other=0.0)
+                part = tl.dot(factors, values.to(DTYPE), part, input_precision="ieee")
+            if GROUPS == 1:
+                total = part
+            else:
+                if INPUTS % BLOCK == 0 and BLOCK % GROUP == 0:
+                    group = scale_places + block * (BLOCK // GROUP) + period
+                else:
+                    group = (block * BLOCK + period * (PERIOD * 32)) // GROUP
+                    group = scale_places + tl.minimum(group, GROUPS - 1)
+                total += part * tl.load(group).to(tl.float32)[:, None]
+    if GROUPS == 1:
+        total = total * tl.load(scale_places).to(tl.float32)[:, None]
+    is_real = is_column[:, None] & is_row[None, :]
+    is_last = True
+    if SHARES > 1:
+        parts = partial + rows.to(tl.int64)[None, :] * OUTPUTS + columns[:, None]
+        size = count.to(tl.int64) * OUTPUTS
+        tl.store(parts + tl.program_id(2) * size, total, mask=is_real)
+        tl.debug_barrier()  # all threads have written before one of them counts
+        counter = finished + tl.program_id(1) * tl.num_programs(0) + tl.program_id(0)
+        is_last = tl.atomic_add(counter, 1, sem="acq_rel") == SHARES - 1
+        if is_last:
+            tl.store(counter, 0)
+            total = tl.zeros([COLUMNS, ROWS], tl.float32)
+            for share in tl.static_range(SHARES):
+                total += tl.load(parts + share * size, mask=is_real, other=0.0)
+    if is_last:
+        if HAS_BIAS:
+            total = total + tl.load(bias + weight_rows).to(tl.float32)[:, None]
+        goals = out + rows.to(tl.int64)[None, :] * out_stride + columns[:, None]
+        tl.store(goals, total.to(out.dtype.element_ty), mask=is_real)
+
+
+def few_bit_dots(
+    x: Tensor,
+    weight: FewBitWeight,
+    bias: Tensor | None = None,
+    *,
+    tiles: DotTiles | None = None,
+) -> Tensor:
+    """See ``engine.gpu.kernels.few_bit_product.few_bit_product``; of weights without zero points.
+    ``tiles``: others than the table's."""
+    rows, inputs = x.shape
+    outputs, _ = weight.shape
+    if tiles is None:
+        bits = -8 if weight.is_float else weight.bits
+        tiles = dot_tiles(rows, inputs, outputs, bits, num_sms(x.device))
+    grid = (triton.cdiv(rows, tiles.rows), triton.cdiv(outputs, tiles.columns))
+    blocks = weight.words.shape[1] // SLICE
+    shares = min(tiles.shares, blocks)
+    out = torch.empty(rows, outputs, dtype=x.dtype, device=x.device)
+    partial, finished = None, None
+    if shares > 1:
+        partial = torch.empty(shares, rows, outputs, dtype=torch.float32, device=x.device)
+        finished = merge_counters(x.device, grid[0] * grid[1])
+    known = constants(weight)
+    del known["HAS_ZEROS"]
+    _few_bit_dots[(*grid, shares)](
+        x,
+        weight.words,
+        weight.scales,
+        bias,
+        out,
+        partial,
+        finished,
+        rows,
+        row_stride(x),
+        row_stride(out),
+        ONE,
+        **known,
+        OUTPUTS=outputs,
+        SHARES=shares,
+        ROWS=tiles.rows,
+        COLUMNS=tiles.columns,
+        HAS_BIAS=bias is not None,
+        PAIRS=not INTERPRETED and x.dtype == torch.bfloat16,
+        SPAN=triton.next_power_of_2(triton.cdiv(blocks, shares)),
+        DTYPE=triton_type(dot_dtype(x.dtype)),
+        STAGES=tiles.stages,
+        **early_launch(),
+        num_warps=tiles.warps,
+    )
+    return out

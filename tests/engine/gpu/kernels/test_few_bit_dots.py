@@ -1,0 +1,77 @@
+"""Products of a few rows with weights of few bits without zero points equal float64."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.gpu.kernels import launch
+from engine.gpu.kernels.few_bit_dots import few_bit_dots
+from engine.gpu.kernels.few_bit_product import few_bit_product
+from engine.gpu.kernels.launch import DotTiles, dot_tiles
+from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
+
+TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 1.5e-2}
+WITHOUT_ZEROS = [kind for kind in KINDS if not kind.has_zeros]
+FOUR = Kind(4)
+
+
+def close(found: torch.Tensor, exact: torch.Tensor) -> None:
+    tolerance = TOLERANCES[found.dtype] * float(exact.abs().max())
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", WITHOUT_ZEROS, ids=str)
+@pytest.mark.parametrize(("rows", "inputs", "outputs"), [(5, 512, 70), (20, 1100, 13)])
+@pytest.mark.parametrize("shares", [1, 3])
+def test_each_kind_of_weight(
+    device: torch.device, kind: Kind, rows: int, inputs: int, outputs: int, shares: int
+) -> None:
+    torch.manual_seed(rows)
+    weight, exact = kind.weight(outputs, inputs, device)
+    x, bias = torch.randn(rows, inputs, device=device), torch.randn(outputs, device=device)
+    tiles = DotTiles(16, 64, 4, 3, shares)
+    close(few_bit_dots(x, weight, bias, tiles=tiles), x.double() @ exact.T + bias.double())
+
+
+@pytest.mark.parametrize("rows", [2, 8, 9, 32])
+def test_products_of_few_rows_are_computed_by_it(device: torch.device, rows: int) -> None:
+    torch.manual_seed(rows)
+    weight, exact = FOUR.weight(40, 1000, device)
+    x = torch.randn(rows, 1000, device=device).bfloat16()
+    found = few_bit_product(x, weight)
+    assert torch.equal(found, few_bit_dots(x, weight))
+    close(found, x.double() @ exact.T)
+
+
+def test_shared_sums_leave_their_counters_at_zero(device: torch.device) -> None:
+    torch.manual_seed(2)
+    weight, exact = FOUR.weight(200, 1024, device)
+    x = torch.randn(33, 1024, device=device)
+    for shares in (4, 2, 4):
+        tiles = DotTiles(16, 32, 2, 3, shares)
+        close(few_bit_dots(x, weight, tiles=tiles), x.double() @ exact.T)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+def test_scales_of_each_type(device: torch.device, dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    weight, exact = FOUR.weight(9, 512, device)
+    x = torch.randn(6, 512, device=device)
+    close(few_bit_dots(x, with_scales_in(weight, dtype)), x.double() @ exact.T)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "shares"), [(4096, 28672, 1), (4096, 4096, 4), (14336, 4096, 8)]
+)
+def test_inputs_are_shared_where_programs_are_few(inputs: int, outputs: int, shares: int) -> None:
+    """Of a device with 132 multiprocessors."""
+    assert dot_tiles(16, inputs, outputs, 5, 132).shares == shares
+
+
+def test_the_table_decides_for_the_sizes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(launch.FEW_BIT_DOTS, (4, 64, 96), DotTiles(16, 32, 2, 4, 2))
+    assert dot_tiles(3, 64, 96, 4, 132) == DotTiles(8, 32, 2, 4, 2)
+    assert dot_tiles(17, 64, 96, 4, 132).columns == 64
