@@ -173,7 +173,7 @@ ABOUT: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
             "[are you|you are] [small|tiny|large|big|a big model|a large model|a small model]",
             "what size are you",
         ),
-        "I am tiny: about 2 million parameters, in 4 MB.",
+        "I am tiny: about 4 million parameters, in 8 MB.",
     ),
     (
         (
