@@ -23,7 +23,10 @@ PARAMETERS: dict[str, Any] = {
 FUNCTION: dict[str, Any] = {"name": NAME, "description": DESCRIPTION, "parameters": PARAMETERS}
 PERSON: dict[str, Any] = {
     "type": "object",
-    "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer"}},
+    "properties": {
+        "name": {"type": "string", "maxLength": 20},
+        "age": {"type": "integer", "minimum": 0, "maximum": 150},
+    },
     "required": ["name", "age"],
     "additionalProperties": False,
 }
