@@ -91,12 +91,37 @@ GOALS: Final = (
     Goal("30B-A3B alone, of the floor", f"steps {_MIXTURE} batch 1 ctx 256", _of("of_floor"), 0.5),
     Goal("30B-A3B x 64, of the floor", f"steps {_MIXTURE} batch 64 ctx 1024", _of("of_floor"), 0.7),
 )
-# What the deterministic row is compared with: steps at most so much longer.
-_DETERMINISTIC: Final = (
-    "8B x 64 with --deterministic, ratio",
-    f"deterministic {_LARGE} batch 64 ctx 1024",
-    f"steps {_LARGE} batch 64 ctx 1024",
-    1.15,
+_ALONE, _SIXTEEN = f"{_LARGE} batch 1 ctx 256", f"{_LARGE} batch 16 ctx 256"
+_LONG = f"{_LARGE} prefill 8192 tokens"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """The time of the row ``of`` over that of the row ``to`` is to reach ``target``."""
+
+    what: str
+    of: str
+    to: str
+    target: float
+    at_most: bool = False
+
+    def measured(self, rows: Rows) -> float | None:
+        of, to = (rows.get(name, {}).get("ms") for name in (self.of, self.to))
+        return of / to if of and to else None
+
+
+RATIOS: Final = (
+    Ratio(
+        "8B x 64 with --deterministic, ratio",
+        f"deterministic {_LARGE} batch 64 ctx 1024",
+        f"steps {_LARGE} batch 64 ctx 1024",
+        1.15,
+        True,
+    ),
+    Ratio("int4 alone, times bf16", f"steps {_ALONE}", f"int4 {_ALONE}", 2.0),
+    Ratio("int4 x 16, times bf16", f"steps {_SIXTEEN}", f"int4 {_SIXTEEN}", 1.5),
+    Ratio("int4, 8k prompt, times bf16", f"prefill {_LARGE} 8192 tokens", f"int4 {_LONG}", 0.8),
+    Ratio("fp8 alone, times bf16", f"steps {_ALONE}", f"fp8 {_ALONE}", 1.6),
 )
 _PRODUCT_ROWS: Final = (1, 4, 16, 64, 256)
 
@@ -114,6 +139,7 @@ def page(result: Row) -> str:
     lines += _steps(rows)
     lines += _kernels(rows)
     lines += _products(rows)
+    lines += _searches(rows)
     lines += _checks(rows)
     return "\n".join(lines) + "\n"
 
@@ -135,10 +161,10 @@ def _ceilings(result: Row) -> list[str]:
 
 def _goals(rows: Rows, *, dry: bool) -> list[str]:
     lines = [_goal_line(goal, goal.measured(rows), dry=dry) for goal in GOALS]
-    what, row, plain, target = _DETERMINISTIC
-    both = [rows.get(each, {}).get("ms") for each in (row, plain)]
-    ratio = both[0] / both[1] if both[0] and both[1] else None
-    return [*lines, _goal_line(Goal(what, row, _of("ms"), target, True), ratio, dry=dry)]
+    for ratio in RATIOS:
+        goal = Goal(ratio.what, ratio.of, _of("ms"), ratio.target, ratio.at_most)
+        lines.append(_goal_line(goal, ratio.measured(rows), dry=dry))
+    return lines
 
 
 def _goal_line(goal: Goal, value: float | None, *, dry: bool) -> str:
@@ -202,6 +228,18 @@ def _products(rows: Rows) -> list[str]:
                 best = min(times, key=times.__getitem__)
                 cells.append(f"{best} {times[best]:,.0f} us, {row[f'of_floor_{count}']:.2f}")
             found.append(f"| {name.removeprefix('product ')} | " + " | ".join(cells) + " |")
+    return [*lines, *found, ""] if found else []
+
+
+def _searches(rows: Rows) -> list[str]:
+    """Return one line for each search of tiles for weights of few bits."""
+    lines = ["| search | us before | us | floor | fastest |", "|---|---|---|---|---|"]
+    found = [
+        f"| {name.removeprefix('tune few_bits ')} | {_cell(row, 'table_us')} "
+        f"| {row['best'][0][0]:.3g} | {_cell(row, 'floor_us')} | {row['best'][0][1]} |"
+        for name, row in rows.items()
+        if name.startswith("tune few_bits") and row.get("best")
+    ]
     return [*lines, *found, ""] if found else []
 
 

@@ -137,7 +137,7 @@ def _inputs(case: Case, machine: Machine) -> tuple[Tensor, FewBitWeight, Tensor]
 
 
 def compile_one(case: Case, tiles: Tiles, *, dry: bool) -> None:
-    """Compile into triton's cache without launching; in a process of its own."""
+    """Compile into triton's cache without launching; in a separate process."""
     machine = Machine(torch.device("cpu"), Ceilings(1e12, 1e15), dry)
     run = JITFunction.run
 
@@ -211,27 +211,21 @@ class Search:
         self.report.put(row)
 
     def chosen(self) -> Row:
-        """Return the best entries, for ``use``: of ``int4-32`` and ``fp8``; those of several rows
-        by the sum of their times."""
+        """Return the best entries, for ``use``: of ``int4-32`` and ``fp8``, as far as those have
+        been measured."""
         chosen: Row = {"row": {}, "dots": {}}
         for kind, bits in (("int4", 4), ("int4-32", 4), ("fp8", -8)):
             for name, sizes in matrices(_MODEL, self.machine).items():
                 key = f"{bits} {sizes[0]} {sizes[1]}"
-                vectors = self.found.get((kind, 1, name))
-                if vectors and vectors.times:
-                    chosen["row"][key] = asdict(min(vectors.times, key=vectors.times.__getitem__))
-                sums: dict[tuple[int, ...], list[float]] = {}
-                for rows in (4, 16):
-                    several = self.found.get((kind, rows, name))
-                    for tiles, us in several.times.items() if several else ():
-                        assert isinstance(tiles, DotTiles)
-                        kept = (tiles.columns, tiles.warps, tiles.stages, tiles.shares)
-                        sums.setdefault(kept, []).append(us)
-                most = max(map(len, sums.values()), default=0)
-                known = {kept: sum(times) for kept, times in sums.items() if len(times) == most}
-                if known:
-                    best = DotTiles(16, *min(known, key=known.__getitem__))
-                    chosen["dots"][key] = asdict(best)
+                for rows in _ROWS:
+                    found = self.found.get((kind, rows, name))
+                    if found is None or not found.times:
+                        continue
+                    best = min(found.times, key=found.times.__getitem__)
+                    if isinstance(best, DotTiles):
+                        chosen["dots"][f"{best.rows} {key}"] = asdict(best)
+                    else:
+                        chosen["row"][key] = asdict(best)
         return chosen
 
 
@@ -281,5 +275,5 @@ def use(path: Path) -> None:
         bits, inputs, outputs = map(int, key.split())
         FEW_BIT_ROW[bits, inputs, outputs] = VectorTiles(**entry)
     for key, entry in tiles["dots"].items():
-        bits, inputs, outputs = map(int, key.split())
-        FEW_BIT_DOTS[bits, inputs, outputs] = DotTiles(**entry)
+        rows, bits, inputs, outputs = map(int, key.split())
+        FEW_BIT_DOTS[rows, bits, inputs, outputs] = DotTiles(**entry)

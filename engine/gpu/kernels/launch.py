@@ -91,7 +91,7 @@ class VectorTiles:
 @dataclass(frozen=True, slots=True)
 class DotTiles:
     """``rows`` x ``columns``: of the result, per program; so many ``shares`` of the inputs have
-    programs of their own."""
+    separate programs."""
 
     rows: int
     columns: int
@@ -157,15 +157,25 @@ EXPERTS: dict[tuple[int, int], ProductTiles] = {
 }
 # A program takes the interpreter as long whatever its tile is, so few programs are best.
 _INTERPRETED_SKINNY = SkinnyTiles(columns=128, depth=128, warps=4)
-# Of weights of few bits: by bits and whether there are several rows.
-FEW_BIT_VECTORS: dict[tuple[int, bool], VectorTiles] = {
-    (4, False): VectorTiles(1, 32, 4),
-    (4, True): VectorTiles(2, 32, 4),
-    (8, False): VectorTiles(2, 32, 4),
-    (8, True): VectorTiles(2, 32, 4),
+# Of weights of few bits, of several rows, by bits. Of one row see ``vector_tiles``.
+FEW_BIT_VECTORS: dict[int, VectorTiles] = {
+    4: VectorTiles(2, 32, 4),
+    8: VectorTiles(2, 32, 4),
 }
-# Of one row, by (bits, inputs, outputs), with -8 bits for E4M3. Others have an entry above.
-FEW_BIT_ROW: dict[tuple[int, int, int], VectorTiles] = {}
+# Of one row, by (bits, inputs, outputs), with -8 bits for E4M3: the fastest on an H100, of 4 bits
+# in groups of 32 (bench/results/gpu_h100_few_bits.json).
+FEW_BIT_ROW: dict[tuple[int, int, int], VectorTiles] = {
+    (4, 4096, 6144): VectorTiles(4, 128, 4),
+    (4, 4096, 4096): VectorTiles(4, 64, 4),
+    (4, 4096, 28672): VectorTiles(4, 32, 4),
+    (4, 14336, 4096): VectorTiles(4, 64, 4),
+    (-8, 4096, 6144): VectorTiles(4, 128, 4),
+    (-8, 4096, 4096): VectorTiles(4, 128, 4),
+    (-8, 4096, 28672): VectorTiles(4, 128, 4),
+    (-8, 14336, 4096): VectorTiles(4, 128, 4),
+}
+# The fewest programs of one row: among the entries above none has fewer.
+_VECTOR_PROGRAMS = 512
 # Of more rows, by how many a program computes. The depth is fixed: four slices of a block.
 FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
     16: ProductTiles(16, 64, 128, 4, 3),
@@ -173,11 +183,32 @@ FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
     64: ProductTiles(64, 64, 128, 4, 2),
     128: ProductTiles(128, 128, 128, 8, 2),
 }
-# Of up to so many rows, without zero points, by (bits, inputs, outputs), with -8 bits for E4M3. For
-# other sizes inputs are shared until each multiprocessor has so many programs.
+# Of up to so many rows, without zero points.
 MOST_DOT_ROWS = 32
-FEW_BIT_DOTS: dict[tuple[int, int, int], DotTiles] = {}
-_DOT_PROGRAMS_PER_SM = 3
+# By (rows, bits, inputs, outputs), with -8 bits for E4M3: the fastest on an H100 of 4 rows and of
+# 16, as in FEW_BIT_ROW.
+FEW_BIT_DOTS: dict[tuple[int, int, int, int], DotTiles] = {
+    (8, 4, 4096, 6144): DotTiles(8, 64, 4, 3, shares=4),
+    (8, 4, 4096, 4096): DotTiles(8, 64, 4, 3, shares=8),
+    (8, 4, 4096, 28672): DotTiles(8, 64, 4, 3, shares=2),
+    (8, 4, 14336, 4096): DotTiles(8, 64, 4, 3, shares=8),
+    (16, 4, 4096, 6144): DotTiles(16, 32, 2, 3, shares=4),
+    (16, 4, 4096, 4096): DotTiles(16, 64, 4, 3, shares=8),
+    (16, 4, 4096, 28672): DotTiles(16, 64, 4, 3, shares=1),
+    (16, 4, 14336, 4096): DotTiles(16, 64, 4, 3, shares=8),
+    (8, -8, 4096, 6144): DotTiles(8, 32, 2, 4, shares=8),
+    (8, -8, 4096, 4096): DotTiles(8, 64, 4, 3, shares=8),
+    (8, -8, 4096, 28672): DotTiles(8, 32, 2, 4, shares=4),
+    (8, -8, 14336, 4096): DotTiles(8, 32, 2, 4, shares=14),
+    (16, -8, 4096, 6144): DotTiles(16, 32, 2, 3, shares=8),
+    (16, -8, 4096, 4096): DotTiles(16, 32, 2, 4, shares=8),
+    (16, -8, 4096, 28672): DotTiles(16, 32, 2, 4, shares=4),
+    (16, -8, 14336, 4096): DotTiles(16, 64, 4, 4, shares=14),
+}
+# For other sizes inputs are shared until each multiprocessor has so many programs, by whether
+# weights are E4M3: which divides the sizes above nearly as the table does.
+_DOT_PROGRAMS_PER_SM = {False: 2, True: 16}
+_FEWEST_SHARED_INPUTS = 512
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
 # that do not fit 99 KiB see ``uniform_tiles``.
 UNIFORM: dict[tuple[int, int], RaggedTiles] = {
@@ -228,22 +259,35 @@ def compiled_rows(rows: int) -> int:
 
 
 def vector_tiles(rows: int, inputs: int, outputs: int, bits: int) -> VectorTiles:
-    """Return the entry for a product of few rows with weights of few bits."""
-    one_row = FEW_BIT_ROW.get((bits, inputs, outputs)) if rows == 1 else None
-    return one_row or FEW_BIT_VECTORS[abs(bits), rows > 1]
+    """Return the entry for a product of few rows with weights of few bits. For one row of other
+    sizes, as many lanes as divide the inputs into whole steps: on an H100 at most 4 % slower than
+    the fastest tiles of each matrix of an 8B model."""
+    if rows > 1:
+        return FEW_BIT_VECTORS[abs(bits)]
+    if known := FEW_BIT_ROW.get((bits, inputs, outputs)):
+        return known
+    step = 4 * 32 // abs(bits)  # inputs of a lane at a time
+    lanes = next((lanes for lanes in (128, 64) if inputs % (lanes * step) == 0), 32)
+    columns, turns = 128 // lanes, 4
+    while turns > 1 and outputs // (columns * turns) < _VECTOR_PROGRAMS:
+        turns //= 2
+    return VectorTiles(turns, lanes, 4)
 
 
 def dot_tiles(rows: int, inputs: int, outputs: int, bits: int, sms: int) -> DotTiles:
-    """Return the table's entry; for other sizes, as many shares of at least 1,024 inputs as keep
+    """Return the table's entry; for other sizes, as many shares of at least 512 inputs as keep
     ``sms`` multiprocessors busy."""
-    known = FEW_BIT_DOTS.get((bits, inputs, outputs))
     height = next(height for height in (8, 16, MOST_DOT_ROWS) if rows <= height)
-    if known is not None and height < MOST_DOT_ROWS:
-        return replace(known, rows=height)
-    programs, shares = -(-outputs // 64) * -(-rows // height), 1
-    while programs * shares < _DOT_PROGRAMS_PER_SM * sms and inputs // (2 * shares) >= 1024:
+    if known := FEW_BIT_DOTS.get((height, bits, inputs, outputs)):
+        return known
+    # The search has not tried more rows than 16.
+    is_float = bits < 0 and height < MOST_DOT_ROWS
+    tiles = DotTiles(height, 32, 2, 4, 1) if is_float else DotTiles(height, 64, 4, 3, 1)
+    programs, shares = -(-outputs // tiles.columns) * -(-rows // height), 1
+    enough = _DOT_PROGRAMS_PER_SM[is_float] * sms
+    while programs * shares < enough and inputs // (2 * shares) >= _FEWEST_SHARED_INPUTS:
         shares *= 2
-    return DotTiles(height, 64, 4, 3, shares)
+    return replace(tiles, shares=shares)
 
 
 def decode_tiles(head_dim: int, dtype: torch.dtype) -> DecodeTiles:

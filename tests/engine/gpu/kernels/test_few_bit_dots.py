@@ -64,14 +64,25 @@ def test_scales_of_each_type(device: torch.device, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "outputs", "shares"), [(4096, 28672, 1), (4096, 4096, 4), (14336, 4096, 8)]
+    ("bits", "inputs", "outputs", "shares"),
+    [
+        *((8, 4096, 28672, 1), (8, 4096, 6144, 4), (8, 4096, 4096, 8), (8, 14336, 4096, 8)),
+        *((-8, 4096, 28688, 4), (-8, 4096, 6160, 8), (-8, 4096, 4112, 8), (-8, 14336, 4112, 16)),
+    ],
 )
-def test_inputs_are_shared_where_programs_are_few(inputs: int, outputs: int, shares: int) -> None:
-    """Of a device with 132 multiprocessors."""
-    assert dot_tiles(16, inputs, outputs, 5, 132).shares == shares
+def test_inputs_are_shared_where_programs_are_few(
+    bits: int, inputs: int, outputs: int, shares: int
+) -> None:
+    """Of a device with 132 multiprocessors, on which these or nearly these were the fastest."""
+    assert (bits, inputs, outputs) not in {key[1:] for key in launch.FEW_BIT_DOTS}
+    assert dot_tiles(16, inputs, outputs, bits, 132).shares == shares
 
 
-def test_the_table_decides_for_the_sizes_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(launch.FEW_BIT_DOTS, (4, 64, 96), DotTiles(16, 32, 2, 4, 2))
-    assert dot_tiles(3, 64, 96, 4, 132) == DotTiles(8, 32, 2, 4, 2)
-    assert dot_tiles(17, 64, 96, 4, 132).columns == 64
+@pytest.mark.parametrize("rows", [2, 8, 9, 16])
+def test_the_table_decides_for_the_sizes_in_it(rows: int) -> None:
+    height = 8 if rows <= 8 else 16
+    for (of, bits, inputs, outputs), tiles in launch.FEW_BIT_DOTS.items():
+        assert of == tiles.rows
+        if of == height:
+            assert dot_tiles(rows, inputs, outputs, bits, 132) is tiles
+    assert dot_tiles(17, 4096, 6144, 4, 132).rows == 32

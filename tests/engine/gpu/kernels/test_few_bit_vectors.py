@@ -12,7 +12,7 @@ pytest.importorskip("triton")
 
 from engine.gpu.kernels import few_bit_vectors as module
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
-from engine.gpu.kernels.launch import FEW_ROWS, VectorTiles
+from engine.gpu.kernels.launch import FEW_BIT_ROW, FEW_ROWS, VectorTiles, vector_tiles
 from engine.gpu.kernels.skinny import Norm
 from engine.model.layers import ACTIVATIONS
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
@@ -128,3 +128,28 @@ def test_rows_may_be_apart_and_not_too_many(device: torch.device, options: Any) 
     close(few_bit_vectors(x, weight, **options), sums)
     with pytest.raises(ValueError, match="at most 4"):
         few_bit_vectors(wide[:, :256], weight)
+
+
+def test_the_table_decides_for_one_row_of_the_sizes_in_it() -> None:
+    for (bits, inputs, outputs), tiles in FEW_BIT_ROW.items():
+        assert vector_tiles(1, inputs, outputs, bits) is tiles
+        assert vector_tiles(2, inputs, outputs, bits) is not tiles
+
+
+@pytest.mark.parametrize(
+    ("bits", "inputs", "outputs", "tiles"),
+    [
+        # Nearly sizes of the table, and nearly its tiles.
+        (4, 4096, 6160, VectorTiles(4, 128, 4)),
+        (4, 14336, 4112, VectorTiles(4, 64, 4)),
+        (8, 4096, 6144, VectorTiles(4, 128, 4)),
+        # Smaller ones: no lane without inputs, no fewer programs than among the table's.
+        (4, 2048, 28672, VectorTiles(4, 64, 4)),
+        (4, 1024, 4096, VectorTiles(2, 32, 4)),
+        (8, 1024, 1024, VectorTiles(1, 64, 4)),
+        (4, 1000, 100, VectorTiles(1, 32, 4)),
+    ],
+)
+def test_one_row_of_other_sizes(bits: int, inputs: int, outputs: int, tiles: VectorTiles) -> None:
+    assert (bits, inputs, outputs) not in FEW_BIT_ROW
+    assert vector_tiles(1, inputs, outputs, bits) == tiles
