@@ -55,7 +55,8 @@ GOODBYE: Final = (
 )
 HAPPY: Final = (
     "[feeling|i feel|i'm feeling|i am] [amazing|brilliant|cheerful|excited|so happy|lucky|super"
-    "|terrific|proud|fine and happy|on top of the world|fabulous|excellent][ now| this morning| right now|]",
+    "|terrific|proud|fine and happy|on top of the world|fabulous|excellent]"
+    "[ now| this morning| right now|]",
     "[what a|it's a|today was a|having a] [great|brilliant|super|fantastic|lovely|perfect] "
     "[day|evening|time|week]",
     "[best|happiest] [day|week|morning] ever",
