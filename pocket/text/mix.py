@@ -146,6 +146,9 @@ VISITOR_TASKS: Final = (
 )
 """What a visitor chats about: short questions in careless words."""
 
+_CHATS: Final = (*VISITOR_TASKS, "acquaintance", "jokes_on", "refusals_on")
+"""What ends a chat as visitors have them, who seldom ask for thinking."""
+
 _TOOL_TASKS: Final = ("known_tool", "unseen_tool", "parallel", "none_needed", "tool_result")
 
 
@@ -198,7 +201,7 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
         last = [exchange(dice, task)]
     for item in last:
         turns += item.turns()
-    return Document(task, turns, [], thinking and dice.chance(0.7))
+    return Document(task, turns, [], thinking)
 
 
 def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = ()) -> Document:
@@ -208,7 +211,7 @@ def single_task(dice: Dice, task: str, thinking: bool, pieces: Sequence[str] = (
     if task == "recall":
         low, high = dice.choice(((0, 300), (100, 1200), (800, 4200)))
         return recall_chat(dice, thinking, dice.randint(low, high))
-    if task in VISITOR_TASKS or task in ("acquaintance", "jokes_on", "refusals_on"):
+    if task in _CHATS:
         return chat(dice, task, thinking)
     if task == "spoken_tool":
         return spoken_tools.document(dice, thinking)
@@ -244,4 +247,6 @@ def stream(
                 turns += exchange(dice, dice.choice(WARM_UP), pieces).turns()
             yield Document(task, turns, [], dice.chance(thinking))
         else:
-            yield single_task(dice, dice.choices(tasks, weights)[0], dice.chance(thinking), pieces)
+            task = dice.choices(tasks, weights)[0]
+            share = thinking * (0.7 if task in _CHATS else 1.0)
+            yield single_task(dice, task, dice.chance(share), pieces)
