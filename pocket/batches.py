@@ -85,7 +85,7 @@ def fed(
     tokenizer: Tokenizer, seed: str, budget: int, feeders: int, pinned: bool = False
 ) -> Iterator[Batch]:
     """Batches made by so many processes: for a GPU, which is faster than one of them."""
-    # Each of them is one thread of its own; the tokenizer would start one for every core.
+    # One thread each; otherwise every process's tokenizer would start one for every core.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     feed = Feed(tokenizer.to_str(), seed, budget)
     return iter(DataLoader(feed, batch_size=None, num_workers=feeders, prefetch_factor=8,

@@ -76,7 +76,7 @@ class PocketOptimizer:
         by_shape: dict[torch.Size, list[int]] = defaultdict(list)
         for index, update in enumerate(updates):
             by_shape[update.shape].append(index)
-        out = list(torch._foreach_mul(updates, 0.0)) if self.world > 1 else list(updates)
+        out = [torch.zeros_like(u) for u in updates] if self.world > 1 else list(updates)
         for indices in by_shape.values():
             if mine := indices[self.rank :: self.world]:
                 done = orthogonalised(torch.stack([updates[i] for i in mine]).to(self.dtype))

@@ -208,11 +208,13 @@ def run(
     bar = tqdm(total=100, disable=rank != 0, mininterval=10, unit="%", smoothing=0)
     mean = 0.0
     first = progress.step
+    every = 1 if plan.device == "cpu" else 20
+    kept = 0.97**every
     while (share := progress.share(plan)) < 1.0:
         batch = next(source)
         loss = gradients(forward, batch, plan)
-        # Reading the loss waits for the device, so on a GPU it is read at times only.
-        read = plan.device == "cpu" or progress.step % 20 == 0
+        # Reading the loss waits for the device, so on a GPU it is read only every 20 steps.
+        read = (progress.step + 1) % every == 0
         if plan.compiled and progress.step < first + SETTLING_STEPS:
             float(loss)
             began = time.monotonic()  # compiling is not training
@@ -230,7 +232,7 @@ def run(
             continue
         if read:
             nats = total / max(1.0, count)
-            mean = nats if not mean else 0.97 * mean + 0.03 * nats
+            mean = nats if not mean else kept * mean + (1 - kept) * nats
         bar.n = round(100 * progress.share(plan), 1)
         bar.set_postfix(
             step=progress.step,

@@ -45,7 +45,7 @@ class Waker:
 
     @property
     def is_woken(self) -> bool:
-        """Whether a wake-up has come that was not cleared, unless it was awaited."""
+        """Whether a wake-up has come since the last ``clear``, while no task waited for one."""
         return self._woken
 
     def wake(self) -> None:

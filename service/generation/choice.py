@@ -1,4 +1,5 @@
-"""One choice of a request: from the engine's tokens to its event log, the single path of all text.
+"""One choice of a request: from the engine's tokens to its event log. (``_TextPush`` takes a
+short cut for plain tokens.)
 
 tokens → text (never half a character) → stop strings → reasoning, text and tool calls → log
 """
@@ -46,7 +47,7 @@ class PlainTexts(NamedTuple):
 
 
 class Choice:
-    """``count`` output tokens have been processed so far (and ``logprobs``, if requested);
+    """``count``: how many output tokens have been processed so far; ``logprobs``: theirs, if requested;
     ``events`` is the append-only log, to which ``parser`` writes too. Call ``advance`` after each
     wake-up."""
 

@@ -19,7 +19,7 @@ class Detokenizer(Protocol):
     @property
     def whole_texts(self) -> Sequence[str] | None:
         """What ``push`` returns for each token, whatever was pushed before; empty or U+FFFD where
-        that depends on it. None: for all it does."""
+        that depends on it. None if it does for every token."""
 
     def push(self, token_id: int) -> str:
         """Return the text that this token completes; empty while a character is incomplete."""

@@ -131,7 +131,7 @@ class _Push(Generic[Piece]):
             if only is not None:
                 only.sequence.follower = None
                 if len(only.sequence.generated) > only.count:
-                    waker.wake()  # calls for these tokens have come too late, or will
+                    waker.wake()  # the calls for these tokens came, or will come, too late
         if self._error is not None:
             raise self._error
         if self._full:
@@ -164,7 +164,7 @@ class _Push(Generic[Piece]):
 
 
 class _TextPush(_Push[bytes]):
-    """Besides, logs and sends plain tokens (see ``PlainTexts``) by itself.
+    """Also logs and sends plain tokens (see ``PlainTexts``) itself.
 
     With hundreds of streams most of a token's time goes into fetching the stream's objects from
     memory. So what a plain token needs is held here, close together, and is given back to its

@@ -94,7 +94,8 @@ def _fetch_early(
     start, rows, STRIDE: tl.constexpr, LINES: tl.constexpr, SPAN: tl.constexpr, LAST: tl.constexpr
 ):
     """Ask for ``SPAN`` lines of each of ``rows``, so that they are in the L2 cache when they are
-    read. ``STRIDE``: elements of a row; ``LINES``: of a line; ``LAST``: of a row's last line."""
+    read. ``STRIDE``: elements of a row; ``LINES``: of a line; ``LAST``: of the last line of a whole
+    share."""
     places = tl.minimum(tl.arange(0, SPAN) * LINES, LAST)
     sources = start + rows[:, None] * STRIDE + places[None, :]
     tl.inline_asm_elementwise(

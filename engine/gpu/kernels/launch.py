@@ -205,8 +205,8 @@ FEW_BIT_DOTS: dict[tuple[int, int, int, int], DotTiles] = {
     (16, -8, 4096, 28672): DotTiles(16, 32, 2, 4, shares=4),
     (16, -8, 14336, 4096): DotTiles(16, 64, 4, 4, shares=14),
 }
-# For other sizes inputs are shared until each multiprocessor has so many programs, by whether
-# weights are E4M3: which divides the sizes above nearly as the table does.
+# Programs per multiprocessor, by whether weights are E4M3. For sizes not in the table, inputs are
+# divided until there are so many; for those in it, this gives nearly the same shares.
 _DOT_PROGRAMS_PER_SM = {False: 2, True: 16}
 _FEWEST_SHARED_INPUTS = 512
 # Like PRODUCT, one entry for single tokens and prompts: (padded head dimension, bytes). For those
