@@ -1,9 +1,9 @@
 """The service's end of the engine socket: sends requests and distributes the engine's output.
 
 A single task reads frames. The frame of a step holds tokens of many sequences: each token takes one
-dictionary lookup and one append, and each stream is called or woken once. When the engine dies, the link
-reconnects until it is closed. Open sequences wait for the next engine and are handed over to it
-with their tokens, so that their readers only notice a pause. ``service.engine.handover`` decides
+dictionary lookup and one append, and each stream is called or woken once. When the engine dies, the
+link reconnects until it is closed. Open sequences wait for the next engine and are handed over to
+it with their tokens, so that their readers only notice a pause. ``service.engine.handover`` decides
 what a death means for each sequence.
 """
 

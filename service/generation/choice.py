@@ -47,9 +47,9 @@ class PlainTexts(NamedTuple):
 
 
 class Choice:
-    """``count``: how many output tokens have been processed so far; ``logprobs``: theirs, if requested;
-    ``events`` is the append-only log, to which ``parser`` writes too. Call ``advance`` after each
-    wake-up."""
+    """``count``: how many output tokens have been processed so far; ``logprobs``: theirs, if
+    requested; ``events`` is the append-only log, to which ``parser`` writes too. Call ``advance``
+    after each wake-up."""
 
     __slots__ = (
         *("_detokenizer", "_feed", "_matcher", "_parser", "_push", "_rules", "_spans", "_streams"),
