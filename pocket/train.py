@@ -148,6 +148,8 @@ def restored(path: Path) -> tuple[Pocket, dict[str, Any]]:
 def worker(rank: int, plan: Plan, port: int) -> None:
     """One rank of the run, from first step to last."""
     torch.set_num_threads(1)
+    # cuDNN plans attention anew for every shape, and shapes differ from batch to batch.
+    torch.backends.cuda.enable_cudnn_sdp(False)
     world = plan.processes
     if world > 1:
         dist.init_process_group("gloo", f"tcp://127.0.0.1:{port}", rank=rank, world_size=world)
