@@ -88,5 +88,6 @@ def fed(
     # One thread each; otherwise every process's tokenizer would start one for every core.
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     feed = Feed(tokenizer.to_str(), seed, budget)
-    return iter(DataLoader(feed, batch_size=None, num_workers=feeders, prefetch_factor=8,
-                           pin_memory=pinned))  # fmt: skip
+    return iter(
+        DataLoader(feed, batch_size=None, num_workers=feeders, prefetch_factor=8, pin_memory=pinned)
+    )

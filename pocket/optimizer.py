@@ -49,8 +49,9 @@ class PocketOptimizer:
         self.muon_rate, self.adam_rate, self.momentum = muon_rate, adam_rate, momentum
         self.dtype = dtype
         self.velocity = [torch.zeros_like(p) for p in self.matrices]
-        self.adam = torch.optim.AdamW(others, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0,
-                                      fused=others[0].is_cuda)  # fmt: skip
+        self.adam = torch.optim.AdamW(
+            others, lr=adam_rate, betas=(0.9, 0.98), weight_decay=0.0, fused=others[0].is_cuda
+        )
         self.rank = dist.get_rank() if dist.is_initialized() else 0
         self.world = dist.get_world_size() if dist.is_initialized() else 1
 
