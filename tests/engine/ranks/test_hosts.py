@@ -346,8 +346,9 @@ def test_idle_connections_keep_no_host_from_joining(
 def test_warnings_of_any_kind_are_few(ends: ExitStack, caplog: pytest.LogCaptureFixture) -> None:
     hosts = led(ends).hosts
     for number in range(300):
-        hosts._warn(f"refused {number}")
-    assert caplog.text.count("refused") == engine.ranks.hosts._MOST_WARNINGS
+        hosts._warn(f"warning {number}")
+    # A thread of an earlier test may log meanwhile, so only these are counted.
+    assert caplog.text.count("warning ") == engine.ranks.hosts._MOST_WARNINGS
 
 
 def test_once_no_host_is_missing_connections_are_accepted_slowly(ends: ExitStack) -> None:
