@@ -57,7 +57,8 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (CHAT, {}),
     "chat, 16 tokens at once": (CHAT, {"priority": 16}),
     "chat, stop strings": (CHAT, {"stop": ["\u0001never", "\u0002never"]}),
-    "chat, logprobs": (CHAT, {"logprobs": True, "top_logprobs": 0}),
+    # An answer with logprobs has a limit of its own.
+    "chat, logprobs": (CHAT, {"logprobs": True, "top_logprobs": 0, "max_tokens": 1 << 19}),
     "completions": ("/v1/completions", {"prompt": "Hello"}),
     "messages": ("/v1/messages", {}),
     "responses": (RESPONSES, {"store": False}),
@@ -220,8 +221,8 @@ class Reader:
 
 def measure(args: argparse.Namespace, row: str, port: int, worker: Process) -> dict[str, Any]:
     path, fields = ROWS[row]
-    body = {"model": "tiny", "stream": True, **fields}
-    body["max_output_tokens" if path == RESPONSES else "max_tokens"] = MAX_MODEL_LEN
+    limit = "max_output_tokens" if path == RESPONSES else "max_tokens"
+    body = {"model": "tiny", "stream": True, limit: MAX_MODEL_LEN, **fields}
     if path == RESPONSES:
         body["input"] = "Hello"
     elif "prompt" not in body:

@@ -1,6 +1,6 @@
 """How streamed tokens per second grow with the number of API workers.
 
-    python -m bench.workers                       # one and two workers, 128 streams
+    python -m bench.workers                       # one and two workers, 128 streams for each
     python -m bench.workers --workers 1 2 4 --seconds 20
 
 Whole servers (``quire serve``) with a simulated engine that gives every stream a token per step;
@@ -9,7 +9,7 @@ streams one after the other, so that workers share them, then reads and counts e
 alternate between servers, so that other load on the machine affects all of them. ``tokens per
 second`` needs a free core for each worker, for the engine and for the client. ``tokens per
 CPU-second`` of all workers together does not: if it stays the same, that many cores bring that many
-times as much.
+times as much. ``growth`` is what that many cores for workers bring by this figure, against one.
 """
 
 from __future__ import annotations
@@ -82,18 +82,20 @@ def measure(server: QuireServer, workers: int, streams: int, seconds: float) -> 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--streams", type=int, default=128)
+    parser.add_argument("--streams", type=int, default=128, help="for each worker")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     found: dict[int, list[Row]] = {workers: [] for workers in options.workers}
     with ExitStack() as ends:
         servers = {
-            workers: ends.enter_context(serving(workers, options.streams)) for workers in found
+            workers: ends.enter_context(serving(workers, workers * options.streams))
+            for workers in found
         }
         for _ in range(options.rounds):
             for workers, server in servers.items():
-                found[workers].append(measure(server, workers, options.streams, options.seconds))
+                streams = workers * options.streams
+                found[workers].append(measure(server, workers, streams, options.seconds))
     rows = []
     for workers, rounds in found.items():
         medians = {
@@ -101,6 +103,9 @@ def main() -> None:
             for name in asdict(rounds[0])
         }
         rows.append({**medians, "workers": workers})
+    first = rows[0]["tokens_per_cpu_second"] * rows[0]["workers"]
+    for row in rows:
+        row["growth"] = row["tokens_per_cpu_second"] * row["workers"] / first
     print_table(rows)
     write_result("workers", rows, streams=options.streams, seconds=options.seconds)
 
