@@ -32,9 +32,9 @@ class AnswerStream(Protocol[Piece_co]):
     pieces of an ``advance`` are encoded lazily, each with bounded work; an event may be split among
     several.
 
-    ``text_frame`` is not None if the pieces are bytes and each ``TextDelta`` of the only choice
-    becomes a chunk that differs in nothing but the text. Whoever sends such chunks calls
-    ``passed`` before ``advance`` or ``end``."""
+    ``text_frame`` is not None if the pieces are bytes and, until ``advance`` is called again, each
+    ``TextDelta`` of the only choice becomes a chunk that differs in nothing but the text. Whoever
+    sends such chunks calls ``passed`` before ``advance`` or ``end``."""
 
     def text_frame(self) -> TextFrame | None: ...
 
@@ -173,7 +173,7 @@ class _TextPush(_Push[bytes]):
 
     __slots__ = (
         *("_count", "_covered", "_log", "_passed", "_prefix", "_quoted", "_send", "_sequence"),
-        *("_suffix", "_whole"),
+        *("_suffix", "_text_frame", "_whole"),
     )
 
     def __init__(
@@ -181,11 +181,11 @@ class _TextPush(_Push[bytes]):
         generation: Generation,
         stream: AnswerStream[bytes],
         sender: Sender[bytes],
-        frame: TextFrame,
     ) -> None:
         super().__init__(generation, stream, sender)
+        self._text_frame = stream.text_frame
         self._passed = stream.passed
-        self._prefix, self._suffix = frame
+        self._prefix = self._suffix = b""
         choice = self._choices[0]
         self._sequence = choice.sequence
         self._log = choice.events
@@ -223,9 +223,13 @@ class _TextPush(_Push[bytes]):
         self._hold()
 
     def _hold(self) -> None:
+        frame, over = self._text_frame(), self._over
+        if frame is None or over is None or over.done():
+            return
         choice = self._choices[0]
         texts = choice.plain_texts()
-        if texts is not None and self._over is not None and not self._over.done():
+        if texts is not None:
+            self._prefix, self._suffix = frame
             self._whole, self._quoted, self._covered = texts
             self._count = choice.count
 
@@ -240,10 +244,10 @@ class _TextPush(_Push[bytes]):
 def _new_push(
     generation: Generation, stream: AnswerStream[Piece], sender: Sender[Piece]
 ) -> _Push[Piece]:
-    frame = stream.text_frame() if len(generation.choices) == 1 else None
-    if frame is None:
+    if len(generation.choices) > 1:
         return _Push(generation, stream, sender)
-    return cast(_Push[Piece], _TextPush(generation, cast(Any, stream), cast(Any, sender), frame))
+    # Pieces that are not bytes have no text frame, so nothing is sent as bytes.
+    return cast(_Push[Piece], _TextPush(generation, cast(Any, stream), cast(Any, sender)))
 
 
 async def stream_events(

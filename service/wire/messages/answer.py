@@ -121,6 +121,14 @@ class BlockCutter:
         self._arguments: list[str] = []  # of that call, as the model wrote them
         self._input = SoundJson()
 
+    @property
+    def is_in_text(self) -> bool:
+        """Text that comes next is appended to the open text block as it is."""
+        block = self.block
+        if self._waiting is not None or block is None:
+            return False
+        return block.kind == "text" and not block.closed
+
     def take(self, event: Event) -> list[BlockStep]:
         match event:
             case TextDelta(text):
@@ -174,7 +182,7 @@ class BlockCutter:
         return [BlockStep(self._change(block), block, block.text)]
 
     def _text(self, text: str) -> str:
-        if self.block is not None and self.block.kind == "text" and not self.block.closed:
+        if self.is_in_text:
             return text
         held = self._space + text
         if held.strip():
@@ -302,6 +310,9 @@ class MessagesAnswer:
         return MessagesUsage(prompt - read - written, written, read, generation.output_tokens)
 
 
+_DELTA_END = b"}}\n\n"
+
+
 class MessagesStream:
     """Encodes one stream as SSE bytes."""
 
@@ -318,11 +329,12 @@ class MessagesStream:
         """Send nothing yet: the prefix cache hits are known only once the engine begins."""
         return b""
 
-    def text_frame(self) -> None:
-        """Return None: what surrounds a text depends on what was sent before."""
+    def text_frame(self) -> tuple[bytes, bytes] | None:
+        return (self._prefix, _DELTA_END) if self._cutter.is_in_text else None
 
     def passed(self, choice: Choice) -> None:
-        """Do nothing: there is no frame."""
+        """Skip text that was sent within its frame: a text block's text is not needed again."""
+        self._read = len(choice.events)
 
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         """Return events for everything added to the log since the last call."""
@@ -370,7 +382,7 @@ class MessagesStream:
             if step.begun is not None:
                 out += self._open(step.begun)
             if step.text and self._prefix:
-                out += self._prefix + _json(step.text) + b"}}\n\n"
+                out += self._prefix + _json(step.text) + _DELTA_END
         return out
 
     def _open(self, block: Block) -> bytes:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Iterator
+import itertools
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
 from functools import cache
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -14,14 +15,17 @@ from hypothesis import strategies as st
 
 from engine.messages import FinishReason, SamplingParams, TokenLogprobs, packed_top
 from service.errors import EngineFailedError, InternalError, NotStoredError, QuireError
+from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
 from service.output.events import Event, TextDelta
 from service.serving.exchange import Exchange
 from service.serving.stream import Outlet, complete, outcome_of, stream_events
 from service.telemetry.observer import NoTelemetry
 from service.tenants.caller import ANYBODY
+from service.wire.messages.answer import MessagesAnswer, MessagesStream
+from service.wire.messages.signatures import Signer
 from tests.service.serving.by_hand import loaded, record, say, services
-from tests.service.wire.chat.test_answer import Desk, fail, finish
+from tests.service.wire.chat.test_answer import CALL, Desk, fail, finish
 
 
 class Told:
@@ -399,6 +403,57 @@ def test_any_tokens_in_any_messages_are_sent_once_and_in_order(
         assert followed.generation.output_tokens == len(ids)
 
     asyncio.run(run())
+
+
+class Blocks(MessagesStream):
+    """Counts how often it was asked to encode tokens."""
+
+    advanced = 0
+
+    def advance(self, choices: list[Choice]) -> Iterable[bytes]:
+        self.advanced += 1
+        return super().advance(choices)
+
+
+async def blocks_of_a_message(text: str, sizes: list[int], room: int) -> tuple[int, int]:
+    """Stream it in messages of so many tokens, and compare it with its encoding at once; return
+    how often the stream was asked to encode, and the number of tokens."""
+    followed, window = Followed(), Window(room)
+    await followed.begin(parse=True, tools={})
+    window.open.set()
+    answer = MessagesAnswer(followed.generation, Signer("s"), message_id="m", model="tiny")
+    stream = Blocks(answer)
+    pushed = Pushed(followed, window, cast(Any, stream))
+    ids, given, size = ids_of(text), 0, itertools.cycle(sizes)
+    while given < len(ids):
+        count = next(size)
+        pushed.give(ids[given : given + count])
+        given += count
+        await turns(4)
+    await pushed.end(len(ids))
+    again = answer.stream()
+    assert said(window) == b"".join(again.advance(followed.generation.choices)) + again.end()
+    return stream.advanced, len(ids)
+
+
+async def test_plain_tokens_of_a_message_are_sent_without_its_stream() -> None:
+    advanced, tokens = await blocks_of_a_message("Hi,you." * 8, [1], room=1000)
+    assert advanced < tokens / 2
+
+
+_PARTS = st.sampled_from(["<think>", "</think>", SAID, "\n\n", " \U0001f680", CALL, CALL[:20]])
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    parts=st.lists(_PARTS, min_size=1, max_size=5),
+    sizes=st.lists(st.integers(1, 2), min_size=1, max_size=7),
+    room=st.integers(2, 9),
+)
+def test_blocks_of_a_message_are_the_same_whoever_sends_them(
+    parts: list[str], sizes: list[int], room: int
+) -> None:
+    asyncio.run(blocks_of_a_message("".join(parts), sizes, room))
 
 
 async def test_a_character_cut_off_in_one_stream_spoils_none_in_others(followed: Followed) -> None:
