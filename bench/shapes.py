@@ -12,7 +12,7 @@ SHAPES: dict[str, dict[str, Any]] = {
         "vocab_size": 1280,
         "hidden_size": 192,
         "intermediate_size": 512,
-        "num_hidden_layers": 4,
+        "num_hidden_layers": 8,
         "num_attention_heads": 4,
         "num_key_value_heads": 2,
     },

@@ -124,5 +124,10 @@ def main_thread_ticks(pid: int) -> int | None:
 
 
 def describe_exit(code: int) -> str:
-    """Return ``status 1`` or ``SIGKILL``."""
-    return signal.Signals(-code).name if code < 0 else f"status {code}"
+    """Return ``status 1`` or ``SIGKILL``, or ``signal 40`` for a signal without a name."""
+    if code >= 0:
+        return f"status {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

@@ -93,6 +93,12 @@ def test_exits_are_described_in_words() -> None:
     assert describe_exit(-signal.SIGKILL) == "SIGKILL"
 
 
+def test_a_process_killed_by_a_real_time_signal_is_described() -> None:
+    with subprocess.Popen(["sleep", "600"]) as process:
+        process.send_signal(signal.SIGRTMIN + 6)
+        assert describe_exit(process.wait(30)) == f"signal {signal.SIGRTMIN + 6}"
+
+
 def test_a_child_that_does_not_end_is_not_waited_for_for_ever() -> None:
     stays = os.posix_spawnp("sleep", ["sleep", "600"], os.environ)
     ends = os.posix_spawnp("true", ["true"], os.environ)
