@@ -38,11 +38,13 @@ class StopRules:
 
 class PlainTexts(NamedTuple):
     """``whole[id]``: the text of a token. It is plain if ``quoted`` has it, as JSON: then it
-    becomes one event, and the next token may be plain too. ``covered``: how many tokens the events
-    cover so far."""
+    becomes one event, and the next token may be plain too. ``holds_space``: white space becomes an
+    event only together with the text that follows. ``covered``: how many tokens the events cover so
+    far."""
 
     whole: Sequence[str]
     quoted: Mapping[str, bytes]
+    holds_space: bool
     covered: int
 
 
@@ -142,12 +144,13 @@ class Choice:
             return None
         return PlainTexts(whole, *plain)
 
-    def passed(self, count: int) -> None:
-        """Note that the events of the first ``count`` tokens are in the log, one for each since
-        ``plain_texts``."""
+    def passed(self, covered: int, count: int) -> None:
+        """Note that the events of the first ``covered`` tokens are in the log, and that those after
+        them, up to the ``count``-th, are white space that is held."""
+        if covered > self.count:
+            self.count = self._parser.covered = covered
         if count > self.count:
-            self.count = count
-            self._parser.covered = count
+            self._read(count)
 
     def _read(self, end: int) -> None:
         """Process tokens up to the ``end``-th, or to a complete stop string."""

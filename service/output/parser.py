@@ -84,13 +84,17 @@ class OutputParser:
             self.covered = tokens
             return
         self._spans.push(len(text), tokens)
+        if self._held.isspace() and not self._after_tag and not self._fresh:
+            self._table.learn(self._held + text)
         self._feed_held(text)
 
-    def plain(self) -> tuple[Mapping[str, bytes], int] | None:
+    def plain(self) -> tuple[Mapping[str, bytes], bool, int] | None:
         """Return what ``PlainTexts`` needs of the parser, if the next text can be plain."""
         if self._held or self._after_tag or self._fresh or self._reading is not None:
             return None
-        return (self._plain, self.covered) if self._shown and self._kind is TextDelta else None
+        if not self._shown or self._kind is not TextDelta:
+            return None
+        return self._plain, self._table.holds_space, self.covered
 
     def feed(self, text: str) -> None:
         free = not (self._held or self._after_tag or self._fresh) and self._reading is None

@@ -16,9 +16,9 @@ from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import Stop, Stops
 from service.output.spans import TokenSpans
 
-# Tokens' texts in which no tag can begin, and what they are as JSON, by the tags' first characters.
-# There are few distinct tokens, so nearly every lookup hits and costs a third of the search that it
-# saves.
+# Tokens' texts in which no tag can begin, also with white space before them, and what they are as
+# JSON, by the tags' first characters. There are few distinct tokens, so nearly every lookup hits
+# and costs a third of the search that it saves.
 _PLAIN_TEXTS: dict[str, dict[str, bytes]] = {}
 _MOST_PLAIN_TEXTS = 100_000
 
@@ -50,6 +50,8 @@ class TagTable:
         starts = "".join(sorted({re.escape(tag[0]) for tag in tags}))
         self.meanings = meanings
         self.plain = _PLAIN_TEXTS.setdefault(starts, {}) if shared else {}
+        # White space waits for what follows it, because it may belong to a tag.
+        self.holds_space = bool(tags) and not any(tag[0].isspace() for tag in tags)
         self._one_token = one_token
         self._spelled = tuple(tag for tag in tags if tag not in one_token)  # may come in pieces
         self._longest = max(map(len, self._spelled), default=1) - 1
@@ -65,7 +67,7 @@ class TagTable:
         if not self.is_plain(text):
             return False
         # U+FFFD is what a part of a character looks like by itself.
-        if text != REPLACEMENT and len(self.plain) < _MOST_PLAIN_TEXTS:
+        if not text.endswith(REPLACEMENT) and len(self.plain) < _MOST_PLAIN_TEXTS:
             self.plain[text] = _json(text)
         return True
 

@@ -24,6 +24,7 @@ Piece_contra = TypeVar("Piece_contra", contravariant=True)
 TextFrame = tuple[bytes, bytes]
 
 _NOT_PLAIN = -2
+_MOST_SPACE = 64  # characters: more white space is left to the parser
 
 
 class AnswerStream(Protocol[Piece_co]):
@@ -173,7 +174,7 @@ class _TextPush(_Push[bytes]):
 
     __slots__ = (
         *("_count", "_covered", "_log", "_passed", "_prefix", "_quoted", "_send", "_sequence"),
-        *("_suffix", "_text_frame", "_whole"),
+        *("_holds_space", "_space", "_suffix", "_text_frame", "_whole"),
     )
 
     def __init__(
@@ -192,6 +193,8 @@ class _TextPush(_Push[bytes]):
         self._send = sender.write
         self._count = _NOT_PLAIN  # else the number of tokens processed
         self._covered = 0  # by events
+        self._space = ""  # the text of the tokens processed that no event covers
+        self._holds_space = False
         self._whole: Sequence[str] = ()
         self._quoted: Mapping[str, bytes] = {}
 
@@ -202,10 +205,14 @@ class _TextPush(_Push[bytes]):
         if count == self._count + 1 and sequence.finished is None and sequence.failure is None:
             token, whole = generated[-1], self._whole
             text = whole[token] if token < len(whole) else ""
+            space = self._space
+            if space:
+                text = space + text
             quoted = self._quoted.get(text)
             if quoted is not None:
                 self._log.append(TextDelta(text, self._covered, count))
                 self._count = self._covered = count
+                self._space = ""
                 try:
                     if self._send(self._prefix + quoted + self._suffix):
                         return
@@ -215,6 +222,10 @@ class _TextPush(_Push[bytes]):
                 self._settle()
                 if self._over is not None and not self._over.done():
                     self._over.set_result(None)
+                return
+            if self._holds_space and text.isspace() and len(text) <= _MOST_SPACE:
+                self._space = text
+                self._count = count
                 return
         elif count == self._count and not self._generation.waker.is_woken:
             return  # another call has sent the token
@@ -230,14 +241,15 @@ class _TextPush(_Push[bytes]):
         texts = choice.plain_texts()
         if texts is not None:
             self._prefix, self._suffix = frame
-            self._whole, self._quoted, self._covered = texts
+            self._whole, self._quoted, self._holds_space, self._covered = texts
             self._count = choice.count
 
     def _settle(self) -> None:
         count, self._count = self._count, _NOT_PLAIN
         if count != _NOT_PLAIN:
             choice = self._choices[0]
-            choice.passed(count)
+            choice.passed(self._covered, count)
+            self._space = ""
             self._passed(choice)
 
 

@@ -82,6 +82,12 @@ def test_a_tag_that_is_a_token_is_text_where_several_tokens_spell_it() -> None:
     assert tags.possible("a<cal") == 0  # it never comes in pieces
 
 
+def test_white_space_waits_only_for_tags_and_not_if_it_may_begin_one() -> None:
+    assert table("<b").holds_space
+    assert not table().holds_space
+    assert not table("<b", "\n\nUser:").holds_space
+
+
 @given(text=st.text("<calx> \n", max_size=12))
 def test_a_possible_tag_is_held_with_the_white_space_before_it(text: str) -> None:
     tags = table("<call>", "<x")

@@ -17,7 +17,7 @@ from engine.messages import FinishReason, SamplingParams, TokenLogprobs, packed_
 from service.errors import EngineFailedError, InternalError, NotStoredError, QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
-from service.output.events import Event, TextDelta
+from service.output.events import Event, ReasoningDelta, TextDelta
 from service.serving.exchange import Exchange
 from service.serving.stream import Outlet, complete, outcome_of, stream_events
 from service.telemetry.observer import NoTelemetry
@@ -335,10 +335,10 @@ async def turns(number: int) -> None:
         await asyncio.sleep(0)
 
 
-async def at_once(ids: list[int], reason: FinishReason) -> list[Event]:
+async def at_once(ids: list[int], reason: FinishReason, **fields: Any) -> list[Event]:
     """What a choice's log holds if all tokens come in one message."""
     one = Followed()
-    await one.begin()
+    await one.begin(**fields)
     one.desk.sequences[0].generated += ids
     finish(one.desk.sequences[0], len(ids), reason)
     one.desk.sequences[0].waker.wake()
@@ -381,15 +381,16 @@ _TOKENS = st.integers(0, 600) | st.deferred(lambda: st.sampled_from(ids_of(SAID 
     messages=st.lists(st.tuples(st.lists(_TOKENS, max_size=3), st.integers(0, 5)), max_size=30),
     room=st.integers(2, 9),
     reason=st.sampled_from([FinishReason.STOP, FinishReason.LENGTH]),
+    fields=st.sampled_from([{}, {"parse": True, "tools": {}}]),  # the latter: white space waits
 )
 def test_any_tokens_in_any_messages_are_sent_once_and_in_order(
-    messages: list[tuple[list[int], int]], room: int, reason: FinishReason
+    messages: list[tuple[list[int], int]], room: int, reason: FinishReason, fields: dict[str, Any]
 ) -> None:
     """A message without tokens wakes the stream for another cause."""
 
     async def run() -> None:
         followed, window = Followed(), Window(room)
-        await followed.begin()
+        await followed.begin(**fields)
         window.open.set()
         pushed = Pushed(followed, window, Framed())
         for tokens, pause in messages:
@@ -398,7 +399,7 @@ def test_any_tokens_in_any_messages_are_sent_once_and_in_order(
         ids = [token for tokens, _ in messages for token in tokens]
         await pushed.end(len(ids), reason)
         events = followed.generation.choices[0].events
-        assert events == await at_once(ids, reason)
+        assert events == await at_once(ids, reason, **fields)
         assert said(window) == framed(events)
         assert followed.generation.output_tokens == len(ids)
 
@@ -413,6 +414,10 @@ class Blocks(MessagesStream):
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         self.advanced += 1
         return super().advance(choices)
+
+
+def texts_of(events: list[Event]) -> list[Event]:
+    return [event for event in events if isinstance(event, TextDelta | ReasoningDelta)]
 
 
 async def blocks_of_a_message(text: str, sizes: list[int], room: int) -> tuple[int, int]:
@@ -431,13 +436,15 @@ async def blocks_of_a_message(text: str, sizes: list[int], room: int) -> tuple[i
         given += count
         await turns(4)
     await pushed.end(len(ids))
+    events = followed.generation.choices[0].events
+    assert texts_of(events) == texts_of(await at_once(ids, FinishReason.STOP, parse=True, tools={}))
     again = answer.stream()
     assert said(window) == b"".join(again.advance(followed.generation.choices)) + again.end()
     return stream.advanced, len(ids)
 
 
 async def test_plain_tokens_of_a_message_are_sent_without_its_stream() -> None:
-    advanced, tokens = await blocks_of_a_message("Hi,you." * 8, [1], room=1000)
+    advanced, tokens = await blocks_of_a_message(SAID * 8, [1], room=1000)
     assert advanced < tokens / 2
 
 
