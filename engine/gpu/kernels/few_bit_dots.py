@@ -18,6 +18,8 @@ from engine.gpu.kernels.few_bits import (
     SLICE,
     FewBitWeight,
     constants,
+    fetch_early,
+    line_count,
     slice_base,
     slice_factor,
     slice_levels,
@@ -89,25 +91,6 @@ def _codes(
         return levels.to(DTYPE)
 
 
-@triton.jit
-def _fetch_early(
-    start, rows, STRIDE: tl.constexpr, LINES: tl.constexpr, SPAN: tl.constexpr, LAST: tl.constexpr
-):
-    """Ask for ``SPAN`` lines of each of ``rows``, so that they are in the L2 cache when they are
-    read. ``STRIDE``: elements of a row; ``LINES``: of a line; ``LAST``: of the last line of a whole
-    share."""
-    places = tl.minimum(tl.arange(0, SPAN) * LINES, LAST)
-    sources = start + rows[:, None] * STRIDE + places[None, :]
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; // dummy $0",
-        "=r,l",
-        [sources.to(tl.int64, bitcast=True)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
-
-
 # The number of rows changes while serving, where nothing is to be compiled.
 @triton.jit(do_not_specialize=["count"])
 def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is compiled
@@ -135,7 +118,7 @@ def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is comp
     HAS_BIAS: tl.constexpr,
     PAIRS: tl.constexpr,
     EARLY: tl.constexpr,
-    SPAN: tl.constexpr,
+    LINES: tl.constexpr,
     DTYPE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
@@ -153,15 +136,17 @@ def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is comp
     is_row, is_column = rows < count, columns < OUTPUTS
     weight_rows = tl.minimum(columns, OUTPUTS - 1).to(tl.int64)
     begin = tl.program_id(2) * SHARE
+    end = tl.minimum(begin + SHARE, BLOCKS)
     if EARLY:
-        _fetch_early(words + begin * 32, weight_rows, WORDS, 32, SPAN, (SHARE - 1) * 32)
+        # A last share without blocks asks for the row's last one again.
+        fetch_early(words, weight_rows, begin * 32, end * 32 - 32, WORDS, LINES)
     await_inputs(EARLY)
     places = tl.arange(0, 32)
     sources = words + weight_rows[:, None] * WORDS + places[None, :]
     x_places = x + rows.to(tl.int64)[None, :] * x_stride + places[:, None]
     scale_places = scales + weight_rows * GROUPS
     total = tl.zeros([COLUMNS, ROWS], tl.float32)
-    for block in tl.range(begin, tl.minimum(begin + SHARE, BLOCKS), num_stages=STAGES):
+    for block in tl.range(begin, end, num_stages=STAGES):
         codes = tl.load(sources + block * 32)
         x_block = x_places + block * BLOCK
         for period in tl.static_range(SLICES // PERIOD):
@@ -250,7 +235,7 @@ def few_bit_dots(
         COLUMNS=tiles.columns,
         HAS_BIAS=bias is not None,
         PAIRS=not INTERPRETED and x.dtype == torch.bfloat16,
-        SPAN=triton.next_power_of_2(triton.cdiv(blocks, shares)),
+        LINES=line_count(triton.cdiv(blocks, shares) * SLICE, weight.words),
         DTYPE=triton_type(dot_dtype(x.dtype)),
         STAGES=tiles.stages,
         **early_launch(),

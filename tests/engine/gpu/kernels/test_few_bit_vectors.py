@@ -12,9 +12,16 @@ pytest.importorskip("triton")
 
 from engine.gpu.kernels import few_bit_vectors as module
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
-from engine.gpu.kernels.launch import FEW_BIT_ROW, FEW_ROWS, VectorTiles, vector_tiles
+from engine.gpu.kernels.launch import (
+    FEW_BIT_ROW,
+    FEW_ROWS,
+    INTERPRETED,
+    VectorTiles,
+    vector_tiles,
+)
 from engine.gpu.kernels.skinny import Norm
 from engine.model.layers import ACTIVATIONS
+from tests.engine.gpu.kernels.fetching import asked_for, lines_of
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
 
 EPS = 1e-5
@@ -113,6 +120,28 @@ def test_other_tiles_in_either_order(
     found = few_bit_vectors(x, weight, norm=Norm(gain, EPS), activation="silu", tiles=tiles)
     gate, up = (normed(x, gain) @ exact.T).chunk(2, dim=-1)
     close(found, ACTIVATIONS["silu"](gate.clone()) * up)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="kernels run on a GPU here")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("activation", ["", "silu"])
+@pytest.mark.parametrize("groups", [1, 150])
+def test_it_asks_early_for_scales_and_zero_points_and_nothing_beyond(
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype,
+    activation: str,
+    groups: int,
+) -> None:
+    asked = asked_for(monkeypatch, module)
+    weight = with_scales_in(Kind(8, has_zeros=True).weight(22, groups * 32, device)[0], dtype)
+    assert weight.zeros is not None
+    few_bit_vectors(torch.zeros(1, groups * 32, device=device), weight, activation=activation)
+    for half, tensor in enumerate((weight.scales, weight.zeros)):
+        found = {line for program in asked[half::2] for line in program}
+        assert set(lines_of(tensor)) <= found
+        size = tensor.itemsize
+        assert found <= set(range(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, size))
 
 
 @pytest.mark.parametrize("options", [{}, {"activation": "silu"}], ids=["plain", "gated"])
