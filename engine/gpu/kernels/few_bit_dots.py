@@ -48,35 +48,23 @@ def _codes(
     DTYPE: tl.constexpr,
 ):
     """Return the codes of slice ``NUMBER`` as numbers. ``PAIRS``: by instructions for two adjacent
-    words at a time: their bytes are put into the halves of a register."""
-    if PAIRS and BITS == 4:
-        # Four bits as the last digits of a number from 128, which is then taken off.
-        SHIFT: tl.constexpr = ("0", "4")[NUMBER % 2]
-        SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER // 2]
+    words at a time, unless they are integers of 8 bits."""
+    if PAIRS and (BITS == 4 or IS_FLOAT):
+        # Their bytes are put into the halves of a register, where their digits become those of
+        # bfloat16 numbers: a float's, beside its sign, are multiplied by 2 to the power of 120 (see
+        # ``slice_levels``); an integer's four become the last ones of a number from 128, and 136 is
+        # taken off.
+        BYTES: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER * BITS // 8]
+        DIGITS: tl.constexpr = "0x07F007F0" if IS_FLOAT else "0x000F000F"
+        OTHERS: tl.constexpr = "and.b32 s, t, 0x80008000" if IS_FLOAT else "mov.b32 s, 0x43004300"
+        SHIFT: tl.constexpr = "4" if IS_FLOAT or NUMBER % 2 else "0"
+        FACTOR: tl.constexpr = "0x7B807B80" if IS_FLOAT else "0x3F803F80"
+        ADDED: tl.constexpr = "0x80008000" if IS_FLOAT else "0xC308C308"
         return tl.inline_asm_elementwise(
-            "{ .reg .b32 t, a, b; mov.b32 a, 0x3F803F80; mov.b32 b, 0xC308C308;"
-            " prmt.b32 t, $1, $2, "
-            + SELECTOR
-            + "; shr.b32 t, t, "
-            + SHIFT
-            + "; lop3.b32 t, t, 0x000F000F, 0x43004300, 0xEA;"
-            " fma.rn.bf16x2 $0, t, a, b; }",
-            "=r,r,r",
-            [words],
-            dtype=tl.bfloat16,
-            is_pure=True,
-            pack=2,
-        )
-    elif PAIRS and IS_FLOAT:
-        # See ``slice_levels``.
-        FLOAT_SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER]
-        return tl.inline_asm_elementwise(
-            "{ .reg .b32 t, s, a, b; mov.b32 a, 0x7B807B80; mov.b32 b, 0x80008000;"
-            " prmt.b32 t, $1, $2, "
-            + FLOAT_SELECTOR
-            + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
-            " lop3.b32 t, t, 0x07F007F0, s, 0xEA;"
-            " fma.rn.bf16x2 $0, t, a, b; }",
+            "{ .reg .b32 t, s, a, b;"
+            " prmt.b32 t, $1, $2, " + BYTES + "; " + OTHERS + "; shr.b32 t, t, " + SHIFT + ";"
+            " lop3.b32 t, t, " + DIGITS + ", s, 0xEA;"
+            " mov.b32 a, " + FACTOR + "; mov.b32 b, " + ADDED + "; fma.rn.bf16x2 $0, t, a, b; }",
             "=r,r,r",
             [words],
             dtype=tl.bfloat16,
