@@ -193,7 +193,7 @@ def few_bit_dots(
     outputs, _ = weight.shape
     if tiles is None:
         bits = -8 if weight.is_float else weight.bits
-        tiles = dot_tiles(rows, inputs, outputs, bits, num_sms(x.device))
+        tiles = dot_tiles(rows, inputs, outputs, bits, weight.group, num_sms(x.device))
     grid = (triton.cdiv(rows, tiles.rows), triton.cdiv(outputs, tiles.columns))
     blocks = weight.words.shape[1] // SLICE
     shares = min(tiles.shares, blocks)

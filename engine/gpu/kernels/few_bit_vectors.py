@@ -328,7 +328,7 @@ def few_bit_vectors(
     outputs = weight.shape[0] // 2 if activation else weight.shape[0]
     if tiles is None:
         bits = -8 if weight.is_float else weight.bits
-        tiles = vector_tiles(rows, weight.inputs, weight.shape[0], bits)
+        tiles = vector_tiles(rows, weight.inputs, weight.shape[0], bits, weight.group)
     out = residual
     if out is None:
         out = torch.empty(rows, outputs, dtype=x.dtype, device=x.device)

@@ -93,15 +93,23 @@ def test_inputs_are_shared_where_programs_are_few(
     bits: int, inputs: int, outputs: int, shares: int
 ) -> None:
     """Of a device with 132 multiprocessors, on which these or nearly these were the fastest."""
-    assert (bits, inputs, outputs) not in {key[1:] for key in launch.FEW_BIT_DOTS}
-    assert dot_tiles(16, inputs, outputs, bits, 132).shares == shares
+    assert (bits, inputs, outputs) not in {key[1:4] for key in launch.FEW_BIT_DOTS}
+    assert dot_tiles(16, inputs, outputs, bits, 32, 132).shares == shares
 
 
 @pytest.mark.parametrize("rows", [2, 8, 9, 16])
 def test_the_table_decides_for_the_sizes_in_it(rows: int) -> None:
     height = 8 if rows <= 8 else 16
-    for (of, bits, inputs, outputs), tiles in launch.FEW_BIT_DOTS.items():
+    for (of, bits, inputs, outputs, *group), tiles in launch.FEW_BIT_DOTS.items():
         assert of == tiles.rows
         if of == height:
-            assert dot_tiles(rows, inputs, outputs, bits, 132) is tiles
-    assert dot_tiles(17, 4096, 6144, 4, 132).rows == 32
+            assert dot_tiles(rows, inputs, outputs, bits, *(group or [32]), 132) is tiles
+    assert dot_tiles(17, 4096, 6144, 4, 32, 132).rows == 32
+
+
+def test_an_entry_of_one_group_goes_before_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, of_all = DotTiles(16, 128, 8, 3, 2), launch.FEW_BIT_DOTS[16, 4, 4096, 6144]
+    monkeypatch.setitem(launch.FEW_BIT_DOTS, (16, 4, 4096, 6144, 128), own)
+    assert dot_tiles(16, 4096, 6144, 4, 128, 132) is own
+    for group in (32, 64):
+        assert dot_tiles(16, 4096, 6144, 4, group, 132) is of_all

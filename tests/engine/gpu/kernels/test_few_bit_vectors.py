@@ -160,9 +160,18 @@ def test_rows_may_be_apart_and_not_too_many(device: torch.device, options: Any) 
 
 
 def test_the_table_decides_for_one_row_of_the_sizes_in_it() -> None:
-    for (bits, inputs, outputs), tiles in FEW_BIT_ROW.items():
-        assert vector_tiles(1, inputs, outputs, bits) is tiles
-        assert vector_tiles(2, inputs, outputs, bits) is not tiles
+    for (bits, inputs, outputs, *own), tiles in FEW_BIT_ROW.items():
+        group = own[0] if own else 32
+        assert vector_tiles(1, inputs, outputs, bits, group) is tiles
+        assert vector_tiles(2, inputs, outputs, bits, group) is not tiles
+
+
+def test_an_entry_of_one_group_goes_before_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, of_all = VectorTiles(2, 64, 2), FEW_BIT_ROW[4, 4096, 6144]
+    monkeypatch.setitem(FEW_BIT_ROW, (4, 4096, 6144, 128), own)
+    assert vector_tiles(1, 4096, 6144, 4, 128) is own
+    for group in (32, 64):
+        assert vector_tiles(1, 4096, 6144, 4, group) is of_all
 
 
 @pytest.mark.parametrize(
@@ -180,5 +189,5 @@ def test_the_table_decides_for_one_row_of_the_sizes_in_it() -> None:
     ],
 )
 def test_one_row_of_other_sizes(bits: int, inputs: int, outputs: int, tiles: VectorTiles) -> None:
-    assert (bits, inputs, outputs) not in FEW_BIT_ROW
-    assert vector_tiles(1, inputs, outputs, bits) == tiles
+    assert (bits, inputs, outputs) not in {key[:3] for key in FEW_BIT_ROW}
+    assert vector_tiles(1, inputs, outputs, bits, 32) == tiles
