@@ -107,9 +107,9 @@ def test_the_table_decides_for_the_sizes_in_it(rows: int) -> None:
     assert dot_tiles(17, 4096, 6144, 4, 32, 132).rows == 32
 
 
-def test_an_entry_of_one_group_goes_before_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    own, of_all = DotTiles(16, 128, 8, 3, 2), launch.FEW_BIT_DOTS[16, 4, 4096, 6144]
-    monkeypatch.setitem(launch.FEW_BIT_DOTS, (16, 4, 4096, 6144, 128), own)
+def test_an_entry_of_one_group_goes_before_that_of_all() -> None:
+    own, of_all = (launch.FEW_BIT_DOTS[16, 4, 4096, 6144, *group] for group in ([128], []))
+    assert own != of_all
     assert dot_tiles(16, 4096, 6144, 4, 128, 132) is own
     for group in (32, 64):
         assert dot_tiles(16, 4096, 6144, 4, group, 132) is of_all
