@@ -51,9 +51,9 @@ def _codes(
     words at a time, unless they are integers of 8 bits."""
     if PAIRS and (BITS == 4 or IS_FLOAT):
         # Their bytes are put into the halves of a register, where their digits become those of
-        # bfloat16 numbers: a float's, beside its sign, are multiplied by 2 to the power of 120 (see
-        # ``slice_levels``); an integer's four become the last ones of a number from 128, and 136 is
-        # taken off.
+        # bfloat16 numbers. A float keeps its sign, and is multiplied by 2 to the power of 120 (see
+        # ``slice_levels``). An integer's four digits become the last ones of a number from 128, and
+        # 136 is taken off.
         BYTES: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER * BITS // 8]
         DIGITS: tl.constexpr = "0x07F007F0" if IS_FLOAT else "0x000F000F"
         OTHERS: tl.constexpr = "and.b32 s, t, 0x80008000" if IS_FLOAT else "mov.b32 s, 0x43004300"
@@ -126,7 +126,7 @@ def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is comp
     begin = tl.program_id(2) * SHARE
     end = tl.minimum(begin + SHARE, BLOCKS)
     if EARLY:
-        # A last share without blocks asks for the row's last one again.
+        # A last share without blocks requests the row's last one again.
         fetch_early(words, weight_rows, begin * 32, end * 32 - 32, WORDS, LINES)
     await_inputs(EARLY)
     places = tl.arange(0, 32)

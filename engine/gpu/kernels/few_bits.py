@@ -169,7 +169,7 @@ def slice_base(NUMBER: tl.constexpr, BITS: tl.constexpr, IS_FLOAT: tl.constexpr)
 
 @triton.jit
 def fetch_early(start, rows, first, last, STRIDE: tl.constexpr, LINES: tl.constexpr):
-    """Ask for ``LINES`` lines of each of ``rows``, so that they are in the L2 cache when they are
+    """Request ``LINES`` lines of each of ``rows``, so that they are in the L2 cache when they are
     read: that of the element ``first`` and those after it, up to that of ``last``. ``STRIDE``:
     elements of a row; ``LINES``: a power of two."""
     LINE: tl.constexpr = _LINE * 8 // start.dtype.element_ty.primitive_bitwidth

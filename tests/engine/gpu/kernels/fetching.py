@@ -1,4 +1,4 @@
-"""Which addresses kernels that start early ask for, before they wait. The interpreter has no inline
+"""Which addresses kernels that start early request before they wait. The interpreter has no inline
 assembler, so what a kernel hands to it is kept here."""
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from triton.runtime.interpreter import InterpreterBuilder
 from engine.gpu.kernels import dependent
 
 
-def asked_for(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[list[int]]:
+def requests(monkeypatch: pytest.MonkeyPatch, module: Any) -> list[list[int]]:
     """Let the kernel of ``module`` start early in the interpreter. Return a list to which each of
     its programs adds the addresses of each request."""
-    asked: list[list[int]] = []
+    found: list[list[int]] = []
 
     def keep(self: Any, text: str, _: str, values: list[Any], *__: Any) -> SimpleNamespace:
         assert text.startswith("prefetch.global.L2 ")
         (places,) = values
-        asked.append(places.data.ravel().tolist())
+        found.append(places.data.ravel().tolist())
         return SimpleNamespace(get_result=lambda _: places)
 
     monkeypatch.setattr(InterpreterBuilder, "create_inline_asm", keep)
     monkeypatch.setattr(dependent, "gdc_wait", lambda: None)
     monkeypatch.setattr(dependent, "gdc_launch_dependents", lambda: None)
     monkeypatch.setattr(module, "early_launch", lambda: {"EARLY": True})
-    return asked
+    return found
 
 
 def lines_of(tensor: Tensor) -> list[int]:

@@ -12,7 +12,7 @@ from engine.gpu.kernels import launch
 from engine.gpu.kernels.few_bit_dots import few_bit_dots
 from engine.gpu.kernels.few_bit_product import few_bit_product
 from engine.gpu.kernels.launch import INTERPRETED, DotTiles, dot_tiles
-from tests.engine.gpu.kernels.fetching import asked_for, lines_of
+from tests.engine.gpu.kernels.fetching import lines_of, requests
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
 
 TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 1.5e-2}
@@ -67,19 +67,19 @@ def test_scales_of_each_type(device: torch.device, dtype: torch.dtype) -> None:
 
 @pytest.mark.skipif(not INTERPRETED, reason="kernels run on a GPU here")
 @pytest.mark.parametrize("shares", [1, 2, 3, 4, 5])
-def test_each_program_asks_early_for_the_words_of_its_own_share(
+def test_each_program_requests_early_the_words_of_its_own_share(
     device: torch.device, monkeypatch: pytest.MonkeyPatch, shares: int
 ) -> None:
     """Of 5 blocks, which most of these numbers do not divide; with 4 shares, the last has none."""
-    asked = asked_for(monkeypatch, module)
+    requested = requests(monkeypatch, module)
     weight, exact = FOUR.weight(70, 5 * 256, device)
     x = torch.randn(3, 5 * 256, device=device)
     close(few_bit_dots(x, weight, tiles=DotTiles(16, 64, 4, 3, shares)), x.double() @ exact.T)
     every = lines_of(weight.words)
-    assert len(asked) == 2 * shares
-    assert {line for program in asked for line in program} == set(every)
+    assert len(requested) == 2 * shares
+    assert {line for program in requested for line in program} == set(every)
     if shares != 4:
-        assert sum(len(set(program)) for program in asked) == len(every)
+        assert sum(len(set(program)) for program in requested) == len(every)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from engine.gpu.kernels.launch import (
 )
 from engine.gpu.kernels.skinny import Norm
 from engine.model.layers import ACTIVATIONS
-from tests.engine.gpu.kernels.fetching import asked_for, lines_of
+from tests.engine.gpu.kernels.fetching import lines_of, requests
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
 
 EPS = 1e-5
@@ -126,19 +126,19 @@ def test_other_tiles_in_either_order(
 @pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
 @pytest.mark.parametrize("activation", ["", "silu"])
 @pytest.mark.parametrize("groups", [1, 150])
-def test_it_asks_early_for_scales_and_zero_points_and_nothing_beyond(
+def test_it_requests_early_scales_and_zero_points_and_nothing_beyond(
     device: torch.device,
     monkeypatch: pytest.MonkeyPatch,
     dtype: torch.dtype,
     activation: str,
     groups: int,
 ) -> None:
-    asked = asked_for(monkeypatch, module)
+    requested = requests(monkeypatch, module)
     weight = with_scales_in(Kind(8, has_zeros=True).weight(22, groups * 32, device)[0], dtype)
     assert weight.zeros is not None
     few_bit_vectors(torch.zeros(1, groups * 32, device=device), weight, activation=activation)
     for half, tensor in enumerate((weight.scales, weight.zeros)):
-        found = {line for program in asked[half::2] for line in program}
+        found = {line for program in requested[half::2] for line in program}
         assert set(lines_of(tensor)) <= found
         size = tensor.itemsize
         assert found <= set(range(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, size))
