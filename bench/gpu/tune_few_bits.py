@@ -88,12 +88,12 @@ def candidates(rows: int, matrix: str) -> list[Tiles]:
 def table_tiles(case: Case, machine: Machine) -> Tiles:
     """Return the present entry."""
     kind, rows, name = case
-    bits, _, is_float = FEW_BITS[kind]
+    bits, group, is_float = FEW_BITS[kind]
     inputs, outputs = matrices(_MODEL, machine)[name]
+    known = inputs, outputs, -bits if is_float else bits, group or inputs
     if rows == 1:
-        return vector_tiles(rows, inputs, outputs, -bits if is_float else bits)
-    sms = num_sms(machine.device)
-    return dot_tiles(rows, inputs, outputs, -bits if is_float else bits, sms)
+        return vector_tiles(rows, *known)
+    return dot_tiles(rows, *known, num_sms(machine.device))
 
 
 def cases(machine: Machine) -> Iterator[tuple[Case, Tiles]]:
@@ -211,12 +211,15 @@ class Search:
         self.report.put(row)
 
     def chosen(self) -> Row:
-        """Return the best entries, for ``use``: of ``int4-32`` and ``fp8``, as far as those have
-        been measured."""
+        """Return the best entries, for ``use``: of ``int4-32`` and ``fp8`` for all groups, and of
+        ``int4`` for its own, as far as those have been measured."""
         chosen: Row = {"row": {}, "dots": {}}
-        for kind, bits in (("int4", 4), ("int4-32", 4), ("fp8", -8)):
+        for kind in _KINDS:
+            bits, group, is_float = FEW_BITS[kind]
             for name, sizes in matrices(_MODEL, self.machine).items():
-                key = f"{bits} {sizes[0]} {sizes[1]}"
+                key = f"{-bits if is_float else bits} {sizes[0]} {sizes[1]}"
+                if kind == "int4":
+                    key += f" {group}"
                 for rows in _ROWS:
                     found = self.found.get((kind, rows, name))
                     if found is None or not found.times:
@@ -272,8 +275,6 @@ def use(path: Path) -> None:
     """Fill the tables from what a search has written."""
     tiles = json.loads(path.read_text())["tiles"]
     for key, entry in tiles["row"].items():
-        bits, inputs, outputs = map(int, key.split())
-        FEW_BIT_ROW[bits, inputs, outputs] = VectorTiles(**entry)
+        FEW_BIT_ROW[tuple(map(int, key.split()))] = VectorTiles(**entry)
     for key, entry in tiles["dots"].items():
-        rows, bits, inputs, outputs = map(int, key.split())
-        FEW_BIT_DOTS[rows, bits, inputs, outputs] = DotTiles(**entry)
+        FEW_BIT_DOTS[tuple(map(int, key.split()))] = DotTiles(**entry)

@@ -18,6 +18,8 @@ from engine.gpu.kernels.few_bits import (
     SLICE,
     FewBitWeight,
     constants,
+    fetch_early,
+    line_count,
     slice_base,
     slice_factor,
     slice_levels,
@@ -46,35 +48,23 @@ def _codes(
     DTYPE: tl.constexpr,
 ):
     """Return the codes of slice ``NUMBER`` as numbers. ``PAIRS``: by instructions for two adjacent
-    words at a time: their bytes are put into the halves of a register."""
-    if PAIRS and BITS == 4:
-        # Four bits as the last digits of a number from 128, which is then taken off.
-        SHIFT: tl.constexpr = ("0", "4")[NUMBER % 2]
-        SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER // 2]
+    words at a time, unless they are integers of 8 bits."""
+    if PAIRS and (BITS == 4 or IS_FLOAT):
+        # Their bytes are put into the halves of a register, where their digits become those of
+        # bfloat16 numbers. A float keeps its sign, and is multiplied by 2 to the power of 120 (see
+        # ``slice_levels``). An integer's four digits become the last ones of a number from 128, and
+        # 136 is taken off.
+        BYTES: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER * BITS // 8]
+        DIGITS: tl.constexpr = "0x07F007F0" if IS_FLOAT else "0x000F000F"
+        OTHERS: tl.constexpr = "and.b32 s, t, 0x80008000" if IS_FLOAT else "mov.b32 s, 0x43004300"
+        SHIFT: tl.constexpr = "4" if IS_FLOAT or NUMBER % 2 else "0"
+        FACTOR: tl.constexpr = "0x7B807B80" if IS_FLOAT else "0x3F803F80"
+        ADDED: tl.constexpr = "0x80008000" if IS_FLOAT else "0xC308C308"
         return tl.inline_asm_elementwise(
-            "{ .reg .b32 t, a, b; mov.b32 a, 0x3F803F80; mov.b32 b, 0xC308C308;"
-            " prmt.b32 t, $1, $2, "
-            + SELECTOR
-            + "; shr.b32 t, t, "
-            + SHIFT
-            + "; lop3.b32 t, t, 0x000F000F, 0x43004300, 0xEA;"
-            " fma.rn.bf16x2 $0, t, a, b; }",
-            "=r,r,r",
-            [words],
-            dtype=tl.bfloat16,
-            is_pure=True,
-            pack=2,
-        )
-    elif PAIRS and IS_FLOAT:
-        # See ``slice_levels``.
-        FLOAT_SELECTOR: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER]
-        return tl.inline_asm_elementwise(
-            "{ .reg .b32 t, s, a, b; mov.b32 a, 0x7B807B80; mov.b32 b, 0x80008000;"
-            " prmt.b32 t, $1, $2, "
-            + FLOAT_SELECTOR
-            + "; and.b32 s, t, 0x80008000; shr.b32 t, t, 4;"
-            " lop3.b32 t, t, 0x07F007F0, s, 0xEA;"
-            " fma.rn.bf16x2 $0, t, a, b; }",
+            "{ .reg .b32 t, s, a, b;"
+            " prmt.b32 t, $1, $2, " + BYTES + "; " + OTHERS + "; shr.b32 t, t, " + SHIFT + ";"
+            " lop3.b32 t, t, " + DIGITS + ", s, 0xEA;"
+            " mov.b32 a, " + FACTOR + "; mov.b32 b, " + ADDED + "; fma.rn.bf16x2 $0, t, a, b; }",
             "=r,r,r",
             [words],
             dtype=tl.bfloat16,
@@ -87,25 +77,6 @@ def _codes(
             base = slice_base(NUMBER, BITS, IS_FLOAT)
             levels = (levels - base) * slice_factor(NUMBER, BITS, IS_FLOAT)
         return levels.to(DTYPE)
-
-
-@triton.jit
-def _fetch_early(
-    start, rows, STRIDE: tl.constexpr, LINES: tl.constexpr, SPAN: tl.constexpr, LAST: tl.constexpr
-):
-    """Ask for ``SPAN`` lines of each of ``rows``, so that they are in the L2 cache when they are
-    read. ``STRIDE``: elements of a row; ``LINES``: of a line; ``LAST``: of the last line of a whole
-    share."""
-    places = tl.minimum(tl.arange(0, SPAN) * LINES, LAST)
-    sources = start + rows[:, None] * STRIDE + places[None, :]
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; // dummy $0",
-        "=r,l",
-        [sources.to(tl.int64, bitcast=True)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
 
 
 # The number of rows changes while serving, where nothing is to be compiled.
@@ -135,7 +106,7 @@ def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is comp
     HAS_BIAS: tl.constexpr,
     PAIRS: tl.constexpr,
     EARLY: tl.constexpr,
-    SPAN: tl.constexpr,
+    LINES: tl.constexpr,
     DTYPE: tl.constexpr,
     STAGES: tl.constexpr,
 ):
@@ -153,15 +124,17 @@ def _few_bit_dots(  # noqa: C901 - what it leaves out is decided when it is comp
     is_row, is_column = rows < count, columns < OUTPUTS
     weight_rows = tl.minimum(columns, OUTPUTS - 1).to(tl.int64)
     begin = tl.program_id(2) * SHARE
+    end = tl.minimum(begin + SHARE, BLOCKS)
     if EARLY:
-        _fetch_early(words + begin * 32, weight_rows, WORDS, 32, SPAN, (SHARE - 1) * 32)
+        # A last share without blocks requests the row's last one again.
+        fetch_early(words, weight_rows, begin * 32, end * 32 - 32, WORDS, LINES)
     await_inputs(EARLY)
     places = tl.arange(0, 32)
     sources = words + weight_rows[:, None] * WORDS + places[None, :]
     x_places = x + rows.to(tl.int64)[None, :] * x_stride + places[:, None]
     scale_places = scales + weight_rows * GROUPS
     total = tl.zeros([COLUMNS, ROWS], tl.float32)
-    for block in tl.range(begin, tl.minimum(begin + SHARE, BLOCKS), num_stages=STAGES):
+    for block in tl.range(begin, end, num_stages=STAGES):
         codes = tl.load(sources + block * 32)
         x_block = x_places + block * BLOCK
         for period in tl.static_range(SLICES // PERIOD):
@@ -220,7 +193,7 @@ def few_bit_dots(
     outputs, _ = weight.shape
     if tiles is None:
         bits = -8 if weight.is_float else weight.bits
-        tiles = dot_tiles(rows, inputs, outputs, bits, num_sms(x.device))
+        tiles = dot_tiles(rows, inputs, outputs, bits, weight.group, num_sms(x.device))
     grid = (triton.cdiv(rows, tiles.rows), triton.cdiv(outputs, tiles.columns))
     blocks = weight.words.shape[1] // SLICE
     shares = min(tiles.shares, blocks)
@@ -250,7 +223,7 @@ def few_bit_dots(
         COLUMNS=tiles.columns,
         HAS_BIAS=bias is not None,
         PAIRS=not INTERPRETED and x.dtype == torch.bfloat16,
-        SPAN=triton.next_power_of_2(triton.cdiv(blocks, shares)),
+        LINES=line_count(triton.cdiv(blocks, shares) * SLICE, weight.words),
         DTYPE=triton_type(dot_dtype(x.dtype)),
         STAGES=tiles.stages,
         **early_launch(),

@@ -19,6 +19,8 @@ from engine.gpu.kernels.few_bits import (
     ONE,
     FewBitWeight,
     constants,
+    fetch_early,
+    line_count,
     slice_base,
     slice_factor,
     slice_levels,
@@ -70,24 +72,6 @@ def _row_slice(
     if not IS_FLOAT:
         sums -= base * tl.sum(values, 2)
     return total + sums * scale, squares
-
-
-@triton.jit
-def _fetch_early(scales, columns, OUTPUTS: tl.constexpr, GROUPS: tl.constexpr, SPAN: tl.constexpr):
-    """Ask for the first ``SPAN`` scales of the rows ``columns``, so that they are in the L2 cache
-    when they are read."""
-    LINE: tl.constexpr = 128 * 8 // scales.dtype.element_ty.primitive_bitwidth
-    starts = tl.minimum(tl.arange(0, SPAN // LINE) * LINE, GROUPS - 1)
-    rows = tl.minimum(columns, OUTPUTS - 1).to(tl.int64)
-    places = scales + rows[:, None] * GROUPS + starts[None, :]
-    tl.inline_asm_elementwise(
-        "prefetch.global.L2 [$1]; // dummy $0",
-        "=r,l",
-        [places.to(tl.int64, bitcast=True)],
-        dtype=tl.int32,
-        is_pure=False,
-        pack=1,
-    )
 
 
 @triton.jit
@@ -197,7 +181,7 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
     ADDS: tl.constexpr,
     ACTIVATION: tl.constexpr,
     EARLY: tl.constexpr,
-    SPAN: tl.constexpr,
+    LINES: tl.constexpr,
     TURNS_FIRST: tl.constexpr,
 ):
     """Compute all rows of TURNS x OWN columns: each thread has TURNS of them. Tiles of words are
@@ -237,11 +221,10 @@ def _few_bit_vectors(  # noqa: C901 - what it leaves out is decided when it is c
     else:
         later = tl.load(sources)
     if EARLY:
-        LAST: tl.constexpr = (2 if ACTIVATION != "" else 1) * OUTPUTS
         rows_read = tl.reshape(bias_rows, [TURNS * OWN])
-        _fetch_early(scales, rows_read, LAST, GROUPS, SPAN)
+        fetch_early(scales, rows_read, 0, GROUPS - 1, GROUPS, LINES)
         if HAS_ZEROS:
-            _fetch_early(zeros, rows_read, LAST, GROUPS, SPAN)
+            fetch_early(zeros, rows_read, 0, GROUPS - 1, GROUPS, LINES)
     await_inputs(EARLY)
     # Of a lane's first word in the block, of which each slice has one input for each word.
     inputs = (lanes // 8 * BLOCK + lanes % 8 * 4)[:, :, None] + quarters
@@ -345,7 +328,7 @@ def few_bit_vectors(
     outputs = weight.shape[0] // 2 if activation else weight.shape[0]
     if tiles is None:
         bits = -8 if weight.is_float else weight.bits
-        tiles = vector_tiles(rows, weight.inputs, weight.shape[0], bits)
+        tiles = vector_tiles(rows, weight.inputs, weight.shape[0], bits, weight.group)
     out = residual
     if out is None:
         out = torch.empty(rows, outputs, dtype=x.dtype, device=x.device)
@@ -375,8 +358,7 @@ def few_bit_vectors(
         HAS_NORM=norm is not None,
         ADDS=residual is not None,
         ACTIVATION=activation,
-        # At least a line of the cache of the longest elements.
-        SPAN=max(64, triton.next_power_of_2(weight.scales.shape[1])),
+        LINES=line_count(weight.scales.shape[1], weight.scales),
         TURNS_FIRST=_TURNS_FIRST,
         **early_launch(),
         num_warps=tiles.warps,

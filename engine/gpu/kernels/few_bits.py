@@ -25,6 +25,8 @@ SLICE = 32
 # The bits of 1.0 as float32.
 ONE = 0x3F800000
 _FOUR, _EIGHT = 4, 8
+# Bytes of a line of the L2 cache: those of a block of words.
+_LINE = tl.constexpr(128)
 # Outputs that are packed at a time, which takes some bytes for each of their inputs.
 _PART_ELEMENTS = 1 << 24
 
@@ -163,6 +165,29 @@ def slice_base(NUMBER: tl.constexpr, BITS: tl.constexpr, IS_FLOAT: tl.constexpr)
         return 0.0
     else:
         return 1.0 + (1 << (BITS - 1 + NUMBER * BITS % 8)) / 256.0
+
+
+@triton.jit
+def fetch_early(start, rows, first, last, STRIDE: tl.constexpr, LINES: tl.constexpr):
+    """Request ``LINES`` lines of each of ``rows``, so that they are in the L2 cache when they are
+    read: that of the element ``first`` and those after it, up to that of ``last``. ``STRIDE``:
+    elements of a row; ``LINES``: a power of two."""
+    LINE: tl.constexpr = _LINE * 8 // start.dtype.element_ty.primitive_bitwidth
+    places = tl.minimum(first + tl.arange(0, LINES) * LINE, last)
+    sources = start + rows.to(tl.int64)[:, None] * STRIDE + places[None, :]
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; // dummy $0",
+        "=r,l",
+        [sources.to(tl.int64, bitcast=True)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+def line_count(elements: int, tensor: Tensor) -> int:
+    """Return the ``LINES`` of ``fetch_early`` that hold so many adjacent elements of ``tensor``."""
+    return int(triton.next_power_of_2(triton.cdiv(elements * tensor.itemsize, _LINE.value)))
 
 
 @triton.jit

@@ -163,8 +163,9 @@ FEW_BIT_VECTORS: dict[int, VectorTiles] = {
     8: VectorTiles(2, 32, 4),
 }
 # Of one row, by (bits, inputs, outputs), with -8 bits for E4M3: the fastest on an H100, of 4 bits
-# in groups of 32 (bench/results/gpu_h100_few_bits.json).
-FEW_BIT_ROW: dict[tuple[int, int, int], VectorTiles] = {
+# in groups of 32 (bench/results/gpu_h100_few_bits.json). A key that ends with a group as well goes
+# before, for that group alone.
+FEW_BIT_ROW: dict[tuple[int, ...], VectorTiles] = {
     (4, 4096, 6144): VectorTiles(4, 128, 4),
     (4, 4096, 4096): VectorTiles(4, 64, 4),
     (4, 4096, 28672): VectorTiles(4, 32, 4),
@@ -187,7 +188,7 @@ FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
 MOST_DOT_ROWS = 32
 # By (rows, bits, inputs, outputs), with -8 bits for E4M3: the fastest on an H100 of 4 rows and of
 # 16, as in FEW_BIT_ROW.
-FEW_BIT_DOTS: dict[tuple[int, int, int, int], DotTiles] = {
+FEW_BIT_DOTS: dict[tuple[int, ...], DotTiles] = {
     (8, 4, 4096, 6144): DotTiles(8, 64, 4, 3, shares=4),
     (8, 4, 4096, 4096): DotTiles(8, 64, 4, 3, shares=8),
     (8, 4, 4096, 28672): DotTiles(8, 64, 4, 3, shares=2),
@@ -196,6 +197,14 @@ FEW_BIT_DOTS: dict[tuple[int, int, int, int], DotTiles] = {
     (16, 4, 4096, 4096): DotTiles(16, 64, 4, 3, shares=8),
     (16, 4, 4096, 28672): DotTiles(16, 64, 4, 3, shares=1),
     (16, 4, 14336, 4096): DotTiles(16, 64, 4, 3, shares=8),
+    (8, 4, 4096, 6144, 128): DotTiles(8, 64, 4, 3, shares=8),
+    (8, 4, 4096, 4096, 128): DotTiles(8, 32, 2, 4, shares=8),
+    (8, 4, 4096, 28672, 128): DotTiles(8, 64, 4, 3, shares=4),
+    (8, 4, 14336, 4096, 128): DotTiles(8, 64, 4, 3, shares=14),
+    (16, 4, 4096, 6144, 128): DotTiles(16, 128, 8, 3, shares=4),
+    (16, 4, 4096, 4096, 128): DotTiles(16, 128, 8, 3, shares=8),
+    (16, 4, 4096, 28672, 128): DotTiles(16, 64, 4, 4, shares=1),
+    (16, 4, 14336, 4096, 128): DotTiles(16, 128, 8, 3, shares=8),
     (8, -8, 4096, 6144): DotTiles(8, 32, 2, 4, shares=8),
     (8, -8, 4096, 4096): DotTiles(8, 64, 4, 3, shares=8),
     (8, -8, 4096, 28672): DotTiles(8, 32, 2, 4, shares=4),
@@ -258,13 +267,14 @@ def compiled_rows(rows: int) -> int:
     return int(triton.next_power_of_2(rows))
 
 
-def vector_tiles(rows: int, inputs: int, outputs: int, bits: int) -> VectorTiles:
+def vector_tiles(rows: int, inputs: int, outputs: int, bits: int, group: int) -> VectorTiles:
     """Return the entry for a product of few rows with weights of few bits. For one row of other
     sizes, as many lanes as divide the inputs into whole steps: on an H100 at most 4 % slower than
     the fastest tiles of each matrix of an 8B model."""
     if rows > 1:
         return FEW_BIT_VECTORS[abs(bits)]
-    if known := FEW_BIT_ROW.get((bits, inputs, outputs)):
+    key = bits, inputs, outputs
+    if known := FEW_BIT_ROW.get((*key, group)) or FEW_BIT_ROW.get(key):
         return known
     step = 4 * 32 // abs(bits)  # inputs of a lane at a time
     lanes = next((lanes for lanes in (128, 64) if inputs % (lanes * step) == 0), 32)
@@ -274,11 +284,12 @@ def vector_tiles(rows: int, inputs: int, outputs: int, bits: int) -> VectorTiles
     return VectorTiles(turns, lanes, 4)
 
 
-def dot_tiles(rows: int, inputs: int, outputs: int, bits: int, sms: int) -> DotTiles:
+def dot_tiles(rows: int, inputs: int, outputs: int, bits: int, group: int, sms: int) -> DotTiles:
     """Return the table's entry; for other sizes, as many shares of at least 512 inputs as keep
     ``sms`` multiprocessors busy."""
     height = next(height for height in (8, 16, MOST_DOT_ROWS) if rows <= height)
-    if known := FEW_BIT_DOTS.get((height, bits, inputs, outputs)):
+    key = height, bits, inputs, outputs
+    if known := FEW_BIT_DOTS.get((*key, group)) or FEW_BIT_DOTS.get(key):
         return known
     # The search has not tried more rows than 16.
     is_float = bits < 0 and height < MOST_DOT_ROWS

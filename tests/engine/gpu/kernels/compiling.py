@@ -279,6 +279,9 @@ def few_bit_calls() -> Iterator[Callable[[], object]]:
             yield lambda rows=rows, shares=shares, weight=weight: few_bit_product(
                 x[:rows], weight, shares=shares
             )
+    of_128 = few_bit_weight(4096, 4096, 4, 128)  # with other tiles than groups of 32
+    for rows in (4, 16):
+        yield lambda rows=rows: few_bit_product(x[:rows], of_128)
 
 
 def expert_calls() -> Iterator[Callable[[], object]]:

@@ -7,10 +7,12 @@ import torch
 
 pytest.importorskip("triton")
 
+from engine.gpu.kernels import few_bit_dots as module
 from engine.gpu.kernels import launch
 from engine.gpu.kernels.few_bit_dots import few_bit_dots
 from engine.gpu.kernels.few_bit_product import few_bit_product
-from engine.gpu.kernels.launch import DotTiles, dot_tiles
+from engine.gpu.kernels.launch import INTERPRETED, DotTiles, dot_tiles
+from tests.engine.gpu.kernels.fetching import lines_of, requests
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
 
 TOLERANCES = {torch.float32: 2e-5, torch.bfloat16: 1.5e-2}
@@ -63,6 +65,23 @@ def test_scales_of_each_type(device: torch.device, dtype: torch.dtype) -> None:
     close(few_bit_dots(x, with_scales_in(weight, dtype)), x.double() @ exact.T)
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="kernels run on a GPU here")
+@pytest.mark.parametrize("shares", [1, 2, 3, 4, 5])
+def test_each_program_requests_early_the_words_of_its_own_share(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch, shares: int
+) -> None:
+    """Of 5 blocks, which most of these numbers do not divide; with 4 shares, the last has none."""
+    requested = requests(monkeypatch, module)
+    weight, exact = FOUR.weight(70, 5 * 256, device)
+    x = torch.randn(3, 5 * 256, device=device)
+    close(few_bit_dots(x, weight, tiles=DotTiles(16, 64, 4, 3, shares)), x.double() @ exact.T)
+    every = lines_of(weight.words)
+    assert len(requested) == 2 * shares
+    assert {line for program in requested for line in program} == set(every)
+    if shares != 4:
+        assert sum(len(set(program)) for program in requested) == len(every)
+
+
 @pytest.mark.parametrize(
     ("bits", "inputs", "outputs", "shares"),
     [
@@ -74,15 +93,23 @@ def test_inputs_are_shared_where_programs_are_few(
     bits: int, inputs: int, outputs: int, shares: int
 ) -> None:
     """Of a device with 132 multiprocessors, on which these or nearly these were the fastest."""
-    assert (bits, inputs, outputs) not in {key[1:] for key in launch.FEW_BIT_DOTS}
-    assert dot_tiles(16, inputs, outputs, bits, 132).shares == shares
+    assert (bits, inputs, outputs) not in {key[1:4] for key in launch.FEW_BIT_DOTS}
+    assert dot_tiles(16, inputs, outputs, bits, 32, 132).shares == shares
 
 
 @pytest.mark.parametrize("rows", [2, 8, 9, 16])
 def test_the_table_decides_for_the_sizes_in_it(rows: int) -> None:
     height = 8 if rows <= 8 else 16
-    for (of, bits, inputs, outputs), tiles in launch.FEW_BIT_DOTS.items():
+    for (of, bits, inputs, outputs, *group), tiles in launch.FEW_BIT_DOTS.items():
         assert of == tiles.rows
         if of == height:
-            assert dot_tiles(rows, inputs, outputs, bits, 132) is tiles
-    assert dot_tiles(17, 4096, 6144, 4, 132).rows == 32
+            assert dot_tiles(rows, inputs, outputs, bits, *(group or [32]), 132) is tiles
+    assert dot_tiles(17, 4096, 6144, 4, 32, 132).rows == 32
+
+
+def test_an_entry_of_one_group_goes_before_that_of_all() -> None:
+    own, of_all = (launch.FEW_BIT_DOTS[16, 4, 4096, 6144, *group] for group in ([128], []))
+    assert own != of_all
+    assert dot_tiles(16, 4096, 6144, 4, 128, 132) is own
+    for group in (32, 64):
+        assert dot_tiles(16, 4096, 6144, 4, group, 132) is of_all

@@ -12,9 +12,16 @@ pytest.importorskip("triton")
 
 from engine.gpu.kernels import few_bit_vectors as module
 from engine.gpu.kernels.few_bit_vectors import few_bit_vectors
-from engine.gpu.kernels.launch import FEW_BIT_ROW, FEW_ROWS, VectorTiles, vector_tiles
+from engine.gpu.kernels.launch import (
+    FEW_BIT_ROW,
+    FEW_ROWS,
+    INTERPRETED,
+    VectorTiles,
+    vector_tiles,
+)
 from engine.gpu.kernels.skinny import Norm
 from engine.model.layers import ACTIVATIONS
+from tests.engine.gpu.kernels.fetching import lines_of, requests
 from tests.engine.gpu.kernels.few_bit_weights import KINDS, Kind, with_scales_in
 
 EPS = 1e-5
@@ -115,6 +122,28 @@ def test_other_tiles_in_either_order(
     close(found, ACTIVATIONS["silu"](gate.clone()) * up)
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="kernels run on a GPU here")
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float32])
+@pytest.mark.parametrize("activation", ["", "silu"])
+@pytest.mark.parametrize("groups", [1, 150])
+def test_it_requests_early_scales_and_zero_points_and_nothing_beyond(
+    device: torch.device,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: torch.dtype,
+    activation: str,
+    groups: int,
+) -> None:
+    requested = requests(monkeypatch, module)
+    weight = with_scales_in(Kind(8, has_zeros=True).weight(22, groups * 32, device)[0], dtype)
+    assert weight.zeros is not None
+    few_bit_vectors(torch.zeros(1, groups * 32, device=device), weight, activation=activation)
+    for half, tensor in enumerate((weight.scales, weight.zeros)):
+        found = {line for program in requested[half::2] for line in program}
+        assert set(lines_of(tensor)) <= found
+        size = tensor.itemsize
+        assert found <= set(range(tensor.data_ptr(), tensor.data_ptr() + tensor.nbytes, size))
+
+
 @pytest.mark.parametrize("options", [{}, {"activation": "silu"}], ids=["plain", "gated"])
 def test_rows_may_be_apart_and_not_too_many(device: torch.device, options: Any) -> None:
     torch.manual_seed(9)
@@ -131,9 +160,18 @@ def test_rows_may_be_apart_and_not_too_many(device: torch.device, options: Any) 
 
 
 def test_the_table_decides_for_one_row_of_the_sizes_in_it() -> None:
-    for (bits, inputs, outputs), tiles in FEW_BIT_ROW.items():
-        assert vector_tiles(1, inputs, outputs, bits) is tiles
-        assert vector_tiles(2, inputs, outputs, bits) is not tiles
+    for (bits, inputs, outputs, *own), tiles in FEW_BIT_ROW.items():
+        group = own[0] if own else 32
+        assert vector_tiles(1, inputs, outputs, bits, group) is tiles
+        assert vector_tiles(2, inputs, outputs, bits, group) is not tiles
+
+
+def test_an_entry_of_one_group_goes_before_that_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    own, of_all = VectorTiles(2, 64, 2), FEW_BIT_ROW[4, 4096, 6144]
+    monkeypatch.setitem(FEW_BIT_ROW, (4, 4096, 6144, 128), own)
+    assert vector_tiles(1, 4096, 6144, 4, 128) is own
+    for group in (32, 64):
+        assert vector_tiles(1, 4096, 6144, 4, group) is of_all
 
 
 @pytest.mark.parametrize(
@@ -151,5 +189,5 @@ def test_the_table_decides_for_one_row_of_the_sizes_in_it() -> None:
     ],
 )
 def test_one_row_of_other_sizes(bits: int, inputs: int, outputs: int, tiles: VectorTiles) -> None:
-    assert (bits, inputs, outputs) not in FEW_BIT_ROW
-    assert vector_tiles(1, inputs, outputs, bits) == tiles
+    assert (bits, inputs, outputs) not in {key[:3] for key in FEW_BIT_ROW}
+    assert vector_tiles(1, inputs, outputs, bits, 32) == tiles
