@@ -26,7 +26,7 @@ _MINUTE = 60.0
 
 @pytest.fixture(autouse=True)
 def bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only authority that is trusted, and a server's own certificate; its key is beside it."""
+    """The only authority that is trusted, and a server's certificate. Its key: ``bundle.key``."""
     found = tmp_path / "bundle.pem"
     _write_certificate(found)
     monkeypatch.setenv("SSL_CERT_FILE", str(found))
