@@ -57,7 +57,7 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "chat": (CHAT, {}),
     "chat, 16 tokens at once": (CHAT, {"priority": 16}),
     "chat, stop strings": (CHAT, {"stop": ["\u0001never", "\u0002never"]}),
-    # An answer with logprobs has a limit of its own.
+    # An answer with logprobs may have fewer tokens.
     "chat, logprobs": (CHAT, {"logprobs": True, "top_logprobs": 0, "max_tokens": 1 << 19}),
     "completions": ("/v1/completions", {"prompt": "Hello"}),
     "messages": ("/v1/messages", {}),

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from dashboard.certificates import certificates
 from dashboard.server import authorization, unreachable
 from observability.admin_api import (
     AdminScope,
@@ -134,6 +135,7 @@ class AdminClient:
                 content=None if body is None else msgspec.json.encode(body),
                 headers=headers,
                 timeout=_TIMEOUT,
+                verify=certificates(),
             )
         except httpx.TransportError as error:
             raise AdminRefusalError(0, unreachable(self.url, error)) from None

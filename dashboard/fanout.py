@@ -9,6 +9,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 import httpx
 import msgspec
 
+from dashboard.certificates import certificates
 from dashboard.server import authorization, engine_query, unreachable
 
 _MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
@@ -80,7 +81,7 @@ class Fanout:
             self._task.get_loop().call_soon_threadsafe(self.close)
 
     async def _read(self) -> None:
-        async with httpx.AsyncClient(timeout=_TIMEOUT) as client:
+        async with httpx.AsyncClient(verify=certificates(), timeout=_TIMEOUT) as client:
             while True:
                 self._send(_away(await self._follow(client)))
                 await asyncio.sleep(_RETRY_SECONDS)

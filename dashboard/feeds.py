@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 import httpx
 
+from dashboard.certificates import certificates
 from dashboard.fanout import Fanout
 from dashboard.server import authorization, engine_query
 from dashboard.settings import ADMIN_KEY_VARIABLE, Server, watched
@@ -87,7 +88,7 @@ class Feeds:
             return body
 
     async def _fetch(self, index: int, path: str) -> bytes:
-        async with httpx.AsyncClient(timeout=5.0) as client:
+        async with httpx.AsyncClient(verify=certificates(), timeout=5.0) as client:
             response = await client.get(
                 f"{self.servers[index].admin}/admin/v1/{path}",
                 headers=authorization(self.key(index)),

@@ -15,6 +15,7 @@ import httpx
 
 import observability.catalogue as catalogue
 from dashboard import server
+from dashboard.certificates import certificates
 from dashboard.exposition import parse
 from dashboard.histories import Histories
 from dashboard.reading import FAMILIES, QUANTILE_SECONDS, RATE_SECONDS, Reading, read
@@ -94,7 +95,7 @@ class Poller:
         self._closed.set()
 
     def _run(self) -> None:
-        with httpx.Client(timeout=server.TIMEOUT) as client:
+        with httpx.Client(verify=certificates(), timeout=server.TIMEOUT) as client:
             due = time.monotonic()
             while True:
                 self._poll(client)

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 
+from dashboard.certificates import certificates
+
 TIMEOUT = httpx.Timeout(5.0)
 
 
@@ -161,7 +163,12 @@ def list_models(url: str, api_key: str) -> list[str]:
     Raises RefusalError when it answers with an error or with something else than such a list,
     httpx.TransportError when it does not answer.
     """
-    response = httpx.get(f"{url}/v1/models", headers=authorization(api_key), timeout=TIMEOUT)
+    response = httpx.get(
+        f"{url}/v1/models",
+        headers=authorization(api_key),
+        timeout=TIMEOUT,
+        verify=certificates(),
+    )
     if response.is_error:
         raise refusal(response)
     try:
