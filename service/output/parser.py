@@ -55,8 +55,7 @@ class OutputParser:
         self._in_reasoning = opening is Opening.REASONING
         self._calls_here = True  # this message may contain calls
         self._shown = True  # False: the message has another recipient, drop its text
-        # White space that comes next belongs to a tag.
-        self._after_tag = opening is not Opening.TEXT
+        self._after_tag = opening is not Opening.TEXT  # white space that comes next is a tag's
         # What the output may begin with if the opening reasoning tag is missing.
         starts = self._reasoning if opening is Opening.TEXT else None
         self._bare_reasoning = "" if starts is None else starts.bare
@@ -84,15 +83,14 @@ class OutputParser:
             self.covered = tokens
             return
         self._spans.push(len(text), tokens)
-        if self._held.isspace() and not self._after_tag and not self._fresh:
+        if self._held.isspace():  # for the next time; see ``PlainTexts``
             self._table.learn(self._held + text)
         self._feed_held(text)
 
     def plain(self) -> tuple[Mapping[str, bytes], bool, int] | None:
         """Return what ``PlainTexts`` needs of the parser, if the next text can be plain."""
-        if self._held or self._after_tag or self._fresh or self._reading is not None:
-            return None
-        if not self._shown or self._kind is not TextDelta:
+        free = not (self._held or self._after_tag or self._fresh) and self._reading is None
+        if not free or not self._shown or self._kind is not TextDelta:
             return None
         return self._plain, self._table.holds_space, self.covered
 
@@ -177,9 +175,8 @@ class OutputParser:
         """Process the next tag, which may follow white space."""
         if self._events and type(self._events[-1]) is self._kind:
             self._begun.add(self._kind)
-        start = self._held.index(tag)
+        start, meaning = self._held.index(tag), self._table.meanings[tag]
         size = start + len(tag)
-        meaning = self._table.meanings[tag]
         if meaning is Meaning.HEADER:
             assert self._channels is not None
             self._start_header(*((start, "") if tag in self._channels.message else (size, tag)))
@@ -205,8 +202,7 @@ class OutputParser:
 
     def _switch(self, *, reasoning: bool) -> None:
         self._in_reasoning = reasoning
-        self._shown = self._calls_here = True
-        self._after_tag = True
+        self._shown = self._calls_here = self._after_tag = True
         self._fresh = self._bare_calls and not reasoning
         self._watch()
 
