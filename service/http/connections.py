@@ -1,9 +1,13 @@
-"""Monitors clients' open connections and closes idle ones.
+"""Monitors clients' open connections, closes idle ones, and notices which were left.
 
 The HTTP server accepts connections, reads and writes; it has no time limit for an idle connection
 and does not report which ones are in use. So this module finds the sockets among the process's
 descriptors once a second, and matches them by the peer's address with the app's current requests.
 It closes a connection by shutting its socket down, which the server notices.
+
+While a request is in progress, the server notices that its client leaves only if nothing was sent
+ahead: with a part of the next request in its buffer, be it a line break, it reads no further. So
+the connections of such requests are looked at here, too.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import contextlib
 import fcntl
 import os
 import resource
+import select
 import socket
 import stat
 import struct
@@ -20,7 +25,8 @@ import sys
 import termios
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from service.serving.limits import MOST_CONNECTIONS
 
@@ -39,6 +45,8 @@ _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop unsent data
 # The offset of tcpi_bytes_received in Linux's tcp_info.
 _BYTES_RECEIVED = 128
 _COUNT = struct.Struct("Q")
+# The client will send no more. Only Linux reports it.
+_LEFT = getattr(select, "POLLRDHUP", 0)
 
 PeerAddress = tuple[str, int]
 _FileId = tuple[int, int]
@@ -55,17 +63,26 @@ def connection_limit() -> int:
 @dataclass(slots=True)
 class Peer:
     """One client connection as the app sees it: its requests in progress, and when the last of them
-    ended (in monotonic seconds)."""
+    ended (in monotonic seconds). ``leaving`` wait for its client to leave; they are cancelled when
+    it ``has_left`` but the server may not say so."""
 
     address: PeerAddress
     requests: int = 0
     ended: float = 0.0
+    has_left: bool = False
+    leaving: set[asyncio.Future[Any]] = field(default_factory=set)
+
+    def leave(self) -> None:
+        self.has_left = True
+        for waiting in self.leaving:
+            waiting.cancel()
 
 
 @dataclass(frozen=True, slots=True)
 class _Connection:
     address: PeerAddress
     found: float
+    file: _FileId | None
 
 
 class Connections:
@@ -140,6 +157,7 @@ class Connections:
         """Close idle connections. True if connections are scarce."""
         now = time.monotonic()
         self._look(now)
+        self._tell_who_left(now)
         idle = []  # (idle since, descriptor)
         for descriptor, connection in list(self._open.items()):
             peer = self._peers.get(connection.address)
@@ -158,6 +176,33 @@ class Connections:
             for _, descriptor in idle[: max(self._spare, len(idle) // 2)]:
                 self._end(descriptor)
         return scarce
+
+    def _tell_who_left(self, now: float) -> None:
+        """One system call for all connections; those that the server watches are gone by now."""
+        leaving = {address: peer for address, peer in self._peers.items() if peer.leaving}
+        if not _LEFT or not leaving:
+            return
+        if leaving.keys() - self._descriptors.keys():
+            self._forget_reused()
+            self._look(now)
+        if leaving.keys() - self._descriptors.keys():
+            self._look(now, again=True)
+        poll, peers = select.poll(), {}
+        for address, peer in leaving.items():
+            descriptor = self._descriptors.get(address)
+            if descriptor is not None:  # else it was reset before it could be found
+                peers[descriptor] = peer
+                poll.register(descriptor, _LEFT)
+        for descriptor, _ in poll.poll(0):
+            peers[descriptor].leave()
+
+    def _forget_reused(self) -> None:
+        """Forget connections whose descriptors seem idle and belong to something else by now."""
+        for descriptor, connection in list(self._open.items()):
+            peer = self._peers.get(connection.address)
+            is_idle = peer is None or not peer.requests
+            if is_idle and _file_id(descriptor) != connection.file:
+                self._forget(descriptor)
 
     def _look(self, now: float, *, again: bool = False) -> None:
         """Find new connections and forget closed ones. If a descriptor was reused since the last
@@ -191,7 +236,7 @@ class Connections:
                 if file is not None:
                     self._others[descriptor] = file
             elif descriptor not in self._open:
-                self._open[descriptor] = _Connection(address, now)
+                self._open[descriptor] = _Connection(address, now, file)
                 self._descriptors[address] = descriptor
         for address in self._peers.keys() - self._descriptors.keys():
             if not self._peers[address].requests:

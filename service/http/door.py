@@ -6,14 +6,23 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from typing import cast
 
 from litestar import HttpMethod
-from litestar.types import HTTPScope, Message, Receive, Scope, Send
+from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 
 from service.errors import SlowReaderError
 from service.http.connections import Connections, Peer
 from service.http.origins import Headers, OriginRules
-from service.http.scope import ASKED_HEAD, ASKED_PATH, CUT_CLIENT, SERVER_SEND, AsgiApp, exchange_in
+from service.http.scope import (
+    ASKED_HEAD,
+    ASKED_PATH,
+    CUT_CLIENT,
+    FORWARDED,
+    SERVER_SEND,
+    AsgiApp,
+    exchange_in,
+)
 
 VERSION_PREFIX = "/v1"
 
@@ -81,6 +90,9 @@ class Door:
         else:
             # Streams bypass everything that only concerns the start of a response.
             state[SERVER_SEND] = send
+        # For HTTP/2 the server reads at all times; what is forwarded has no connection here.
+        if scope["http_version"] != "2" and FORWARDED not in state:
+            receive = _Receiver(receive, peer)
         try:
             await app(scope, receive, answer.send)
         finally:
@@ -91,6 +103,33 @@ class Door:
         if path[1:].partition("/")[0] in self._versioned:
             scope["path"] = VERSION_PREFIX + path
             scope["raw_path"] = VERSION_PREFIX.encode() + scope.get("raw_path", path.encode())
+
+
+class _Receiver:
+    """Also reports that the client has left if ``Connections`` notices it, not the server."""
+
+    def __init__(self, receive: Receive, peer: Peer) -> None:
+        self._receive = receive
+        self._peer = peer
+        self._has_body = False
+
+    async def __call__(self) -> HTTPReceiveMessage:
+        if not self._has_body:
+            event = await self._receive()
+            self._has_body = not event.get("more_body")
+            return cast(HTTPReceiveMessage, event)
+        peer = self._peer
+        leaving = asyncio.ensure_future(self._receive())
+        peer.leaving.add(leaving)
+        try:
+            return cast(HTTPReceiveMessage, await leaving)
+        except asyncio.CancelledError:
+            if peer.has_left:
+                return {"type": "http.disconnect"}
+            raise
+        finally:
+            peer.leaving.discard(leaving)
+            leaving.cancel()
 
 
 class _Answer:

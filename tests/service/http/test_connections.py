@@ -7,13 +7,17 @@ import contextlib
 import fcntl
 import os
 import socket
+import struct
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.http.connections import RESERVED_DESCRIPTORS, Connections, connection_limit
+from service.http.door import Door
+from service.http.origins import OriginRules
 from service.http.server import HttpServer
 from service.supervision.listener import ServerAddress, open_listening_socket
 from tests.service.http.apps import new_app
@@ -157,6 +161,69 @@ async def test_idle_connections_make_room_for_those_that_ask(
     finally:
         for writer in writers:
             writer.close()
+        watch.cancel()
+        await server.shut_down_app()
+        assert await server.stop(20)
+
+
+class Waiting:
+    """Reads each request, then waits for its client to leave."""
+
+    def __init__(self, connections: Connections) -> None:
+        origins = OriginRules(origins=(), hosts=None, guarded=False)
+        self._door = Door(origins, connections, versioned=frozenset(), patience=60)
+        self.begun = asyncio.Event()
+        self.heard: list[str] = []
+        self.left = asyncio.Event()
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            for done in ("startup", "shutdown"):
+                await receive()
+                await send({"type": f"lifespan.{done}.complete"})
+        else:
+            await self._door.serve(self._answer, scope, receive, send)
+
+    async def _answer(self, scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        self.begun.set()
+        self.heard.append((await receive())["type"])
+        self.left.set()
+        await send({"type": "http.response.start", "status": 499, "headers": []})
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+@pytest.mark.parametrize("ahead", [b"", b"\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+@pytest.mark.parametrize("way", ["closes", "resets", "sends no more"])
+async def test_a_client_that_sent_something_ahead_is_seen_to_leave(ahead: bytes, way: str) -> None:
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    app = Waiting(connections)
+    listener = open_listening_socket("127.0.0.1", 0)
+    address = ServerAddress.of(listener)
+    server = HttpServer(app, listener)
+    await server.start()
+    watch = asyncio.create_task(connections.watch(address.port))
+    client = socket.create_connection((address.host, address.port))
+    try:
+        async with asyncio.timeout(20):
+            client.sendall(
+                b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n{}" + ahead
+            )
+            await app.begun.wait()
+            while not connections.open:  # one that is reset before is not found
+                await asyncio.sleep(0.01)
+            if way == "sends no more":
+                client.shutdown(socket.SHUT_WR)
+            else:
+                if way == "resets":
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                client.close()
+            await app.left.wait()
+        assert app.heard[0] == "http.disconnect"
+    finally:
+        client.close()
         watch.cancel()
         await server.shut_down_app()
         assert await server.stop(20)
