@@ -9,7 +9,8 @@ streams one after the other, so that workers share them, then reads and counts e
 alternate between servers, so that other load on the machine affects all of them. ``tokens per
 second`` needs a free core for each worker, for the engine and for the client. ``tokens per
 CPU-second`` of all workers together does not: if it stays the same, that many cores bring that many
-times as much. ``growth`` is what that many cores for workers bring by this figure, against one.
+times as much. ``growth``: how much more so many workers bring by this figure, relative to the first
+row.
 """
 
 from __future__ import annotations

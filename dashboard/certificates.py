@@ -1,8 +1,9 @@
-"""The certificate authorities that the dashboard trusts: the system's, or those that SSL_CERT_FILE
-and SSL_CERT_DIR name."""
+"""The certificate authorities that the dashboard trusts: those of SSL_CERT_FILE, or else of
+SSL_CERT_DIR, or else certifi's."""
 
 from __future__ import annotations
 
+import logging
 import ssl
 import threading
 import time
@@ -10,8 +11,10 @@ from collections.abc import Callable
 
 import httpx
 
-# After this they are read again, since a bundle may be replaced.
+# After this they are read again for new connections, since a bundle may be replaced.
 _SECONDS = 300.0
+
+_log = logging.getLogger(__name__)
 
 
 class Certificates:
@@ -26,8 +29,15 @@ class Certificates:
 
     def __call__(self) -> ssl.SSLContext:
         with self._lock:
-            if self._context is None or self._clock() - self._read_at > _SECONDS:
-                self._context, self._read_at = httpx.create_ssl_context(), self._clock()
+            now = self._clock()
+            if self._context is None:
+                self._context, self._read_at = httpx.create_ssl_context(), now
+            elif now - self._read_at > _SECONDS:
+                self._read_at = now
+                try:
+                    self._context = httpx.create_ssl_context()
+                except OSError as error:  # such as a bundle that is being replaced
+                    _log.warning("the certificate authorities were not read again: %s", error)
             return self._context
 
 

@@ -23,6 +23,7 @@ from dashboard import server
 from dashboard.answer import Answer, BrokenStreamError, Ending
 from dashboard.apis.ask import Ask
 from dashboard.apis.table import Api
+from dashboard.certificates import certificates
 from dashboard.sse import EventDecoder
 
 # Reading may take as long as the server needs; a person can stop it.
@@ -207,4 +208,5 @@ def _event_loop() -> asyncio.AbstractEventLoop:
 def _http() -> httpx.AsyncClient:
     """Shared, since making one takes a tenth of a second (TLS certificates).
     Connections are not kept: a stream's end is its connection's end."""
-    return httpx.AsyncClient(timeout=_TIMEOUT, limits=httpx.Limits(max_keepalive_connections=0))
+    limits = httpx.Limits(max_keepalive_connections=0)
+    return httpx.AsyncClient(verify=certificates(), timeout=_TIMEOUT, limits=limits)

@@ -145,8 +145,8 @@ class Choice:
         return PlainTexts(whole, *plain)
 
     def passed(self, covered: int, count: int) -> None:
-        """Note that the events of the first ``covered`` tokens are in the log, and that those after
-        them, up to the ``count``-th, are white space that is held."""
+        """Note that the events of the first ``covered`` tokens are in the log, and that the tokens
+        after them, up to the ``count``-th, are white space without an event yet."""
         if covered > self.count:
             self.count = self._parser.covered = covered
         if count > self.count:

@@ -1,13 +1,13 @@
-"""Monitors clients' open connections, closes idle ones, and notices which were left.
+"""Monitors clients' open connections, closes idle ones, and notices when clients leave.
 
 The HTTP server accepts connections, reads and writes; it has no time limit for an idle connection
 and does not report which ones are in use. So this module finds the sockets among the process's
 descriptors once a second, and matches them by the peer's address with the app's current requests.
 It closes a connection by shutting its socket down, which the server notices.
 
-While a request is in progress, the server notices that its client leaves only if nothing was sent
-ahead: with a part of the next request in its buffer, be it a line break, it reads no further. So
-the connections of such requests are looked at here, too.
+While a request is in progress, the server notices that its client leaves only if the client has
+sent nothing ahead: with part of a next request in its buffer, even a line break, it stops reading.
+So this module watches those connections, too.
 """
 
 from __future__ import annotations
@@ -63,17 +63,17 @@ def connection_limit() -> int:
 @dataclass(slots=True)
 class Peer:
     """One client connection as the app sees it: its requests in progress, and when the last of them
-    ended (in monotonic seconds). ``leaving`` wait for its client to leave; they are cancelled when
-    it ``has_left`` but the server may not say so."""
+    ended (in monotonic seconds). ``leaving``: what waits for the client to leave; cancelled when it
+    has left, since the server may not report that. ``was_sought``: its connection was not found by
+    an ordinary scan, and not by a closer one either."""
 
     address: PeerAddress
     requests: int = 0
     ended: float = 0.0
-    has_left: bool = False
+    was_sought: bool = False
     leaving: set[asyncio.Future[Any]] = field(default_factory=set)
 
-    def leave(self) -> None:
-        self.has_left = True
+    def note_left(self) -> None:
         for waiting in self.leaving:
             waiting.cancel()
 
@@ -157,7 +157,7 @@ class Connections:
         """Close idle connections. True if connections are scarce."""
         now = time.monotonic()
         self._look(now)
-        self._tell_who_left(now)
+        self._notice_left(now)
         idle = []  # (idle since, descriptor)
         for descriptor, connection in list(self._open.items()):
             peer = self._peers.get(connection.address)
@@ -177,27 +177,29 @@ class Connections:
                 self._end(descriptor)
         return scarce
 
-    def _tell_who_left(self, now: float) -> None:
-        """One system call for all connections; those that the server watches are gone by now."""
-        leaving = {address: peer for address, peer in self._peers.items() if peer.leaving}
+    def _notice_left(self, now: float) -> None:
+        """Wake the requests whose clients have left, with one system call for all. Clients that the
+        server noticed itself are no longer among them."""
+        leaving = [peer for peer in self._peers.values() if peer.leaving]
         if not _LEFT or not leaving:
             return
-        if leaving.keys() - self._descriptors.keys():
+        missing = [peer for peer in leaving if peer.address not in self._descriptors]
+        if any(not peer.was_sought for peer in missing):
             self._forget_reused()
             self._look(now)
-        if leaving.keys() - self._descriptors.keys():
-            self._look(now, again=True)
+            for peer in missing:
+                peer.was_sought = True
         poll, peers = select.poll(), {}
-        for address, peer in leaving.items():
-            descriptor = self._descriptors.get(address)
+        for peer in leaving:
+            descriptor = self._descriptors.get(peer.address)
             if descriptor is not None:  # else it was reset before it could be found
                 peers[descriptor] = peer
                 poll.register(descriptor, _LEFT)
         for descriptor, _ in poll.poll(0):
-            peers[descriptor].leave()
+            peers[descriptor].note_left()
 
     def _forget_reused(self) -> None:
-        """Forget connections whose descriptors seem idle and belong to something else by now."""
+        """Forget idle connections whose descriptors now belong to something else."""
         for descriptor, connection in list(self._open.items()):
             peer = self._peers.get(connection.address)
             is_idle = peer is None or not peer.requests
@@ -230,7 +232,9 @@ class Connections:
             file = _file_id(descriptor)
             address = self._peer_address(descriptor)
             known = self._open.get(descriptor)
-            if known is not None and known.address != address:
+            if known is not None and known.file == file:
+                continue  # it has no address any more if the client has reset it
+            if known is not None:
                 self._forget(descriptor)
             if address is None:
                 if file is not None:

@@ -90,7 +90,7 @@ class Door:
         else:
             # Streams bypass everything that only concerns the start of a response.
             state[SERVER_SEND] = send
-        # For HTTP/2 the server reads at all times; what is forwarded has no connection here.
+        # With HTTP/2 the server never stops reading; a forwarded request has no connection here.
         if scope["http_version"] != "2" and FORWARDED not in state:
             receive = _Receiver(receive, peer)
         try:
@@ -106,17 +106,17 @@ class Door:
 
 
 class _Receiver:
-    """Also reports that the client has left if ``Connections`` notices it, not the server."""
+    """Also reports that the client has left when only ``Connections`` notices it."""
 
     def __init__(self, receive: Receive, peer: Peer) -> None:
         self._receive = receive
         self._peer = peer
-        self._has_body = False
+        self._body_ended = False
 
     async def __call__(self) -> HTTPReceiveMessage:
-        if not self._has_body:
+        if not self._body_ended:
             event = await self._receive()
-            self._has_body = not event.get("more_body")
+            self._body_ended = not event.get("more_body")
             return cast(HTTPReceiveMessage, event)
         peer = self._peer
         leaving = asyncio.ensure_future(self._receive())
@@ -124,7 +124,8 @@ class _Receiver:
         try:
             return cast(HTTPReceiveMessage, await leaving)
         except asyncio.CancelledError:
-            if peer.has_left:
+            own = asyncio.current_task()
+            if leaving.cancelled() and own is not None and not own.cancelling():
                 return {"type": "http.disconnect"}
             raise
         finally:

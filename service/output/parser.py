@@ -17,7 +17,7 @@ from service.output.calls.source import EndOfTextError, NotACallError, Source
 from service.output.events import Event, ReasoningDelta, TextDelta
 from service.output.reading import CallLog, Header, OpenReading, Readers, Subject
 from service.output.spans import TokenSpans
-from service.output.tags import FormatTags, Meaning
+from service.output.tags import MOST_SPACE, FormatTags, Meaning
 
 
 class OutputParser:
@@ -83,8 +83,8 @@ class OutputParser:
             self.covered = tokens
             return
         self._spans.push(len(text), tokens)
-        if self._held.isspace():  # for the next time; see ``PlainTexts``
-            self._table.learn(self._held + text)
+        if len(self._held) <= MOST_SPACE and self._held.isspace():
+            self._table.learn_spaced(self._held + text)
         self._feed_held(text)
 
     def plain(self) -> tuple[Mapping[str, bytes], bool, int] | None:

@@ -16,11 +16,13 @@ from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import Stop, Stops
 from service.output.spans import TokenSpans
 
-# Tokens' texts in which no tag can begin, also with white space before them, and what they are as
+# Texts of tokens, some with the white space before them, in which no tag can begin, and the same as
 # JSON, by the tags' first characters. There are few distinct tokens, so nearly every lookup hits
 # and costs a third of the search that it saves.
 _PLAIN_TEXTS: dict[str, dict[str, bytes]] = {}
 _MOST_PLAIN_TEXTS = 100_000
+# Characters of white space that are remembered together with the text of the token after them.
+MOST_SPACE = 64
 
 _json = msgspec.json.Encoder().encode
 
@@ -70,6 +72,12 @@ class TagTable:
         if not text.endswith(REPLACEMENT) and len(self.plain) < _MOST_PLAIN_TEXTS:
             self.plain[text] = _json(text)
         return True
+
+    def learn_spaced(self, text: str) -> None:
+        """Remember white space with the text of a token after it. Pairs leave half of the room to
+        single tokens."""
+        if len(self.plain) < _MOST_PLAIN_TEXTS // 2:
+            self.learn(text)
 
     def first(self, text: str, offset: int, spans: TokenSpans) -> tuple[int, str] | None:
         """Return the first tag and its position in ``text``, which begins at ``offset`` of the

@@ -11,6 +11,7 @@ from service.errors import InternalError, QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation
 from service.output.events import TextDelta
+from service.output.tags import MOST_SPACE
 from service.serving.exchange import Exchange
 
 _log = get_logger()
@@ -24,7 +25,6 @@ Piece_contra = TypeVar("Piece_contra", contravariant=True)
 TextFrame = tuple[bytes, bytes]
 
 _NOT_PLAIN = -2
-_MOST_SPACE = 64  # characters: more white space is left to the parser
 
 
 class AnswerStream(Protocol[Piece_co]):
@@ -193,7 +193,7 @@ class _TextPush(_Push[bytes]):
         self._send = sender.write
         self._count = _NOT_PLAIN  # else the number of tokens processed
         self._covered = 0  # by events
-        self._space = ""  # the text of the tokens processed that no event covers
+        self._space = ""  # of the processed tokens without an event yet
         self._holds_space = False
         self._whole: Sequence[str] = ()
         self._quoted: Mapping[str, bytes] = {}
@@ -206,7 +206,7 @@ class _TextPush(_Push[bytes]):
             token, whole = generated[-1], self._whole
             text = whole[token] if token < len(whole) else ""
             space = self._space
-            if space:
+            if space and text:  # a token without a text of its own is not held with it
                 text = space + text
             quoted = self._quoted.get(text)
             if quoted is not None:
@@ -223,13 +223,19 @@ class _TextPush(_Push[bytes]):
                 if self._over is not None and not self._over.done():
                     self._over.set_result(None)
                 return
-            if self._holds_space and text.isspace() and len(text) <= _MOST_SPACE:
+            if self._holds_space and text.isspace() and len(text) <= MOST_SPACE:
                 self._space = text
                 self._count = count
                 return
         elif count == self._count and not self._generation.waker.is_woken:
             return  # another call has sent the token
-        self._settle()
+        try:
+            self._settle()
+        except Exception as error:
+            self._error = error
+            if self._over is not None and not self._over.done():
+                self._over.set_result(None)
+            return
         super()._take()
         self._hold()
 
@@ -258,7 +264,7 @@ def _new_push(
 ) -> _Push[Piece]:
     if len(generation.choices) > 1:
         return _Push(generation, stream, sender)
-    # Pieces that are not bytes have no text frame, so nothing is sent as bytes.
+    # A stream whose pieces are not bytes has no text frame, so it is never sent bytes.
     return cast(_Push[Piece], _TextPush(generation, cast(Any, stream), cast(Any, sender)))
 
 

@@ -122,3 +122,13 @@ def test_a_bundle_that_is_replaced_is_read_within_minutes(bundle: Path) -> None:
             httpx.get(url, verify=found())
         now = 6 * _MINUTE
         assert httpx.get(url, verify=found()).status_code == 401
+
+
+def test_a_bundle_that_cannot_be_read_again_leaves_the_last_one_in_use(bundle: Path) -> None:
+    now = 0.0
+    found = Certificates(lambda: now)
+    first = found()
+    for broken in ("not a certificate", None):
+        now += 6 * _MINUTE
+        bundle.unlink() if broken is None else bundle.write_text(broken)
+        assert found() is first

@@ -25,7 +25,7 @@ SLICE = 32
 # The bits of 1.0 as float32.
 ONE = 0x3F800000
 _FOUR, _EIGHT = 4, 8
-# Bytes of a line of the L2 cache: those of a block of words.
+# Bytes of a line of the L2 cache, which are also those of a block of words.
 _LINE = tl.constexpr(128)
 # Outputs that are packed at a time, which takes some bytes for each of their inputs.
 _PART_ELEMENTS = 1 << 24
@@ -169,9 +169,9 @@ def slice_base(NUMBER: tl.constexpr, BITS: tl.constexpr, IS_FLOAT: tl.constexpr)
 
 @triton.jit
 def fetch_early(start, rows, first, last, STRIDE: tl.constexpr, LINES: tl.constexpr):
-    """Request ``LINES`` lines of each of ``rows``, so that they are in the L2 cache when they are
-    read: that of the element ``first`` and those after it, up to that of ``last``. ``STRIDE``:
-    elements of a row; ``LINES``: a power of two."""
+    """Request ``LINES`` lines of each of ``rows``, from that of element ``first`` up to that of
+    ``last``, so that they are in the L2 cache when they are read. A row that does not begin with a
+    line may lack its last one. ``STRIDE``: elements of a row; ``LINES``: a power of two."""
     LINE: tl.constexpr = _LINE * 8 // start.dtype.element_ty.primitive_bitwidth
     places = tl.minimum(first + tl.arange(0, LINES) * LINE, last)
     sources = start + rows.to(tl.int64)[:, None] * STRIDE + places[None, :]

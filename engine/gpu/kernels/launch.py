@@ -163,8 +163,8 @@ FEW_BIT_VECTORS: dict[int, VectorTiles] = {
     8: VectorTiles(2, 32, 4),
 }
 # Of one row, by (bits, inputs, outputs), with -8 bits for E4M3: the fastest on an H100, of 4 bits
-# in groups of 32 (bench/results/gpu_h100_few_bits.json). A key that ends with a group as well goes
-# before, for that group alone.
+# in groups of 32 (bench/results/gpu_h100_few_bits.json). A key with a group at its end takes
+# precedence, for that group only.
 FEW_BIT_ROW: dict[tuple[int, ...], VectorTiles] = {
     (4, 4096, 6144): VectorTiles(4, 128, 4),
     (4, 4096, 4096): VectorTiles(4, 64, 4),
@@ -187,7 +187,7 @@ FEW_BIT_PRODUCT: dict[int, ProductTiles] = {
 # Of up to so many rows, without zero points.
 MOST_DOT_ROWS = 32
 # By (rows, bits, inputs, outputs), with -8 bits for E4M3: the fastest on an H100 of 4 rows and of
-# 16, as in FEW_BIT_ROW.
+# 16. Keys with a group at their end as in FEW_BIT_ROW.
 FEW_BIT_DOTS: dict[tuple[int, ...], DotTiles] = {
     (8, 4, 4096, 6144): DotTiles(8, 64, 4, 3, shares=4),
     (8, 4, 4096, 4096): DotTiles(8, 64, 4, 3, shares=8),

@@ -10,6 +10,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,8 @@ async def test_a_client_that_sent_something_ahead_is_seen_to_leave(ahead: bytes,
                 if way == "resets":
                     client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 client.close()
+            # A reset connection has no address any more, but is not forgotten.
+            connections._look(time.monotonic(), again=True)
             await app.left.wait()
         assert app.heard[0] == "http.disconnect"
     finally:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+from typing import Any
 
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from service.http.connections import Peer
+from service.http.door import _Receiver
 from tests.service.http.apps import CHAT, EVIL, PAGE
 
 
@@ -58,3 +62,28 @@ def test_paths_are_known_without_their_version(client: TestClient[Litestar], pat
     assert ("type" in short.json()) == path.startswith("/messages")
     message = full.json()["error"]["message"]
     assert short.json()["error"]["message"] == message
+
+
+async def test_who_waits_for_a_client_to_leave_can_be_cancelled() -> None:
+    """Though the client has left meanwhile."""
+    never, peer = asyncio.Event(), Peer(("127.0.0.1", 1))
+    bodies = [{"type": "http.request", "body": b"", "more_body": False}]
+
+    async def receive() -> Any:
+        if not bodies:
+            await never.wait()
+        return bodies.pop()
+
+    receiver = _Receiver(receive, peer)
+    assert (await receiver())["type"] == "http.request"
+    told = asyncio.create_task(receiver())
+    await asyncio.sleep(0)
+    peer.note_left()
+    assert (await told)["type"] == "http.disconnect"
+    cancelled = asyncio.create_task(receiver())
+    await asyncio.sleep(0)
+    peer.note_left()
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert not peer.leaving

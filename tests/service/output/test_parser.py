@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.formats import PLAIN, Opening, OutputFormat, detect_format, named_format
+from service.output import tags
 from service.output.events import Delta, TextDelta, ToolArgumentsDelta
 from tests.service.output import parsing
 from tests.service.output.parsing import Summary, cut, summary
@@ -256,3 +257,10 @@ def test_invalid_python_ends_the_call_and_the_text_after_it_is_kept(rest: str) -
         found = summary(parse(pieces, form))
         assert found[0] == ("call", "call_0", "f")
         assert ("end",) not in found
+
+
+def test_a_long_run_of_white_space_is_not_remembered_with_the_text_after_it() -> None:
+    for space in (" \n", "\n" * 500):
+        parse([*"one", *space, "quaint"])
+    known = [text for texts in tags._PLAIN_TEXTS.values() for text in texts if "quaint" in text]
+    assert known == [" \nquaint"]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.messages import FinishReason, SamplingParams, TokenLogprobs, packed_top
+from service.checkpoint.vocabulary import Vocabulary
 from service.errors import EngineFailedError, InternalError, NotStoredError, QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation, GenerationRequest
@@ -25,6 +26,7 @@ from service.tenants.caller import ANYBODY
 from service.wire.messages.answer import MessagesAnswer, MessagesStream
 from service.wire.messages.signatures import Signer
 from tests.service.serving.by_hand import loaded, record, say, services
+from tests.service.tokenizers_at_hand import vocabulary
 from tests.service.wire.chat.test_answer import CALL, Desk, fail, finish
 
 
@@ -62,9 +64,12 @@ class Told:
 class Followed:
     """One request for a few words, its engine in the test's hands."""
 
-    def __init__(self) -> None:
+    def __init__(self, vocabulary: Vocabulary | None = None) -> None:
+        """``vocabulary``: read the tokens of a parsed answer by this one, not by pocket's."""
         self.desk: Desk = loaded()
         self.services = services(self.desk)
+        if vocabulary is not None:
+            self.services.generator._parsed_vocabulary = vocabulary
         self.exchange = Exchange(record(), NoTelemetry())
         self.generation: Generation
 
@@ -335,9 +340,11 @@ async def turns(number: int) -> None:
         await asyncio.sleep(0)
 
 
-async def at_once(ids: list[int], reason: FinishReason, **fields: Any) -> list[Event]:
+async def at_once(
+    ids: list[int], reason: FinishReason, vocabulary: Vocabulary | None = None, **fields: Any
+) -> list[Event]:
     """What a choice's log holds if all tokens come in one message."""
-    one = Followed()
+    one = Followed(vocabulary)
     await one.begin(**fields)
     one.desk.sequences[0].generated += ids
     finish(one.desk.sequences[0], len(ids), reason)
@@ -414,6 +421,42 @@ class Blocks(MessagesStream):
     def advance(self, choices: list[Choice]) -> Iterable[bytes]:
         self.advanced += 1
         return super().advance(choices)
+
+
+_PIECES = st.integers(0, 2) | st.integers(3 + 0x20, 3 + 0x7E) | st.integers(259, 271)
+_CHARACTERS = st.sampled_from(
+    [[3 + byte for byte in text.encode()] for text in "\U0001f680\n\u00e9"]
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    name=st.sampled_from(["llama", "gemma", "metaspace"]),
+    parts=st.lists(_PIECES.map(lambda token: [token]) | _CHARACTERS, min_size=1, max_size=30),
+    sizes=st.lists(st.integers(1, 2), min_size=1, max_size=7),
+)
+def test_tokens_that_are_single_bytes_are_sent_once_and_in_order(
+    name: str, parts: list[list[int]], sizes: list[int]
+) -> None:
+    """As those of SentencePiece are, whose spaces may be tokens, too."""
+
+    async def run() -> None:
+        known, fields = vocabulary(name), {"parse": True, "tools": {}}
+        followed, window = Followed(known), Window()
+        await followed.begin(**fields)
+        pushed = Pushed(followed, window, Framed())
+        ids, given, size = [token for part in parts for token in part], 0, itertools.cycle(sizes)
+        while given < len(ids):
+            count = next(size)
+            pushed.give(ids[given : given + count])
+            given += count
+            await turns(4)
+        await pushed.end(len(ids))
+        events = followed.generation.choices[0].events
+        assert events == await at_once(ids, FinishReason.STOP, known, **fields)
+        assert said(window) == framed(events)
+
+    asyncio.run(run())
 
 
 def texts_of(events: list[Event]) -> list[Event]:
