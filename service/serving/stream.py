@@ -206,7 +206,7 @@ class _TextPush(_Push[bytes]):
             token, whole = generated[-1], self._whole
             text = whole[token] if token < len(whole) else ""
             space = self._space
-            if space and text:  # a token without a text of its own is not held with it
+            if space and text:  # some tokens have no text by themselves
                 text = space + text
             quoted = self._quoted.get(text)
             if quoted is not None:

@@ -56,15 +56,13 @@ def _codes(
         # at 128; then 136 is subtracted.
         BYTES: tl.constexpr = ("0x4400", "0x5511", "0x6622", "0x7733")[NUMBER * BITS // 8]
         MASK: tl.constexpr = "0x07F007F0" if IS_FLOAT else "0x000F000F"
-        SET_OTHERS: tl.constexpr = (
-            "and.b32 s, t, 0x80008000" if IS_FLOAT else "mov.b32 s, 0x43004300"
-        )
+        REST: tl.constexpr = "and.b32 s, t, 0x80008000" if IS_FLOAT else "mov.b32 s, 0x43004300"
         SHIFT: tl.constexpr = "4" if IS_FLOAT or NUMBER % 2 else "0"
         FACTOR: tl.constexpr = "0x7B807B80" if IS_FLOAT else "0x3F803F80"
         ADDED: tl.constexpr = "0x80008000" if IS_FLOAT else "0xC308C308"
         return tl.inline_asm_elementwise(
             "{ .reg .b32 t, s, a, b;"
-            " prmt.b32 t, $1, $2, " + BYTES + "; " + SET_OTHERS + "; shr.b32 t, t, " + SHIFT + ";"
+            " prmt.b32 t, $1, $2, " + BYTES + "; " + REST + "; shr.b32 t, t, " + SHIFT + ";"
             " lop3.b32 t, t, " + MASK + ", s, 0xEA;"
             " mov.b32 a, " + FACTOR + "; mov.b32 b, " + ADDED + "; fma.rn.bf16x2 $0, t, a, b; }",
             "=r,r,r",
