@@ -220,8 +220,7 @@ class _TextPush(_Push[bytes]):
                 except Exception as error:
                     self._error = error
                 self._settle()
-                if self._over is not None and not self._over.done():
-                    self._over.set_result(None)
+                self._continue_task()
                 return
             if self._holds_space and text.isspace() and len(text) <= MOST_SPACE:
                 self._space = text
@@ -233,11 +232,14 @@ class _TextPush(_Push[bytes]):
             self._settle()
         except Exception as error:
             self._error = error
-            if self._over is not None and not self._over.done():
-                self._over.set_result(None)
+            self._continue_task()
             return
         super()._take()
         self._hold()
+
+    def _continue_task(self) -> None:
+        if self._over is not None and not self._over.done():
+            self._over.set_result(None)
 
     def _hold(self) -> None:
         frame, over = self._text_frame(), self._over
