@@ -64,8 +64,8 @@ def connection_limit() -> int:
 class Peer:
     """One client connection as the app sees it: its requests in progress, and when the last of them
     ended (in monotonic seconds). ``leaving``: what waits for the client to leave; cancelled when it
-    has left, since the server may not report that. ``was_sought``: its connection was not found by
-    an ordinary scan, and not by a closer one either."""
+    has left, since the server may not report that. ``was_sought``: an ordinary scan did not find
+    its connection, so a closer one, which happens once, has looked for it."""
 
     address: PeerAddress
     requests: int = 0
