@@ -7,8 +7,9 @@
 Each side is a real worker with an engine of 5 ms steps (a simulated model), all of them up at once.
 A client keeps 32 streamed chats going, in windows that go round the sides, so that what else the
 machine does meets all alike; the engine of a side that waits does nothing. Only the worker's CPU
-time counts. Ratios are to the first side, which has nothing on; a second one like it shows how far
-two equal sides differ.
+time counts, on a core that engines and clients do not use: where all move between cores, the same
+work takes up to a tenth more or less time. Ratios are to the first side, which has nothing on; a
+second one like it shows how far two equal sides differ.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from operator import truediv
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -111,7 +113,7 @@ TRACING_SIDES = (
 
 @dataclass
 class Found:
-    """Of one side, window by window."""
+    """Of one side, window by window or round by round; then ``cpu`` is of one request."""
 
     cpu: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)
@@ -136,6 +138,13 @@ def cpu_seconds(pid: int) -> float:
         with contextlib.suppress(FileNotFoundError):  # it ended
             seconds += int((task / "schedstat").read_text().split()[0]) / 1e9
     return seconds
+
+
+def keep_apart(worker: int, cores: Sequence[int]) -> None:
+    """Run all threads of a worker on the first core only."""
+    if len(cores) > 1:
+        for task in Path(f"/proc/{worker}/task").iterdir():
+            os.sched_setaffinity(int(task.name), cores[:1])
 
 
 class Clients:
@@ -213,6 +222,9 @@ def reading(parts: Sequence[Part], port: int, admin_port: int) -> Iterator[None]
 
 def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) -> list[Found]:
     found = [Found() for _ in sides]
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) > 1:
+        os.sched_setaffinity(0, cores[1:])  # also what this process starts
     with ExitStack() as stack:
         endpoint = stack.enter_context(trace_receiver())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -231,6 +243,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
                     model, own, engine_args=("--model", simulated), worker_args=arguments
                 )
                 services.append(stack.enter_context(service))
+            keep_apart(service.worker.popen.pid, cores)
             # All the time, so that they take the machine's time from all sides alike.
             stack.enter_context(reading(side.parts, service.port, admin_ports[-1]))
             clients.append(Clients(service.port, tokens))
@@ -247,29 +260,42 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
     return found
 
 
+def in_rounds(
+    sides: Sequence[Side], rounds: int, windows: int, seconds: float, tokens: int
+) -> list[Found]:
+    """Return the medians of each round's windows. A round has processes of its own, as two equal
+    ones differ by more than two windows of one."""
+    found = [Found() for _ in sides]
+    for number in range(rounds):
+        turned = number % len(sides)
+        order = [*range(turned, len(sides)), *range(turned)]
+        in_round = measure([sides[one] for one in order], windows, seconds, tokens)
+        for side, its in zip(order, in_round, strict=True):
+            found[side].cpu.append(median(map(truediv, its.cpu, its.requests)))
+            found[side].requests.append(sum(its.requests))
+            found[side].p99_gap.append(median(its.p99_gap))
+    return found
+
+
 def rows_of(sides: Sequence[Side], found: Sequence[Found], tokens: int) -> list[dict[str, Any]]:
-    """Ratios are medians of the windows' ratios: a window is compared with the one of the first
-    side next to it. The range of a ratio holds it in 19 of 20 such measurements (bootstrap)."""
+    """Ratios are medians of the rounds' ratios. The range of a ratio holds it in 19 of 20 such
+    measurements (bootstrap). ``found``: from ``in_rounds``."""
     rows = []
     first = found[0]
     for side, its in zip(sides, found, strict=True):
-        costs = [cpu / count for cpu, count in zip(its.cpu, its.requests, strict=True)]
-        base = [cpu / count for cpu, count in zip(first.cpu, first.requests, strict=True)]
-        ratios = [one / other for one, other in zip(costs, base, strict=True)]
+        ratios = list(map(truediv, its.cpu, first.cpu))
         low, high = range_of_median(ratios)
         rows.append(
             {
                 "on": side.name,
                 "requests": sum(its.requests),
-                "worker us per request": median(costs) * 1e6,
-                "tokens per CPU-second": tokens / median(costs),
+                "worker us per request": median(its.cpu) * 1e6,
+                "tokens per CPU-second": tokens / median(its.cpu),
                 "CPU ratio": median(ratios),
                 "low": low,
                 "high": high,
                 "p99 gap ms": median(its.p99_gap) * 1e3,
-                "p99 ratio": median(
-                    one / other for one, other in zip(its.p99_gap, first.p99_gap, strict=True)
-                ),
+                "p99 ratio": median(map(truediv, its.p99_gap, first.p99_gap)),
             }
         )
     return rows
@@ -293,18 +319,21 @@ def main() -> None:
         default=[name for name in names if name != "log"],
         help="what is on (all but the log)",
     )
-    parser.add_argument("--windows", type=int, default=30, help="of each side (%(default)s)")
-    parser.add_argument("--seconds", type=float, default=3.0, help="of each window (%(default)s)")
+    parser.add_argument("--rounds", type=int, default=12, help="with new processes (%(default)s)")
+    parser.add_argument(
+        "--windows", type=int, default=3, help="of each side in a round (%(default)s)"
+    )
+    parser.add_argument("--seconds", type=float, default=2.0, help="of each window (%(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer (%(default)s)")
     options = parser.parse_args()
     on = tuple(part for part in PARTS if part.name in options.parts)
     on_and_off = (Side("nothing"), Side(", ".join(options.parts), on), Side("nothing, again"))
     sides = TRACING_SIDES if options.tracing else on_and_off
-    found = measure(sides, options.windows, options.seconds, options.tokens)
+    found = in_rounds(sides, options.rounds, options.windows, options.seconds, options.tokens)
     rows = rows_of(sides, found, options.tokens)
     print_table(rows)
     name = "visibility_tracing" if options.tracing else "visibility"
-    print(write_result(name, rows, tokens=options.tokens, windows=options.windows))
+    print(write_result(name, rows, tokens=options.tokens, rounds=options.rounds))
 
 
 if __name__ == "__main__":
