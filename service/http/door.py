@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import cast
 
 from litestar import HttpMethod
@@ -22,6 +23,7 @@ from service.http.scope import (
     SERVER_SEND,
     AsgiApp,
     exchange_in,
+    header,
 )
 
 VERSION_PREFIX = "/v1"
@@ -33,6 +35,9 @@ _WHOLE_BYTES = 128 * 1024
 # the final one can only be written when everything before it has been accepted.
 _HELD_PIECES = 6
 _LOOK_SECONDS = (0.01, 0.5)
+# Of a body that is not wanted.
+_DISCARDED_BYTES = 64 * 1024 * 1024
+_DISCARD_SECONDS = 5.0
 
 
 def first_segments(paths: Iterable[str]) -> frozenset[str]:
@@ -91,10 +96,14 @@ class Door:
             # Streams bypass everything that only concerns the start of a response.
             state[SERVER_SEND] = send
         # With HTTP/2 the server never stops reading; a forwarded request has no connection here.
-        if scope["http_version"] != "2" and FORWARDED not in state:
-            receive = _Receiver(receive, peer)
+        if scope["http_version"] == "2" or FORWARDED in state:
+            receiver = None
+        else:
+            receive = receiver = _Receiver(receive, peer)
         try:
             await app(scope, receive, answer.send)
+            if receiver is not None and _sends_a_body(scope):
+                await receiver.discard()
         finally:
             self._connections.leave(peer)
 
@@ -105,6 +114,13 @@ class Door:
             scope["raw_path"] = VERSION_PREFIX.encode() + scope.get("raw_path", path.encode())
 
 
+def _sends_a_body(scope: Scope) -> bool:
+    """Return whether the client sends a body without being asked to go on."""
+    if header(scope, b"expect"):
+        return False
+    return bool(header(scope, b"transfer-encoding")) or header(scope, b"content-length") > b"0"
+
+
 class _Receiver:
     """Also reports that the client has left when only ``Connections`` notices it."""
 
@@ -112,6 +128,17 @@ class _Receiver:
         self._receive = receive
         self._peer = peer
         self._body_ended = False
+
+    async def discard(self) -> None:
+        """Read the rest of the body of a request that is answered already. Many clients read
+        nothing before they have sent everything; the HTTP server would close their connection, and
+        they would never see why."""
+        left = _DISCARDED_BYTES
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DISCARD_SECONDS):
+                while not self._body_ended and left > 0:
+                    event = await self()
+                    left -= len(event.get("body") or b"")
 
     async def __call__(self) -> HTTPReceiveMessage:
         if not self._body_ended:

@@ -10,6 +10,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from service.http import door
 from service.http.connections import Peer
 from service.http.door import _Receiver
 from tests.service.http.apps import CHAT, EVIL, PAGE
@@ -87,3 +88,22 @@ async def test_who_waits_for_a_client_to_leave_can_be_cancelled() -> None:
     with pytest.raises(asyncio.CancelledError):
         await cancelled
     assert not peer.leaving
+
+
+async def test_only_so_much_of_an_unwanted_body_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it never ends or never comes."""
+    read = 0
+
+    async def endless() -> Any:
+        nonlocal read
+        read += 1
+        return {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
+
+    await _Receiver(endless, Peer(("127.0.0.1", 1))).discard()
+    assert read == door._DISCARDED_BYTES >> 20
+
+    async def silent() -> Any:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(door, "_DISCARD_SECONDS", 0.01)
+    await _Receiver(silent, Peer(("127.0.0.1", 1))).discard()

@@ -8,10 +8,12 @@ import signal
 import socket
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
+import httpx
 import pytest
 
 from tests.service.running import RunningService, until
@@ -168,6 +170,28 @@ def test_compressed_bodies_are_read_and_bombs_are_not(
     before = peak_memory(hasty)
     assert post(pack(b" " * (256 << 20)))[0] == 413
     assert peak_memory(hasty) - before < 32 << 20
+
+
+@pytest.mark.parametrize("chunked", [False, True], ids=["announced", "chunked"])
+async def test_who_sends_everything_before_reading_sees_why_it_was_refused(
+    hasty: RunningService, chunked: bool
+) -> None:
+    """As asynchronous clients do. The connection stays usable."""
+    piece = b"x" * 65536
+
+    async def pieces() -> AsyncIterator[bytes]:
+        for _ in range(24 << 20 >> 16):
+            yield piece
+
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{hasty.port}") as client:
+        body: Any = pieces() if chunked else piece * (24 << 20 >> 16)
+        headers = {"Content-Type": "application/json"}
+        refused = await client.post("/v1/chat/completions", content=body, headers=headers)
+        assert refused.status_code == 413
+        before = refused.extensions["network_stream"].get_extra_info("client_addr")
+        models = await client.get("/v1/models")
+        assert models.status_code == 200
+        assert models.extensions["network_stream"].get_extra_info("client_addr") == before
 
 
 def peak_memory(service: RunningService) -> int:
