@@ -139,6 +139,8 @@ def write_model(path: Path, kinds: Kinds, gib: float) -> None:
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+    with path.open("rb") as file:
+        os.fsync(file.fileno())  # writing to the disk would slow down what is measured first
 
 
 @contextmanager

@@ -8,6 +8,7 @@
  */
 #pragma once
 #include <errno.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "rows.h"
@@ -316,6 +317,7 @@ INLINE void fill_panel(const int kind, int inputs, const char *const *rows, cons
 /* --- from a file ----------------------------------------------------------------------------- */
 
 #define READ_BYTES (128 << 10) /* about as many are read at a time: a part of the L2 cache */
+#define AHEAD_BYTES (16 << 20) /* so far ahead the system is asked to read, while this packs */
 
 /* `begins`: of each output's row in the file; 0: it is zeros. A thread that fails sets `failed` once
  * to an errno, or to -1 where the file ends, and says where. */
@@ -351,6 +353,15 @@ static int read_span(packing *p, char *to, int64_t begin, int64_t end) {
   return 1;
 }
 
+/* What is used later is mostly what follows in the file. */
+static void ask_ahead(const packing *p, int64_t begin, int64_t end) {
+#if defined(POSIX_FADV_WILLNEED)
+  posix_fadvise(p->file, begin + AHEAD_BYTES, end - begin, POSIX_FADV_WILLNEED);
+#else
+  (void)p, (void)begin, (void)end;
+#endif
+}
+
 static int earlier(const void *a, const void *b) {
   const int64_t left = ((const run *)a)->begin, right = ((const run *)b)->begin;
   return (left > right) - (left < right);
@@ -383,6 +394,7 @@ static int read_rows(packing *p, int first, int count, run *runs, const char **r
         at += stored_bytes(types[i], groups);
       }
     }
+    ask_ahead(p, span->begin, end);
     if (!read_span(p, buffer, span->begin, end)) return 0;
     buffer += end - span->begin;
   }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -45,8 +46,9 @@ class PackedBlocks(NamedTuple):
 def kind_of_blocks(rows: BlockRows) -> IntegerKind | None:
     """Return the smallest kind that stores rows of such types without loss; None: their values
     decide."""
-    found = torch.bincount(rows.types[rows.begins != 0]).nonzero().flatten().tolist()
-    kinds = {_KINDS.get(number) for number in found}
+    # In numpy: torch would share so little among its threads, and wait for them.
+    stored = rows.types.numpy()[rows.begins.numpy() != 0]
+    kinds = {_KINDS.get(number) for number in np.bincount(stored).nonzero()[0].tolist()}
     if None in kinds:
         return None
     if len(kinds) == 1:

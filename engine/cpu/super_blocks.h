@@ -274,7 +274,7 @@ static void sum_super_blocks(int kind, const char *panel, int inputs, const supe
       continue;
     }
     /* The first tile prefetches the next super-block while the others compute. */
-    int64_t ahead = rows > INTEGER_ROWS ? bytes : 2048;
+    int64_t ahead = rows > INTEGER_ROWS ? bytes : rows > 2 ? 4096 : 2048;
     for (int r = 0, left = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS; left; left--, ahead = 0) {
       const int height = (rows - r + left - 1) / left;
       super_tiles[kind == BYTES_K][height](x + r * stride, stride, panel, ahead, sums + r * PANEL);

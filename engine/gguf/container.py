@@ -40,6 +40,7 @@ _MIN_KEY_BYTES = 8 + 4 + 1
 _MIN_TENSOR_BYTES = 8 + 4 + 8 + 4 + 8
 _READ_BYTES = 1 << 20
 _LENGTH = struct.Struct("<Q")  # of a string
+_LENGTH_BYTES = _LENGTH.size
 
 _NUMBERS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
@@ -184,17 +185,29 @@ class _Cursor:
     def skip_texts(self, field: str, count: int) -> None:
         number = 0
         while number < count:
-            buffer, at = self._buffer, self.position - self._first
-            while number < count and at + _LENGTH.size <= len(buffer):
-                end = at + _LENGTH.size + _LENGTH.unpack_from(buffer, at)[0]
-                if end > len(buffer):
-                    break
-                at = end
-                number += 1
-            self.position = self._first + at
+            self.position, skipped = _after_texts(
+                self._buffer, self.position - self._first, count - number
+            )
+            self.position += self._first
+            number += skipped
             if number < count:  # it is not in the buffer, or not all of it
                 self.text(f"{field}, element {number},")
                 number += 1
+
+
+def _after_texts(buffer: bytes, begin: int, most: int) -> tuple[int, int]:
+    """Return where the texts end that are whole in ``buffer`` from ``begin`` on, and how many they
+    are. A vocabulary and its merges are half a million, so little is done for each."""
+    length_at, last = _LENGTH.unpack_from, len(buffer) - _LENGTH_BYTES
+    at = before = begin
+    skipped = most
+    for number in range(most):
+        if at > last:
+            skipped = number
+            break
+        before = at
+        at += _LENGTH_BYTES + length_at(buffer, at)[0]
+    return (at, skipped) if at <= len(buffer) else (before, skipped - 1)
 
 
 def _read_keys(cursor: _Cursor, count: int) -> dict[str, Value]:
