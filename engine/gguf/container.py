@@ -207,7 +207,8 @@ def _after_texts(buffer: bytes, begin: int, most: int) -> tuple[int, int]:
             break
         before = at
         at += _LENGTH_BYTES + length_at(buffer, at)[0]
-    return (at, skipped) if at <= len(buffer) else (before, skipped - 1)
+    is_whole = at <= len(buffer) or not skipped
+    return (at, skipped) if is_whole else (before, skipped - 1)
 
 
 def _read_keys(cursor: _Cursor, count: int) -> dict[str, Value]:
