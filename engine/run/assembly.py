@@ -189,6 +189,7 @@ class Assembly:
             memory = config.kv_cache_memory if on_cpu else blocks * self._caches.block_bytes
             self._reserve_snapshots(memory)
         blocks = self._setup.collectives.minimum(blocks)
+        self._num_snapshots = min(self._num_snapshots, blocks)  # each is after a block
         fits = blocks * self._sizes.block_size
         advice = f"lower {self._setup.memory_setting}"
         if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):

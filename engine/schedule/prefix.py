@@ -41,7 +41,7 @@ class PrefixCache:
         self.enabled = enabled
         self.snapshots: Snapshots | None = None
         if enabled and num_snapshots:
-            self.snapshots = Snapshots(num_snapshots, block_size)
+            self.snapshots = Snapshots(min(num_snapshots, num_blocks), block_size)
             self.pool.on_evicted = self._evicted_with_state
 
     def match(self, sequence: Sequence) -> list[int]:

@@ -44,7 +44,7 @@ class Snapshots:
             raise ValueError(f"{num_slots} slots for snapshots")
         self.num_slots = num_slots
         self._size = block_size
-        self._interval = max(1, interval // block_size) * block_size
+        self.interval = max(1, interval // block_size) * block_size
         self._free = list(range(num_slots - 1, -1, -1))
         self._slots: OrderedDict[bytes, _Slot] = OrderedDict()  # least recently used first
         self._step = 0
@@ -64,7 +64,7 @@ class Snapshots:
         first boundary among them."""
         start = sequence.num_computed_tokens
         ends = (
-            (start // self._interval + 1) * self._interval,
+            (start // self.interval + 1) * self.interval,
             self._last_of_prompt(sequence),
             sequence.num_matched_tokens,
         )
@@ -72,7 +72,7 @@ class Snapshots:
 
     def is_boundary(self, sequence: Sequence, end: int) -> bool:
         """True if the state after ``end`` tokens is to be kept."""
-        if end % self._interval == 0:
+        if end % self.interval == 0:
             return True
         return end > 0 and end in (self._last_of_prompt(sequence), sequence.num_matched_tokens)
 
