@@ -42,8 +42,8 @@ class HybridRunner(CheckingRunner):
         return super().execute(plan)
 
     def forward(self, plan: StepPlan, tokens: dict[int, list[int]]) -> dict[int, int]:
-        begun = self.states.begin(plan.scheduled)
-        for item, state in zip(plan.scheduled, begun, strict=True):
+        items = plan.scheduled[::-1]  # a batch has an order of its own
+        for item, state in zip(items, self.states.begin(items), strict=True):
             assert state.num_tokens == item.start, "a state of another length"
             self._begun[item.sequence.uid] = state
         return super().forward(plan, tokens)
