@@ -262,6 +262,7 @@ class Scheduler:
         """Preempt a sequence of a less urgent class, if there is one that may be."""
         if (yielding := self._waiting.yields_to(head, self.running)) is not None:
             draft.drop(yielding)
+            self._promised -= _missing_blocks((yielding,), self.block_size)
             self.preempt(yielding, overtaken=True)
         return yielding is not None
 
