@@ -80,7 +80,9 @@ class PrefixCache:
         sequence.num_computed_tokens = len(blocks) * self.block_size
         if self.snapshots is None:
             return None
-        sequence.num_matched_tokens = len(self.known(sequence)) * self.block_size
+        known = len(self.known(sequence)) * self.block_size
+        is_near = known - sequence.num_computed_tokens < self.snapshots.least
+        sequence.num_matched_tokens = 0 if is_near else known
         return self.snapshots.use(sequence.block_hashes[len(blocks) - 1]) if blocks else None
 
     def cut(self, sequence: Sequence, num_tokens: int) -> int:

@@ -10,7 +10,12 @@ A state exists only where a part ends, so parts of prompts are cut at these boun
 
 - every ``interval`` tokens, also while a sequence generates;
 - the last block boundary before a prompt's last token, for the same prompt with more after it;
+- at about an eighth, a quarter and half of ``interval`` before that one, as other prompts often
+  have all but the last few tokens in common, a question after the same instructions;
 - where cached blocks ended that had no state: another prompt branched off there, and more may come.
+
+Within the first ``least`` tokens nothing is kept: computing them takes hardly longer than the step
+that a cut adds.
 
 The slot of the least recently used state is reused first, but not within the step that planned its
 use, nor before the step after it is planned: that one may be planned while the first is running.
@@ -26,6 +31,8 @@ from engine.step.sequence import Sequence
 # Tokens. With fewer, states take more memory than the blocks between them; with more, a preempted
 # sequence computes more again, and so does a prompt that branches off for the first time.
 INTERVAL = 512
+# The parts of it at which states are kept near a prompt's end.
+_PARTS = (2, 4, 8)
 
 
 @dataclass(slots=True)
@@ -44,7 +51,7 @@ class Snapshots:
             raise ValueError(f"{num_slots} slots for snapshots")
         self.num_slots = num_slots
         self._size = block_size
-        self.interval = max(1, interval // block_size) * block_size
+        self.interval = self._whole_blocks(interval)
         self._free = list(range(num_slots - 1, -1, -1))
         self._slots: OrderedDict[bytes, _Slot] = OrderedDict()  # least recently used first
         self._step = 0
@@ -63,21 +70,31 @@ class Snapshots:
         """Return how many of a sequence's next ``num_tokens`` to compute, so that they end at the
         first boundary among them."""
         start = sequence.num_computed_tokens
-        ends = (
-            (start // self.interval + 1) * self.interval,
-            self._last_of_prompt(sequence),
-            sequence.num_matched_tokens,
-        )
+        ends = self._ends(sequence)
+        ends.add((start // self.interval + 1) * self.interval)
         return min(num_tokens, *(end - start for end in ends if end > start))
 
     def is_boundary(self, sequence: Sequence, end: int) -> bool:
         """True if the state after ``end`` tokens is to be kept."""
-        if end % self.interval == 0:
-            return True
-        return end > 0 and end in (self._last_of_prompt(sequence), sequence.num_matched_tokens)
+        if end % self._size:
+            return False
+        return end % self.interval == 0 or end in self._ends(sequence)
 
-    def _last_of_prompt(self, sequence: Sequence) -> int:
-        return (sequence.num_prompt_tokens - 1) // self._size * self._size
+    @property
+    def least(self) -> int:
+        return self._whole_blocks(self.interval // _PARTS[-1])
+
+    def _ends(self, sequence: Sequence) -> set[int]:
+        """Return the boundaries of a sequence besides those at every ``interval``."""
+        last = (sequence.num_prompt_tokens - 1) // self._size * self._size
+        ends = {last, sequence.num_matched_tokens}
+        for part in _PARTS:
+            step = self._whole_blocks(self.interval // part)
+            ends.add((last - step) // step * step)
+        return {end for end in ends if end >= self.least}
+
+    def _whole_blocks(self, num_tokens: int) -> int:
+        return max(1, num_tokens // self._size) * self._size
 
     # --- which -------------------------------------------------------------------------------
 
