@@ -53,11 +53,6 @@ class StatePool:
         """Of sequences; some may be in slots too."""
         return sum(len(held.states) for held in self._held.values())
 
-    @property
-    def num_kept(self) -> int:
-        """States in slots."""
-        return len(self._slots)
-
     def begin(self, items: Iterable[ScheduledSequence]) -> list[Any]:
         """Return a state for each of a step's ``items``, for the step to change: that of all tokens
         before the item's first. Raises StateLostError."""

@@ -81,7 +81,7 @@ class PrefixCache:
         if self.snapshots is None:
             return None
         known = len(self.known(sequence)) * self.block_size
-        is_near = known - sequence.num_computed_tokens < self.snapshots.least
+        is_near = known - sequence.num_computed_tokens < self.snapshots.near
         sequence.num_matched_tokens = 0 if is_near else known
         return self.snapshots.use(sequence.block_hashes[len(blocks) - 1]) if blocks else None
 

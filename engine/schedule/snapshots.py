@@ -9,13 +9,12 @@ after a part goes (``ScheduledSequence``); so, as with blocks, only numbers leav
 A state exists only where a part ends, so parts of prompts are cut at these boundaries:
 
 - every ``interval`` tokens, also while a sequence generates;
-- the last block boundary before a prompt's last token, for the same prompt with more after it;
-- at about an eighth, a quarter and half of ``interval`` before that one, as other prompts often
-  have all but the last few tokens in common, a question after the same instructions;
+- once near a prompt's end, ``near`` tokens to twice as many before it: other prompts often have all
+  but the last few tokens in common, as with a question after the same instructions;
 - where cached blocks ended that had no state: another prompt branched off there, and more may come.
 
-Within the first ``least`` tokens nothing is kept: computing them takes hardly longer than the step
-that a cut adds.
+These are few, as a cut costs more than a step: some layers compute in chunks of 256 tokens, however
+few there are (Mamba 2).
 
 The slot of the least recently used state is reused first, but not within the step that planned its
 use, nor before the step after it is planned: that one may be planned while the first is running.
@@ -31,8 +30,8 @@ from engine.step.sequence import Sequence
 # Tokens. With fewer, states take more memory than the blocks between them; with more, a preempted
 # sequence computes more again, and so does a prompt that branches off for the first time.
 INTERVAL = 512
-# The parts of it at which states are kept near a prompt's end.
-_PARTS = (2, 4, 8)
+# What part of it is near a prompt's end.
+_NEAR = 8
 
 
 @dataclass(slots=True)
@@ -81,17 +80,15 @@ class Snapshots:
         return end % self.interval == 0 or end in self._ends(sequence)
 
     @property
-    def least(self) -> int:
-        return self._whole_blocks(self.interval // _PARTS[-1])
+    def near(self) -> int:
+        """Tokens that are too few to keep a state for."""
+        return self._whole_blocks(self.interval // _NEAR)
 
     def _ends(self, sequence: Sequence) -> set[int]:
         """Return the boundaries of a sequence besides those at every ``interval``."""
-        last = (sequence.num_prompt_tokens - 1) // self._size * self._size
-        ends = {last, sequence.num_matched_tokens}
-        for part in _PARTS:
-            step = self._whole_blocks(self.interval // part)
-            ends.add((last - step) // step * step)
-        return {end for end in ends if end >= self.least}
+        near = self.near
+        last = (sequence.num_prompt_tokens - 1 - near) // near * near
+        return {end for end in (last, sequence.num_matched_tokens) if end > 0}
 
     def _whole_blocks(self, num_tokens: int) -> int:
         return max(1, num_tokens // self._size) * self._size

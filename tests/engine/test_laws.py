@@ -451,7 +451,7 @@ class LawsOfHybrids(EngineLaws):
             return
         most = prefix.snapshots.num_slots
         assert most == min(self.runner.info.num_snapshots, prefix.pool.num_blocks)
-        assert self.runner.states.num_kept <= most
+        assert len(self.runner.states._slots) <= most
         slots = prefix.snapshots._slots
         numbers = [*prefix.snapshots._free, *(slot.number for slot in slots.values())]
         assert sorted(numbers) == list(range(most))
