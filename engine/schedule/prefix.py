@@ -24,7 +24,7 @@ _NO_SALT = root_hash("")
 
 class PrefixCache:
     """Finds and keeps prefixes in the blocks of its ``pool``. Does nothing if disabled.
-    ``snapshots``: which states are kept besides, of a hybrid; None if the model is none.
+    ``snapshots``: which states are kept besides, of a hybrid; None for other models.
 
     A sequence's blocks are released last to first (``release``), so that the pool, which reuses the
     least recently released block, drops the ends of prefixes before their beginnings.

@@ -42,7 +42,7 @@ class HybridRunner(CheckingRunner):
         return super().execute(plan)
 
     def forward(self, plan: StepPlan, tokens: dict[int, list[int]]) -> dict[int, int]:
-        items = plan.scheduled[::-1]  # a batch has an order of its own
+        items = plan.scheduled[::-1]  # a batch has another order
         for item, state in zip(items, self.states.begin(items), strict=True):
             assert state.num_tokens == item.start, "a state of another length"
             self._begun[item.sequence.uid] = state

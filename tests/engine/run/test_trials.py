@@ -1,4 +1,4 @@
-"""Sequences of no request take the blocks that they are given, and go on token by token."""
+"""Sequences of no request take the blocks that they are given, and continue token by token."""
 
 from __future__ import annotations
 
