@@ -55,6 +55,7 @@ class PrefixMissReason(enum.StrEnum):
     DIVERGED = "diverged"  # another prompt has the same prefix, and continues differently
     EVICTED = "evicted"  # its blocks were needed for other sequences
     SALT = "salt"  # the same tokens are cached under another salt
+    STATE = "state"  # its blocks are cached, but not the state after them: a hybrid's
     SHORT = "short"  # less than a block is left; the last token is always computed
     WHOLE_PROMPT = "whole_prompt"  # the request needs every prompt token computed
     OFF = "off"  # there is no prefix cache
@@ -351,6 +352,7 @@ class EngineCounters(msgspec.Struct):
     prefix_missed_diverged: int = 0
     prefix_missed_evicted: int = 0
     prefix_missed_salt: int = 0
+    prefix_missed_state: int = 0
     prefix_missed_short: int = 0
     prefix_missed_whole_prompt: int = 0
     prefix_missed_off: int = 0

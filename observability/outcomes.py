@@ -291,6 +291,7 @@ PREFIX_MISS_REASONS = {
     "diverged": "another prompt begins the same and then differs",
     "evicted": "the blocks were evicted because other sequences needed them",
     "salt": "the same tokens are cached for another API key or cache_salt only",
+    "state": "the blocks are cached, but not the state after them, which this model needs too",
     "short": "what is left is less than a block, or is the last token, which is always computed",
     "whole_prompt": "the request needs every prompt token computed (prompt logprobs)",
     "off": "prefix caching is off",

@@ -396,6 +396,7 @@ def _new_scheduler(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching and info.shares_prefixes,
+        num_snapshots=info.num_snapshots,
         pacer=pacer,
         counters=counters,
     )

@@ -13,10 +13,15 @@ CacheT = TypeVar("CacheT", contravariant=True)
 
 class States(Protocol):
     """What a decoder keeps of each sequence besides the KV cache. Without the state after a prefix
-    its blocks are of no use, so prefixes are not shared."""
+    its blocks are of no use, so prefixes are shared where a state was kept: plans say where
+    (``engine.schedule.snapshots``)."""
 
     def forget(self, uid: int) -> None:
-        """Drop what is kept of a finished sequence."""
+        """Drop what is kept of a finished sequence, except in slots."""
+        ...
+
+    def num_bytes(self, uid: int) -> int:
+        """Return the memory of a sequence's newest state, which is the same for all."""
         ...
 
 

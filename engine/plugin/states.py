@@ -3,6 +3,10 @@
 A step reads a sequence's state after the tokens before it, and writes a new one; the one that it
 read stays until the next step. A step may thus run again, whatever it wrote before it failed. A
 sequence has at most two states.
+
+Besides, a state may be kept in a slot as the plan says (``engine.schedule.snapshots``), for
+sequences that begin with the same tokens. None that a step has written changes any more, so a slot
+refers to it, and no copy is made.
 """
 
 from __future__ import annotations
@@ -11,6 +15,8 @@ from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Any
+
+from torch import Tensor
 
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence
@@ -39,10 +45,12 @@ class StatePool:
 
     def __init__(self, new_state: Callable[[], Any]) -> None:
         self._new_state = new_state
+        self._slots: dict[int, Any] = {}
         self._held: dict[int, _Held] = {}  # by uid
 
     @property
     def num_states(self) -> int:
+        """Of sequences; some may be in slots too."""
         return sum(len(held.states) for held in self._held.values())
 
     def begin(self, items: Iterable[ScheduledSequence]) -> list[Any]:
@@ -50,11 +58,23 @@ class StatePool:
         before the item's first. Raises StateLostError."""
         for uid in [uid for uid, held in self._held.items() if held.is_stale]:
             del self._held[uid]
-        return [self._begin(item) for item in items]
+        # First every state is read, then slots may get others.
+        begun = [(item, self._begin(item)) for item in items]
+        for item, state in begun:
+            if item.saves is not None:
+                self._slots[item.saves] = state
+        return [state for _, state in begun]
 
     def forget(self, uid: int) -> None:
-        """Drop the states of a finished sequence."""
+        """Drop the states of a finished sequence, except in slots."""
         self._held.pop(uid, None)
+
+    def num_bytes(self, uid: int) -> int:
+        """Return the memory of a sequence's newest state, which is the same for all."""
+        states = self._held[uid].states
+        found: dict[int, Tensor] = {}
+        _collect(states[max(states)], found, set())
+        return sum(tensor.untyped_storage().nbytes() for tensor in found.values())
 
     def _begin(self, item: ScheduledSequence) -> Any:
         sequence, start = item.sequence, item.start
@@ -62,8 +82,27 @@ class StatePool:
         if held is None:
             held = self._held[sequence.uid] = _Held(sequence, sequence.num_preemptions)
         before = held.states.get(start)
+        if before is None and item.restores is not None:
+            before = self._slots.get(item.restores)
         if start and before is None:
             raise StateLostError(f"no state of {sequence.request_id} after {start} tokens")
         state = deepcopy(before) if start else self._new_state()
         held.states = {start: before, item.end: state} if start else {item.end: state}
         return state
+
+
+def _collect(value: Any, found: dict[int, Tensor], seen: set[int]) -> None:
+    """Find the tensors in ``value``, each once."""
+    if id(value) in seen:
+        return
+    seen.add(id(value))
+    if isinstance(value, Tensor):
+        found[value.untyped_storage().data_ptr()] = value
+    elif isinstance(value, dict):
+        for each in value.values():
+            _collect(each, found, seen)
+    elif isinstance(value, list | tuple):
+        for each in value:
+            _collect(each, found, seen)
+    elif hasattr(value, "__dict__") and not isinstance(value, type):
+        _collect(vars(value), found, seen)

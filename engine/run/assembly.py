@@ -18,7 +18,6 @@ from engine.config import EngineConfig, OnProgress
 from engine.device.device import answers
 from engine.device.memory import MemoryProfile, explaining, gib, profiled
 from engine.heap import release_free_memory
-from engine.messages import SamplingParams
 from engine.model.decoder import Decoder
 from engine.plugin.config import PluginConfig
 from engine.pooling.pool import Pooler
@@ -41,11 +40,12 @@ from engine.run.setup import (
     set_up,
     with_default_sizes,
 )
+from engine.run.snapshots import num_snapshots, state_bytes
+from engine.run.trials import EVERYTHING, next_trial_item, trial_item
 from engine.sampling.sampler import Sampler
 from engine.sampling.sharded import Vocabulary, VocabularyParallelSampler
 from engine.sharding.collectives import ALONE, Collectives
-from engine.step.sequence import Sequence
-from engine.step.step import ModelInfo, ScheduledSequence, StepPlan
+from engine.step.step import ModelInfo, StepPlan
 
 if TYPE_CHECKING:
     from engine.gpu.sampler import KernelSampler
@@ -54,11 +54,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-# What a trial's sequences require. All that one can require takes the most memory of a step.
-_TRIAL = SamplingParams(max_tokens=1, temperature=1.0, top_p=0.9)
-_EVERYTHING = SamplingParams(
-    max_tokens=1, temperature=1.0, top_k=50, top_p=0.9, repetition_penalty=1.1, logprobs=20
-)
 _FEWER_TOKENS = "lower --max-num-batched-tokens"
 
 # Size of the cache used to record trial graphs, whose steps access none of it.
@@ -163,6 +158,7 @@ class Assembly:
         self._caches = Caches(setup, loaded.decoder.layout_type, cache_dtype(setup, loaded.decoder))
         self._parts = _step_parts(setup, loaded, with_kernels=with_kernels)
         self._can_record = True
+        self._num_snapshots = 0
 
     def runner(
         self, batches: BatchBuilder, cache: AnyKVCache, recorded: Recorded = NOTHING_RECORDED
@@ -185,9 +181,15 @@ class Assembly:
         where_memory_went = ""
         if blocks is None:
             memory, where_memory_went = self._memory_for_blocks()
+            memory -= self._reserve_snapshots(memory)
             needed = -(-limit // self._sizes.block_size) * self._sizes.max_num_seqs
             blocks = min(needed, max(0, memory) // self._caches.bytes_per_block)
+        else:
+            on_cpu = self._device.type == "cpu"
+            memory = config.kv_cache_memory if on_cpu else blocks * self._caches.block_bytes
+            self._reserve_snapshots(memory)
         blocks = self._setup.collectives.minimum(blocks)
+        self._num_snapshots = min(self._num_snapshots, blocks)  # each is after a block
         fits = blocks * self._sizes.block_size
         advice = f"lower {self._setup.memory_setting}"
         if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):
@@ -220,9 +222,9 @@ class Assembly:
     def _run_first_steps(self, runner: ModelRunner) -> None:
         count = min(runner.info.max_model_len, self._sizes.block_size) - 1
         if count >= 1:
-            prefill = _trial_item(-1, count, [0])
+            prefill = trial_item(-1, count, [0])
             runner.execute(StepPlan((prefill,)))
-            runner.execute(StepPlan((_next_trial_item(prefill),)))
+            runner.execute(StepPlan((next_trial_item(prefill),)))
             runner.forget(prefill.sequence.uid)
 
     def _info(self, cache: AnyKVCache) -> ModelInfo:
@@ -246,7 +248,8 @@ class Assembly:
             pooling=self._setup.pooling.pooling,
             matryoshka_dimensions=self._setup.pooling.matryoshka_dimensions,
             tensor_parallel_size=self._setup.ranks,
-            shares_prefixes=self._loaded.states is None,
+            shares_prefixes=self._loaded.states is None or self._num_snapshots > 0,
+            num_snapshots=self._num_snapshots,
             implementation="transformers" if isinstance(model, PluginConfig) else "native",
             quantization=described_quantization(config),
             unserved_inputs=() if model.text_part is None else model.text_part.inputs,
@@ -264,6 +267,17 @@ class Assembly:
             return int(share / (1 + MIRROR_SHARE)), ""
         profile = self._profile()
         return profile.for_blocks(self._config.gpu_memory_utilization), f" ({profile})"
+
+    def _reserve_snapshots(self, memory: int) -> int:
+        """Decide how many states are kept for shared prefixes, of the ``memory`` for the KV cache;
+        return the bytes that they take."""
+        states = self._loaded.states
+        if states is None or not self._config.enable_prefix_caching:
+            return 0
+        storage = self._caches.create(_TRIAL_BLOCKS)
+        one = state_bytes(self.runner(self._new_batches(storage.layouts), storage.cache), states)
+        self._num_snapshots = num_snapshots(memory, one)
+        return self._num_snapshots * one
 
     def _profile(self) -> MemoryProfile:
         """Measure how much GPU memory a step and the graphs take, before there is a KV cache."""
@@ -297,11 +311,11 @@ class Assembly:
         first = 0
         items = []
         for uid, (size, blocks) in enumerate(zip(sizes, per_sequence, strict=True)):
-            items.append(_trial_item(-1 - uid, size, range(first, first + blocks)))
+            items.append(trial_item(-1 - uid, size, range(first, first + blocks)))
             first += blocks
         # All of them write the same block, as nothing of it is used.
         last = -len(items)
-        decodes = tuple(_trial_item(last - 1 - row, 1, [0], _EVERYTHING) for row in range(rows))
+        decodes = tuple(trial_item(last - 1 - row, 1, [0], EVERYTHING) for row in range(rows))
 
         def steps() -> None:
             purpose = f"a step of {tokens} tokens next to the weights"
@@ -311,7 +325,7 @@ class Assembly:
             with explaining(self._device, purpose, "lower --max-num-seqs"):
                 runner.execute(StepPlan(decodes))
                 if self._loaded.states is not None:  # a sequence then has that of the step before
-                    runner.execute(StepPlan(tuple(_next_trial_item(item) for item in decodes)))
+                    runner.execute(StepPlan(tuple(next_trial_item(item) for item in decodes)))
             for item in (*items, *decodes):
                 runner.forget(item.sequence.uid)
 
@@ -428,23 +442,3 @@ def _kernel_sampler(
     if vocabulary.is_divided:
         return SharedKernelSampler(sampler, logits, vocabulary)
     return KernelSampler(sampler, logits)
-
-
-def _trial_item(
-    uid: int, num_tokens: int, blocks: range | list[int], params: SamplingParams = _TRIAL
-) -> ScheduledSequence:
-    sequence = Sequence(
-        uid=uid,
-        request_id="trial",
-        token_ids=[0] * num_tokens,
-        num_prompt_tokens=num_tokens,
-        params=params,
-        block_table=list(blocks),
-    )
-    return ScheduledSequence(sequence, 0, num_tokens, completes=True)
-
-
-def _next_trial_item(item: ScheduledSequence) -> ScheduledSequence:
-    """Return the token after this item's. The last block has room for it."""
-    item.sequence.token_ids.append(0)
-    return ScheduledSequence(item.sequence, item.end, 1, completes=True)

@@ -15,32 +15,51 @@ from engine.prefix_table import PrefixTableWriter
 from engine.schedule.blocks import BlockPool
 from engine.schedule.prefix_misses import PrefixMisses, first_block_group
 from engine.schedule.prefix_uses import PrefixUses
+from engine.schedule.snapshots import Snapshots
 from engine.step.sequence import Sequence
+from engine.step.step import PENDING
 
 _NO_SALT = root_hash("")
 
 
 class PrefixCache:
     """Finds and keeps prefixes in the blocks of its ``pool``. Does nothing if disabled.
+    ``snapshots``: which states are kept besides, of a hybrid; None for other models.
 
     A sequence's blocks are released last to first (``release``), so that the pool, which reuses the
     least recently released block, drops the ends of prefixes before their beginnings.
     """
 
-    def __init__(self, num_blocks: int, block_size: int, *, enabled: bool = True) -> None:
+    def __init__(
+        self, num_blocks: int, block_size: int, *, enabled: bool = True, num_snapshots: int = 0
+    ) -> None:
         self.uses = PrefixUses(num_blocks)
         self.misses = PrefixMisses(num_blocks, self.uses.hits, self._used_evicted)
         self.pool = BlockPool(num_blocks, self.misses.evicted)
         self._name = self.pool.name
         self.block_size = block_size
         self.enabled = enabled
+        self.snapshots: Snapshots | None = None
+        if enabled and num_snapshots:
+            self.snapshots = Snapshots(min(num_snapshots, num_blocks), block_size)
+            self.pool.on_evicted = self._evicted_with_state
 
     def match(self, sequence: Sequence) -> list[int]:
         """Return the cached blocks of the longest known prefix of a sequence, without holding them.
 
         At least the last token is left to compute, because its logits are needed. A sequence that
         needs every prompt token computed (for logprobs, or to pool them all) matches nothing.
+        With ``snapshots``, the prefix ends where the last one is.
         """
+        blocks = self.known(sequence)
+        if self.snapshots is not None:
+            names = sequence.block_hashes
+            while blocks and names[len(blocks) - 1] not in self.snapshots:
+                blocks.pop()
+        return blocks
+
+    def known(self, sequence: Sequence) -> list[int]:
+        """Do the same as ``match``, whether there are snapshots or not."""
         if not self.enabled or sequence.needs_whole_prompt:
             return []
         blocks: list[int] = []
@@ -52,8 +71,29 @@ class PrefixCache:
             blocks.append(block)
         return blocks
 
-    def keep(self, sequence: Sequence, before: int, after: int) -> None:
-        """Name the blocks filled by a sequence's tokens [before, after), which are now computed."""
+    def begin(self, sequence: Sequence, blocks: list[int]) -> int | None:
+        """Let a sequence start with matched blocks. Return the slot of the state after them, if
+        there are ``snapshots`` and the sequence continues from one."""
+        for block in blocks:
+            self.pool.share(block)
+        sequence.block_table = blocks
+        sequence.num_computed_tokens = len(blocks) * self.block_size
+        if self.snapshots is None:
+            return None
+        known = len(self.known(sequence)) * self.block_size
+        is_near = known - sequence.num_computed_tokens < self.snapshots.near
+        sequence.num_matched_tokens = 0 if is_near else known
+        return self.snapshots.use(sequence.block_hashes[len(blocks) - 1]) if blocks else None
+
+    def cut(self, sequence: Sequence, num_tokens: int) -> int:
+        """Return how many of a sequence's next ``num_tokens`` one step may compute."""
+        return num_tokens if self.snapshots is None else self.snapshots.cut(sequence, num_tokens)
+
+    def keep(
+        self, sequence: Sequence, before: int, after: int, snapshot: int | None = None
+    ) -> None:
+        """Name the blocks filled by a sequence's tokens [before, after), which are now computed.
+        ``snapshot``: the slot that has the state after them."""
         if not self.enabled:
             return
         names = self._names(sequence, after // self.block_size)
@@ -68,6 +108,30 @@ class PrefixCache:
                 named(table[0], first_block_group(self._unsalted(sequence)), request_id)
             else:
                 self.misses.begun(table[0], request_id)
+        if snapshot is not None and self.snapshots is not None:
+            self.snapshots.filled(names[after // self.block_size - 1], snapshot)
+
+    def begin_step(self, now: float) -> None:
+        """Record that a step is planned, at this time."""
+        self.misses.now = now
+        if self.snapshots is not None:
+            self.snapshots.begin_step()
+
+    def reserve(self, sequence: Sequence, end: int) -> int | None:
+        """Return the slot for the state after ``end`` tokens, which a step of now computes; None if
+        it is not to be kept."""
+        snapshots = self.snapshots
+        if snapshots is None or not snapshots.is_boundary(sequence, end):
+            return None
+        if sequence.token_ids[end - 1] == PENDING:
+            return None  # the block has no name yet
+        index = end // self.block_size - 1
+        return snapshots.reserve(self._names(sequence, index + 1)[index])
+
+    def _evicted_with_state(self, block: int, name: bytes) -> None:
+        assert self.snapshots is not None
+        self.snapshots.drop(name)
+        self.misses.evicted(block, name)
 
     def found(self, block: int) -> None:
         """Record that a sequence has started with a prefix that ends with this block."""
@@ -84,13 +148,16 @@ class PrefixCache:
             return PrefixMiss(PrefixMissReason.OFF)
         if sequence.needs_whole_prompt:
             return PrefixMiss(PrefixMissReason.WHOLE_PROMPT)
-        if num_found >= (sequence.num_tokens - 1) // self.block_size:
-            return PrefixMiss(PrefixMissReason.SHORT)
-        names = self._names(sequence, num_found + 1)
-        name = names[num_found]
-        if num_found:
-            miss = self.misses.of_follower(name, names[num_found - 1])
-            return structs.replace(miss, within=self.block_size) if miss.request_id else miss
+        num_known = num_found if self.snapshots is None else len(self.known(sequence))
+        if num_known >= (sequence.num_tokens - 1) // self.block_size:
+            is_all = num_known == num_found
+            return PrefixMiss(PrefixMissReason.SHORT if is_all else PrefixMissReason.STATE)
+        names = self._names(sequence, num_known + 1)
+        name = names[num_known]
+        if num_known:
+            miss = self.misses.of_follower(name, names[num_known - 1])
+            within = (num_known - num_found + 1) * self.block_size
+            return structs.replace(miss, within=within) if miss.request_id else miss
         unsalted = self._unsalted(sequence) if sequence.cache_salt else name
         is_known = self.pool.find(unsalted) is not None
         return self.misses.of_first(name, unsalted, is_known_unsalted=is_known)
@@ -102,7 +169,7 @@ class PrefixCache:
 
     def publish(self, table: PrefixTableWriter) -> None:
         """Publish in this table which blocks it has from now on."""
-        name, evicted = self.pool.name, self.misses.evicted
+        name, evicted = self.pool.name, self.pool.on_evicted
 
         def name_and_show(block: int, key: bytes) -> bool:
             is_new = name(block, key)

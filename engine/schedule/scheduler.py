@@ -27,6 +27,8 @@ from bisect import bisect_left, insort
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from engine.messages import EngineCounters, PrefixMissReason
 from engine.queueing import WaitingReason
 from engine.schedule.blocks import BlockCounts
@@ -41,19 +43,25 @@ from engine.step.step import PENDING, ScheduledSequence, StepPlan
 class _Draft:
     """A step being planned."""
 
+    prefix: PrefixCache
     budget: int
     items: dict[int, ScheduledSequence] = field(default_factory=dict)  # by uid
     admitted: list[Sequence] = field(default_factory=list)
     resumed: list[Sequence] = field(default_factory=list)
     preempted: set[int] = field(default_factory=set)  # uids
 
-    def take(self, sequence: Sequence, num_tokens: int) -> None:
+    def take(self, sequence: Sequence, num_tokens: int, restores: int | None = None) -> None:
         start = sequence.num_computed_tokens
         completes = start + num_tokens == len(sequence.token_ids)
         self.items[sequence.uid] = ScheduledSequence(
-            sequence, start, num_tokens, completes, sequence.num_preemptions
+            sequence, start, num_tokens, completes, sequence.num_preemptions, restores
         )
         self.budget -= num_tokens
+
+    def next_part(self, sequence: Sequence) -> int:
+        """Return how many of a sequence's next tokens this step may compute."""
+        remaining = len(sequence.token_ids) - sequence.num_computed_tokens
+        return self.prefix.cut(sequence, min(remaining, self.budget))
 
     def drop(self, sequence: Sequence) -> None:
         self.preempted.add(sequence.uid)
@@ -62,9 +70,15 @@ class _Draft:
             self.budget += item.num_tokens
 
     def plan(self, preempted: tuple[Sequence, ...]) -> StepPlan:
-        return StepPlan(
-            tuple(self.items.values()), tuple(self.admitted), tuple(self.resumed), preempted
-        )
+        items = tuple(self.items.values())
+        if self.prefix.snapshots is not None:
+            items = tuple(map(self._saving, items))
+        return StepPlan(items, tuple(self.admitted), tuple(self.resumed), preempted)
+
+    def _saving(self, item: ScheduledSequence) -> ScheduledSequence:
+        """Decide whether the state after an item is kept."""
+        slot = self.prefix.reserve(item.sequence, item.end)
+        return item if slot is None else structs.replace(item, saves=slot)
 
 
 _MISSED = {reason: f"prefix_missed_{reason.value}" for reason in PrefixMissReason}
@@ -116,6 +130,7 @@ class Scheduler:
         max_num_seqs: int,
         max_num_batched_tokens: int,
         enable_prefix_caching: bool = True,
+        num_snapshots: int = 0,
         pacer: PrefillPacer | None = None,
         counters: EngineCounters | None = None,
     ) -> None:
@@ -126,7 +141,9 @@ class Scheduler:
         self.max_num_seqs = min(max_num_seqs, max_num_batched_tokens)
         # The longest sequence that can run if it has the whole cache to itself.
         self.max_sequence_len = min(max_model_len, num_kv_blocks * block_size)
-        self.prefix = PrefixCache(num_kv_blocks, block_size, enabled=enable_prefix_caching)
+        self.prefix = PrefixCache(
+            num_kv_blocks, block_size, enabled=enable_prefix_caching, num_snapshots=num_snapshots
+        )
         self.pool = self.prefix.pool
         self._counters = counters or EngineCounters()
         self._num_generated = 0  # tokens that the counters lack
@@ -182,8 +199,8 @@ class Scheduler:
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step and allocate its blocks. ``sitting_out``: uids of sequences to leave
         out, which keep their blocks. Empty only if there is no other work."""
-        draft = _Draft(self.max_num_batched_tokens)
-        self.prefix.misses.now = now
+        draft = _Draft(self.prefix, self.max_num_batched_tokens)
+        self.prefix.begin_step(now)
         prefilling = self._continue_decodes(draft, sitting_out)
         if self._pacer is not None and draft.items and (prefilling or self._waiting):
             draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
@@ -220,8 +237,7 @@ class Scheduler:
                 return
             if sequence.uid in draft.preempted:
                 continue
-            remaining = len(sequence.token_ids) - sequence.num_computed_tokens
-            room = self._make_room(sequence, min(remaining, draft.budget), draft)
+            room = self._make_room(sequence, draft.next_part(sequence), draft)
             if room:
                 draft.take(sequence, room)
 
@@ -246,6 +262,7 @@ class Scheduler:
         """Preempt a sequence of a less urgent class, if there is one that may be."""
         if (yielding := self._waiting.yields_to(head, self.running)) is not None:
             draft.drop(yielding)
+            self._promised -= _missing_blocks((yielding,), self.block_size)
             self.preempt(yielding, overtaken=True)
         return yielding is not None
 
@@ -258,10 +275,7 @@ class Scheduler:
         return needed + self._promised + len(self.running) <= self.pool.num_available
 
     def _start(self, sequence: Sequence, hits: list[int], draft: _Draft, now: float) -> None:
-        for block in hits:
-            self.pool.share(block)
-        sequence.block_table = hits
-        sequence.num_computed_tokens = len(hits) * self.block_size
+        restores = self.prefix.begin(sequence, hits)
         insort(self.running, sequence, key=_rank)
         if sequence.first_scheduled_time is None:
             sequence.first_scheduled_time = now
@@ -277,8 +291,8 @@ class Scheduler:
         else:
             draft.resumed.append(sequence)
         _count_cached(self._counters, sequence)
-        remaining = len(sequence.token_ids) - sequence.num_computed_tokens
-        draft.take(sequence, self._make_room(sequence, min(remaining, draft.budget), draft))
+        room = self._make_room(sequence, draft.next_part(sequence), draft)
+        draft.take(sequence, room, restores)
 
     def _make_room(self, sequence: Sequence, num_tokens: int, draft: _Draft) -> int:
         """Allocate blocks for the sequence's next tokens; return how many tokens fit.
@@ -354,7 +368,7 @@ class Scheduler:
             if sequence.num_computed_tokens < end:  # it was not planned on
                 sequence.num_computed_tokens = end
             if end // self.block_size > start // self.block_size:
-                self.prefix.keep(sequence, start, end)
+                self.prefix.keep(sequence, start, end, item.saves)
         if token_id is not None:
             if end == len(sequence.token_ids):
                 sequence.token_ids.append(token_id)

@@ -24,13 +24,19 @@ PENDING = -1
 class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
     """Compute tokens [start, start + num_tokens) of a sequence; its block table already has room
     for them. ``completes``: these include the sequence's last token, so the next one is sampled, or
-    its vector is computed. ``num_preemptions``: the sequence's, when this was planned."""
+    its vector is computed. ``num_preemptions``: the sequence's, when this was planned.
+
+    Of a hybrid (``engine.schedule.snapshots``): ``restores``, the slot of the state to continue
+    from, None where that is the sequence's own; ``saves``, the slot for the state after these
+    tokens, None if it is not to be kept for others."""
 
     sequence: Sequence
     start: int
     num_tokens: int
     completes: bool
     num_preemptions: int = 0
+    restores: int | None = None
+    saves: int | None = None
 
     @property
     def end(self) -> int:
@@ -123,6 +129,7 @@ class ModelInfo:
     matryoshka_dimensions: tuple[int, ...] = ()
     tensor_parallel_size: int = 1  # devices that share the model
     shares_prefixes: bool = True  # False: cached blocks are of no use to other sequences
+    num_snapshots: int = 0  # slots for states of a hybrid's layers; 0: it has none
     implementation: str = "native"  # or transformers, simulated: whose code computes it
     quantization: str = ""  # how weights are stored or made small, in words; empty: floats
     unserved_inputs: tuple[str, ...] = ()  # what the checkpoint reads besides text: image, ...

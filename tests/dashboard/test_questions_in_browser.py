@@ -110,7 +110,7 @@ STORY: list[tuple[str, Callable[[Watched], None]]] = [
 
 @pytest.mark.parametrize("watched", ["caching"], indirect=True)
 def test_two_clicks_lead_to_why_a_prefix_missed(watched: Watched, page: Page) -> None:
-    assert {reason for reason, _ in STORY} | {"off"} == set(PREFIX_MISS_REASONS)
+    assert {reason for reason, _ in STORY} | {"off", "state"} == set(PREFIX_MISS_REASONS)
     for reason, happens in STORY:
         happens(watched)
         assert why_the_last_missed(watched, page).startswith(f"Why not more ({reason})"), reason

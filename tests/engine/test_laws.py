@@ -30,12 +30,14 @@ from engine.messages import (
     TokenLogprobs,
 )
 from engine.queueing import QueueBounds, RefusalReason, ServiceClass
+from engine.schedule.scheduler import Scheduler
 from tests.engine.checking_runner import (
     EOS,
     CheckingRunner,
     continue_alone,
     prompt_logprobs_alone,
 )
+from tests.engine.hybrid_runner import HybridRunner
 from tests.examples import examples
 
 pytestmark = pytest.mark.integration
@@ -134,6 +136,7 @@ def expected_output(submit: Submit, max_len: int) -> tuple[list[int], FinishReas
 class EngineLaws(RuleBasedStateMachine):
     core: EngineCore
     runner: CheckingRunner
+    runner_type = CheckingRunner
     ahead = False
 
     @initialize(
@@ -154,7 +157,7 @@ class EngineLaws(RuleBasedStateMachine):
         wishes: list[Wish],
     ) -> None:
         self.now = 0.0
-        self.runner = CheckingRunner(
+        self.runner = self.runner_type(
             num_kv_blocks=num_kv_blocks,
             block_size=block_size,
             max_model_len=MAX_MODEL_LEN,
@@ -429,7 +432,38 @@ class LawsOneStepAhead(EngineLaws):
     ahead = True
 
 
-for laws in (EngineLaws, LawsOneStepAhead):
+class LawsOfHybrids(EngineLaws):
+    """The same with a model that keeps a state of each sequence besides its blocks."""
+
+    runner: HybridRunner
+    runner_type = HybridRunner
+
+    @rule(blocks=st.integers(1, 6))
+    def states_are_kept_so_often(self, blocks: int) -> None:
+        if (snapshots := self._scheduler.prefix.snapshots) is not None:
+            snapshots.interval = blocks * self._scheduler.block_size
+
+    @invariant()
+    def kept_states_are_few_and_have_their_blocks(self) -> None:
+        prefix = self._scheduler.prefix
+        if prefix.snapshots is None:
+            assert not prefix.enabled
+            return
+        most = prefix.snapshots.num_slots
+        assert most == min(self.runner.info.num_snapshots, prefix.pool.num_blocks)
+        assert len(self.runner.states._slots) <= most
+        slots = prefix.snapshots._slots
+        numbers = [*prefix.snapshots._free, *(slot.number for slot in slots.values())]
+        assert sorted(numbers) == list(range(most))
+        assert all(prefix.pool.find(name) is not None for name in slots if name in prefix.snapshots)
+
+    @property
+    def _scheduler(self) -> Scheduler:
+        assert isinstance(self.core.scheduler, Scheduler)
+        return self.core.scheduler
+
+
+for laws in (EngineLaws, LawsOneStepAhead, LawsOfHybrids):
     laws.TestCase.settings = settings(
         max_examples=examples(100),
         stateful_step_count=30,
@@ -438,3 +472,4 @@ for laws in (EngineLaws, LawsOneStepAhead):
     )
 TestEngineLaws = EngineLaws.TestCase
 TestLawsOneStepAhead = LawsOneStepAhead.TestCase
+TestLawsOfHybrids = LawsOfHybrids.TestCase

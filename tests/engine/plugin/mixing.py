@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from transformers import PreTrainedModel
 
 from engine.messages import SamplingParams
 from engine.run.model_runner import ModelRunner
+from engine.schedule.scheduler import Scheduler
 from engine.step.step import StepPlan, StepResult
 from tests.engine.driving import Engine, Output, load_runner
 from tests.engine.plugin.families import expected, prompt
@@ -18,11 +20,12 @@ LENGTH = 60
 
 
 class Repeating:
-    """Runs every third plan twice, as a retry would. ``runner``: a real one."""
+    """Runs every third plan twice, as a retry would. ``runner``: a real one; ``limits``: what its
+    ``info`` is to say instead."""
 
-    def __init__(self, runner: ModelRunner) -> None:
+    def __init__(self, runner: ModelRunner, **limits: Any) -> None:
         self._runner = runner
-        self.info = runner.info
+        self.info = replace(runner.info, **limits)
         self.launch = None
         self.num_steps = 0
 
@@ -45,22 +48,26 @@ def assert_equals_transformers(directory: Path, oracle: PreTrainedModel, **setti
         )
     )
     engine = Engine(directory, runner=runner, max_num_batched_tokens=23)
+    if runner.info.num_snapshots:
+        assert isinstance(engine.core.scheduler, Scheduler)
+        assert engine.core.scheduler.prefix.snapshots is not None
+        engine.core.scheduler.prefix.snapshots.interval = 32
     shared = prompt(20, seed=1)
     engine.generate([shared + prompt(5, seed=2)], SamplingParams(max_tokens=1, temperature=0.0))
     prompts = [shared + prompt(9, seed=3), prompt(1, seed=4), shared, prompt(30, seed=5)]
     params = SamplingParams(max_tokens=LENGTH, temperature=0.0, logprobs=20, ignore_eos=True)
     outputs = engine.generate(prompts, params)
     for prompt_ids, output in zip(prompts, outputs, strict=True):
-        _assert_same(oracle, prompt_ids, output)
+        assert len(output.token_ids) == LENGTH
+        assert_same(oracle, prompt_ids, output)
     records = [output.finished for output in outputs if output.finished]
     assert sum(record.preemptions for record in records) > 0
-    # Whole blocks of the shared prefix.
-    assert records[0].cached_tokens == (16 if runner.info.shares_prefixes else 0)
+    assert records[0].cached_tokens == 16  # whole blocks of the shared prefix
     assert runner.num_steps >= 40
 
 
-def _assert_same(oracle: PreTrainedModel, prompt_ids: list[int], output: Output) -> None:
-    assert len(output.token_ids) == LENGTH
+def assert_same(oracle: PreTrainedModel, prompt_ids: list[int], output: Output) -> None:
+    """Each token and its logprobs must be those of transformers."""
     whole = expected(oracle, prompt_ids + output.token_ids)
     rows = whole.logprobs[len(prompt_ids) - 1 : -1]
     near = TOLERANCE * whole.span

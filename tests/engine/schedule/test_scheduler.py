@@ -464,3 +464,13 @@ def test_a_single_sequence_can_fill_the_whole_cache() -> None:
         assert step(small)
     assert small.pool.counts().active == 4
     assert small.counters.preemptions == 0
+
+
+def test_blocks_promised_to_a_sequence_that_yields_are_there_for_the_one_it_yields_to() -> None:
+    one = scheduler(num_kv_blocks=10, block_size=1, max_num_seqs=1, max_num_batched_tokens=1)
+    long = sequence(9)
+    added(one, long)
+    assert step(one) == {long.uid: 1}
+    urgent = sequence(7, first=20, service_class=ServiceClass.INTERACTIVE)
+    added(one, urgent)
+    assert step(one) == {urgent.uid: 1}
