@@ -263,8 +263,8 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
 def in_rounds(
     sides: Sequence[Side], rounds: int, windows: int, seconds: float, tokens: int
 ) -> list[Found]:
-    """Return the medians of each round's windows. A round has processes of its own, as two equal
-    ones differ by more than two windows of one."""
+    """Return the medians of each round's windows. Each round starts new processes: two equal ones
+    differ by more than two windows of one."""
     found = [Found() for _ in sides]
     for number in range(rounds):
         turned = number % len(sides)

@@ -115,7 +115,7 @@ class Door:
 
 
 def _sends_a_body(scope: Scope) -> bool:
-    """Return whether the client sends a body without being asked to go on."""
+    """Return whether the client sends a body without waiting for 100 Continue."""
     if header(scope, b"expect"):
         return False
     return bool(header(scope, b"transfer-encoding")) or header(scope, b"content-length") > b"0"
@@ -138,7 +138,7 @@ class _Receiver:
             async with asyncio.timeout(_DISCARD_SECONDS):
                 while not self._body_ended and left > 0:
                     event = await self()
-                    left -= len(event.get("body") or b"")
+                    left -= len(event["body"]) if event["type"] == "http.request" else 0
 
     async def __call__(self) -> HTTPReceiveMessage:
         if not self._body_ended:
