@@ -111,7 +111,6 @@ POEM: Final = (
     "[poem|poetry|verse|rhyme], [go|pls|now|any|quick|if you can]",
     "[four|some|a few] lines [that|which] rhyme",
 )
-_CAN: Final = "[can|could|would|will|might]"
 COMPARED: Final = (
     "{a}[:|...|.|,| -] [is this|this is|surely that's|it's|is the number|isn't that|could it be] "
     "%s than {b}",
