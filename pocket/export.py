@@ -5,12 +5,14 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
+from torch import Tensor
 
 from pocket.gates import MAX_TOKENS
 from pocket.model import Pocket, PocketShape
@@ -115,6 +117,17 @@ def write(out: Path, model: Pocket, tokenizer: Tokenizer, facts: dict[str, Any])
     write_manifest(out, facts)
 
 
+def blend(model: Pocket, other: Mapping[str, Tensor], share: float) -> None:
+    """Make the model's weights the average of its own, `share` of it, and those of another.
+
+    A model and its fine-tuned self may be averaged so: the average keeps more of what was learnt
+    before, and often answers better what neither was trained on.
+    """
+    with torch.no_grad():
+        for name, own in model.state_dict().items():
+            own.lerp_(other[name].float(), 1 - share)
+
+
 def digest(path: Path) -> str:
     """SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
@@ -146,8 +159,12 @@ def main() -> None:
     parser.add_argument("--run", type=Path, required=True, help="--out of the training")
     parser.add_argument("--out", type=Path, required=True, help="model directory to write")
     parser.add_argument("--note", default="", help="a remark for the manifest")
+    parser.add_argument("--blend", type=Path, help="model directory to average the run with")
+    parser.add_argument("--share", type=float, default=0.5, help="the run's part of that average")
     given = parser.parse_args()
     model, state = restored(given.run / "checkpoint.pt")
+    if given.blend:
+        blend(model, load_file(given.blend / "model.safetensors"), given.share)
     write(
         given.out,
         model,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_talk
+from pocket.text import phrasing, ways_talk, ways_wider
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.small_talk import IDENTITY, SKILLS
@@ -272,6 +272,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         (
             *ways_talk.HAPPY,
+            *ways_wider.HAPPY,
             "i [am|feel|am feeling|'m] [great|good|fine|happy|wonderful|fantastic|very well"
             "|super|excellent|really good][ today| now|]",
             "[i had|i am having|it was|it is] a [good|great|wonderful|nice|lovely|perfect] day",
@@ -286,6 +287,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         (
             *ways_talk.UNHAPPY,
+            *ways_wider.UNHAPPY,
             "i [am|feel|am feeling|'m] [sad|tired|bad|lonely|sick|unhappy|terrible|awful|angry"
             "|stressed|down|so tired][ today| now|]",
             "[i had|i am having|it was|it is] a [bad|hard|terrible|long|difficult|horrible|sad] "

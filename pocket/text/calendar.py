@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from pocket.text import phrasing, ways_numbers
+from pocket.text import phrasing, ways_numbers, ways_wider
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import DAYS, MONTHS
@@ -90,6 +90,7 @@ ORDER: Final = (
     "[does|is] {x} earlier than {y}",
 )
 WHICH_FIRST: Final = (
+    *ways_wider.BEFORE_OR_AFTER,
     "[what|which] comes first, {x} or {y}",
     "[which|what] is [first|earlier], {x} or {y}",
     "does {x} come before or after {y}",
@@ -143,7 +144,9 @@ def _tomorrow(dice: Dice, shown: str, after: str, before: str) -> Exchange:
 
 
 def _compared(dice: Dice, cycle: tuple[str, ...], name: str) -> Exchange:
-    other = dice.choice([item for item in cycle if item != name])
+    at = cycle.index(name)
+    near = [cycle[i] for i in (at - 1, at + 1) if 0 <= i < len(cycle)]
+    other = dice.choice(near if dice.chance(0.4) else [item for item in cycle if item != name])
     said = "before" if cycle.index(name) < cycle.index(other) else "after"
     x, y = _typed(dice, name), _typed(dice, other)
     if dice.chance(0.5):
@@ -192,7 +195,7 @@ def calendar(dice: Dice) -> Exchange:
                                 f"{before} comes before {name}.", _THOUGHT)),
         (14, lambda d: _listed(d, kind, cycle, whole)),
         (10, lambda d: _nth(d, kind, cycle, whole)),
-        (10, lambda d: _compared(d, cycle, name)),
+        (18, lambda d: _compared(d, cycle, name)),
     ]  # fmt: skip
     if kind == "day":
         makers.append((24, lambda d: _tomorrow(d, shown, after, before)))

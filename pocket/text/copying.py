@@ -92,6 +92,8 @@ def coverage(dice: Dice, kind: str = "", pieces: Sequence[str] = ()) -> Exchange
     """Repeat text of a given kind; `pieces` are vocabulary tokens to string together instead."""
     if pieces:
         return _echo(dice, "".join(dice.choices(pieces, k=dice.randint(2, 12))).strip() or "?")
+    if not kind and dice.chance(0.25):
+        return _echo(dice, " ".join(values.rare(dice) for _ in range(dice.randint(1, 4))))
     # Bare punctuation merges into tokens seen nowhere else, so it needs more examples.
     kind = kind or dice.choice((*COVERAGE, "punctuation", "punctuation"))
     text = COVERAGE[kind](dice)

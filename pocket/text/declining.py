@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from pocket.text import phrasing, unknown, values, ways_unknown, words
+from pocket.text import phrasing, unknown, values, ways_unknown, ways_wider, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -78,6 +78,7 @@ TOPICS: Final = (
 
 MORE: Final = (
     *ways_unknown.ASKED,
+    *ways_wider.DECLINED,
     "[who|what|when|why|how|where] [is|was|did|does|do|are] {w}[ {e}|]",
     "[explain|teach me|describe|summarize|discuss] {w}[ in simple words| in detail| to a child|]",
     "[tell me|what do you know] about {w}",
@@ -173,15 +174,18 @@ _UNKNOWN: Final = "I don't know this, so I say so."
 
 
 def _fresh(fitting: tuple[str, ...], told: tuple[str, ...]) -> str:
-    """The first text that was not told before."""
-    return next(text for text in (*fitting, *unknown.REFUSALS) if text not in told)
+    """The first text that is neither of the last two told, which there always is."""
+    return next(text for text in (*fitting, *unknown.REFUSALS) if text not in told[-2:])
 
 
 def refusals_on(dice: Dice) -> list[Exchange]:
     """Refusals in a row, each in other words."""
     told: tuple[str, ...] = ()
     out = []
-    for _ in range(dice.choice((2, 2, 3))):
+    if dice.chance(0.5):
+        out.append(unknown.refusal(dice))
+        told = (out[-1].answer,)
+    for _ in range(dice.choice((1, 2, 2)) if out else dice.choice((2, 2, 3))):
         out.append(declined(dice, told))
         told = (*told, out[-1].answer)
     return out

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_words, words
+from pocket.text import phrasing, ways_wider, ways_words, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -25,6 +25,7 @@ JOKES: Final = (
 )
 JOKE: Final = (
     *ways_words.JOKE,
+    *ways_wider.JOKE,
     "[tell|give|say|write][ me|] [a|one|another|some] [good |short |funny |new |little |silly "
     "|bad |]joke[s|]",
     "[tell|give] [us|me] a [good |short |funny |silly |]joke[ about {n}s| about {n}|]",
@@ -45,6 +46,7 @@ JOKE: Final = (
 )
 ANOTHER: Final = (
     *ways_words.ANOTHER,
+    *ways_wider.ANOTHER,
     "[another|another one|one more|next|more|next one|a new one|another joke|next joke]",
     "[haha|lol|hehe|ha|nice|good one|funny|very funny|great|ok], [another|another one|one more "
     "joke|more]",
@@ -87,6 +89,7 @@ _FREE: Final = (
 )
 HAIKU: Final = (
     *ways_words.HAIKU,
+    *ways_wider.HAIKU,
     "[write|tell|make|create|give|show] [me |us |]a [short |nice |little |beautiful |]haiku[ "
     "about {t}| about {t}| on {t}|]",
     "[can|could|would] you [write|make|create|tell me|give me] a haiku[ about {t}| about {t}|]",
@@ -110,6 +113,7 @@ _POEMS: Final = (
 )
 POEM: Final = (
     *ways_words.POEM,
+    *ways_wider.POEM,
     "[write|tell|make|create|give|read] [me |us |]a [short |nice |little |beautiful |small "
     "|funny |]poem",
     "[write|tell|make|give] [me |us |][a poem|some poetry|a rhyme|a verse|some verses|a little "
@@ -133,13 +137,18 @@ def joke(dice: Dice) -> Exchange:
 
 
 def jokes_on(dice: Dice) -> list[Exchange]:
-    """A joke, and others after it that are not told yet."""
-    told = dice.sample(JOKES, dice.choice((2, 2, 3)))
-    first = phrasing.say(dice, dice.choice(JOKE), ".", n="cat")
-    out = [Exchange(first, told[0], _THOUGHT)]
-    for text in told[1:]:
-        asked = phrasing.say(dice, dice.choice(ANOTHER), "!", bare=dice.chance(0.6))
-        out.append(Exchange(asked, text, _THOUGHT))
+    """A joke, and after it the next ones in their order, so that none comes twice."""
+    at = dice.randrange(len(JOKES))
+    first = (
+        "Tell me a joke."
+        if dice.chance(0.1)
+        else phrasing.say(dice, dice.choice(JOKE), ".", n="cat")
+    )
+    out = [Exchange(first, JOKES[at], _THOUGHT)]
+    for step in range(1, dice.choice((2, 2, 3, 4))):
+        ways = JOKE if dice.chance(0.25) else ANOTHER
+        asked = phrasing.say(dice, dice.choice(ways), "!", bare=dice.chance(0.6), n="dog")
+        out.append(Exchange(asked, JOKES[(at + step) % len(JOKES)], _THOUGHT))
     return out
 
 

@@ -2,13 +2,14 @@
 
 from typing import Final
 
-from pocket.text import phrasing, values, ways_talk
+from pocket.text import phrasing, values, ways_talk, ways_wider
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.told import TOLD, Told, typed_name
 
 INTRODUCING: Final = (
     *ways_talk.INTRODUCING,
+    *ways_wider.INTRODUCING,
     "[my|the|] name is {x}",
     "[my|the|] name is {x}",
     "my name is {x}",
@@ -142,7 +143,8 @@ def told_and_asked(dice: Dice, told: Told, item: str) -> tuple[Exchange, Exchang
     telling = phrasing.say(dice, dice.choice(told.telling), ".", x=value, t=item)
     yours = told.yours.format(x=value, t=item)
     remember = told.topic in ("secret", "thing to keep", "anything")
-    answer = f"I will remember it: {yours}." if remember else f"Good to know: {yours}."
+    heard = dice.choice((told.yours, *told.heard)).format(x=value, t=item)
+    answer = f"I will remember it: {heard}." if remember else f"Good to know: {heard}."
     asked = phrasing.say(dice, dice.choice(told.asking), x=value, t=item)
     said = (
         f"You told me: {value}" if told.topic == "anything" else f"{yours[0].upper()}{yours[1:]}."

@@ -86,27 +86,27 @@ SHARES: Final[dict[str, float]] = {
     "parallel": 4,
     "none_needed": 1.5,
     "tool_result": 3,
-    "mood": 7,
-    "about_quire": 7,
-    "meeting": 7,
+    "mood": 5,
+    "about_quire": 5,
+    "meeting": 9,
     "nameless": 2,
     "joke": 2.5,
-    "haiku": 2,
-    "poem": 1.5,
+    "haiku": 3,
+    "poem": 2.5,
     "comparing": 11,
-    "sorting": 15,
+    "sorting": 13,
     "stepping": 8,
     "converting": 6,
     "calendar": 8,
     "colours": 4,
     "opposite": 4,
     "rhyme": 8,
-    "theme": 5,
+    "theme": 6,
     "declined": 13,
     "acquaintance": 11,
-    "jokes_on": 1.5,
-    "refusals_on": 2,
-    "spoken_tool": 10,
+    "jokes_on": 4,
+    "refusals_on": 5,
+    "spoken_tool": 15,
 }
 """Documents in a hundred (about), by task."""
 
@@ -185,7 +185,11 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
     turns = _system(dice, 0.1)
     for _ in range(dice.choices(range(4), (55, 22, 14, 9))[0]):
         again = task if task in VISITOR_TASKS and dice.chance(0.5) else dice.choice(VISITOR_TASKS)
-        turns += exchange(dice, again).turns()
+        if again == "declined":  # a refusal in the words of the one before would sound deaf
+            said = tuple(turn.content for turn in turns if turn.role == "assistant")
+            turns += declining.declined(dice, said).turns()
+        else:
+            turns += exchange(dice, again).turns()
     if task == "acquaintance":
         telling, asked = meeting.acquaintance(dice)
         for told in telling:
@@ -197,6 +201,9 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
         last = humour.jokes_on(dice)
     elif task == "refusals_on":
         last = declining.refusals_on(dice)
+    elif task == "declined":
+        said = tuple(turn.content for turn in turns if turn.role == "assistant")
+        last = [declining.declined(dice, said)]
     else:
         last = [exchange(dice, task)]
     for item in last:

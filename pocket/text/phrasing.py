@@ -115,8 +115,9 @@ def fill(text: str, slots: dict[str, object]) -> str:
 
 def mistyped(dice: Dice, word: str) -> str:
     """The word with two letters swapped, one lost, one doubled or one hit beside its key."""
-    at = dice.randrange(1, len(word) - 1)
+    at = dice.randrange(1, len(word) - 1) if dice.chance(0.9) else 0
     return dice.pick(
+        word[:at] + word[at + 1] + word[at] + word[at + 2 :],
         word[:at] + word[at + 1] + word[at] + word[at + 2 :],
         word[:at] + word[at + 1 :],
         word[:at] + word[at] + word[at:],
@@ -127,7 +128,7 @@ def mistyped(dice: Dice, word: str) -> str:
 def careless(dice: Dice, text: str) -> str:
     """The text with one word mistyped, slots excepted."""
     words = text.split(" ")
-    able = [i for i, word in enumerate(words) if len(word) > 3 and word.isalpha()]
+    able = [i for i, word in enumerate(words) if len(word) > 2 and word.isalpha()]
     for index in dice.sample(able, min(len(able), dice.choice((1, 1, 1, 2)))):
         words[index] = mistyped(dice, words[index])
     return " ".join(words)
@@ -175,7 +176,7 @@ def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots
         text = loose(dice, text)
     if dice.chance(0.08):
         text = shorter(dice, text)
-    if dice.chance(0.12):
+    if dice.chance(0.2):
         text = careless(dice, text)
     style = dice.random()
     if style < 0.6:

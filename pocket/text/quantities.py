@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_numbers, words
+from pocket.text import phrasing, ways_numbers, ways_wider, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -10,6 +10,7 @@ _MORE: Final = "[bigger|larger|greater|more|higher]"
 _LESS: Final = "[smaller|less|lower|fewer]"
 IS_MORE: Final = (
     *ways_numbers.IS_MORE,
+    *(way % _MORE for way in ways_wider.COMPARED),
     f"[has|does] {{a}} [count |weigh |have |]{_MORE} than {{b}}",
     "is {a} [beyond|past|ahead of] {b}",
     f"could {{a}} be {_MORE} than {{b}}",
@@ -25,6 +26,7 @@ IS_MORE: Final = (
 )
 IS_LESS: Final = (
     *ways_numbers.IS_LESS,
+    *(way % _LESS for way in ways_wider.COMPARED),
     f"could {{a}} be {_LESS} than {{b}}",
     f"[has|does] {{a}} [count |weigh |have |]{_LESS} than {{b}}",
     f"is {{a}} {_LESS} than {{b}}",
@@ -96,6 +98,7 @@ _DOWN: Final = (
 _SET: Final = "[the numbers |these numbers: |these: |these numbers |the list |numbers: |: |this: |]"
 SORT_UP: Final = (
     *ways_numbers.SORT_UP,
+    *ways_wider.SORTED,
     f"[the order of|correct order of|right order for] {_SET}{{l}}",
     f"[i need|i want|give me] {_SET}{{l}} {_UP}",
     f"which order do {{l}} have {_UP}",
@@ -306,9 +309,12 @@ def comparing(dice: Dice) -> Exchange:
 
 def _several(dice: Dice, count: int) -> list[int]:
     top = dice.choices((9, 20, 99, 999), (5, 3, 9, 1))[0]
+    mixed = dice.chance(0.35)  # of one, two and three digits
     numbers: list[int] = []
     while len(numbers) < count:
-        number = dice.randint(0, top if dice.chance(0.9) else 99)
+        number = dice.randint(0, dice.pick(9, 99, 999) if mixed else top)
+        if mixed and dice.chance(0.3):
+            number = number // 10 * 10
         if number not in numbers:
             numbers.append(number)
     return numbers

@@ -1,14 +1,11 @@
 """Tools asked for in free speech: values in any order, named by nothing but their place."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pocket.text import phrasing, values, words
+from pocket.text import phrasing, spoken_values, values, ways_tools
 from pocket.text.dice import Dice
 from pocket.text.document import Call, Document, Json, Turn
-
-Maker = Callable[[Dice], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,49 +14,15 @@ class SpokenTool:
 
     names: tuple[str, ...]
     description: str
-    parameters: tuple[tuple[str, Maker], ...]
+    parameters: tuple[tuple[str, spoken_values.Maker], ...]
     asking: tuple[str, ...]
 
-
-def _quoted(dice: Dice) -> str:
-    text = values.phrase(dice, 1, 5)
-    return f"{text.capitalize()}{dice.pick('', '.', '!')}" if dice.chance(0.4) else text
-
-
-def _two_words(dice: Dice) -> str:
-    return " ".join(values.word(dice).capitalize() for _ in range(2))
-
-
-def _task(dice: Dice) -> str:
-    return f"{dice.choice(words.VERBS)} the {values.word(dice)}"
-
-
-def _colour(dice: Dice) -> str:
-    shades = ("scarlet", "beige", "navy", "olive", "cyan", "magenta", "ivory", "amber", "lilac")
-    return dice.choice(words.COLOURS) if dice.chance(0.5) else dice.choice(shades)
-
-
-def _count(low: int, high: int) -> Maker:
-    return lambda dice: dice.randint(low, high)
-
-
-def _either(*makers: Callable[[Dice], str]) -> Maker:
-    return lambda dice: dice.drawn(*makers)
-
-
-_PLACE: Final = _either(values.city, values.city, values.name)
-_THING: Final = _either(values.word, values.word, lambda d: d.choice(words.THINGS))
-_ROOM: Final = _either(
-    values.word,
-    lambda d: d.pick("kitchen", "bedroom", "office", "garage", "hall", "cellar", "lobby", "shed"),
-)
-_SWITCH: Final[Maker] = lambda dice: dice.chance(0.5)  # noqa: E731
 
 TOOLS: Final = (
     SpokenTool(
         ("get_weather", "weather", "forecast", "get_forecast"),
         "Get the weather in a city.",
-        (("city|place|location|town", _PLACE),),
+        (("city|place|location|town", spoken_values.PLACE),),
         (
             "in {a}, [how is the weather|what is the weather|is it raining|is it cold]",
             "{a}[,|:] [what's the weather|how's the weather|is it sunny|how warm is it]",
@@ -79,7 +42,7 @@ TOOLS: Final = (
     SpokenTool(
         ("get_time", "current_time", "clock", "local_time"),
         "Get the local time in a city.",
-        (("city|place|location|zone", _PLACE),),
+        (("city|place|location|zone", spoken_values.PLACE),),
         (
             "in {a}, what time is it[ now|]",
             "{a}[,|:] what time is it[ there|]",
@@ -96,7 +59,7 @@ TOOLS: Final = (
     SpokenTool(
         ("set_timer", "start_timer", "timer", "countdown"),
         "Start a timer.",
-        (("minutes|duration|mins", _count(1, 90)),),
+        (("minutes|duration|mins", spoken_values.count(1, 90)),),
         (
             "{a} minutes[, timer| on the timer| please| countdown|]",
             "[i cook|i bake|i am cooking|i make] [rice|pasta|bread|tea|a cake], [set a timer for"
@@ -125,12 +88,13 @@ TOOLS: Final = (
             "[the |my |]order number is {a}, [please check|look it up|what is its status]",
             "[check|track|find|look up] {a}",
             "i ordered something, the number is {a}. [Where is it|When does it come]",
+            *ways_tools.ORDER,
         ),
     ),
     SpokenTool(
         ("web_search", "search", "find_online", "search_web"),
         "Search the web.",
-        (("query|q|text|terms", _either(lambda d: values.phrase(d, 1, 3))),),
+        (("query|q|text|terms", spoken_values.either(lambda d: values.phrase(d, 1, 3))),),
         (
             "[find|look for|search|look] {a} [online|on the web|on the internet]",
             "{a}: [search|look that up|google it|search for it]",
@@ -146,7 +110,7 @@ TOOLS: Final = (
     SpokenTool(
         ("set_light", "switch_light", "lamp", "light"),
         "Switch a light on or off.",
-        (("room|place|where", _ROOM), ("on|lit|state", _SWITCH)),
+        (("room|place|where", spoken_values.ROOM), ("on|lit|state", spoken_values.SWITCH)),
         (
             "{b}[ please|, please|] with [that lamp|the bulb|every lamp] in the {a}",
             "{b} [goes|should go] the [light|lamp] in the {a}",
@@ -169,7 +133,7 @@ TOOLS: Final = (
     SpokenTool(
         ("create_reminder", "remind", "add_reminder", "alarm"),
         "Create a reminder.",
-        (("text|what|task|message", _task), ("time|when|at", values.time)),
+        (("text|what|task|message", spoken_values.task), ("time|when|at", values.time)),
         (
             "[remind me|tell me|call me] [at {b} to {a}|to {a} at {b}]",
             "at {b} [i must|i should|i need to|i want to|we have to] {a}[, remind me|. Remind me|]",
@@ -192,7 +156,7 @@ TOOLS: Final = (
         (
             ("to|recipient|address", values.email),
             ("subject|title|topic", lambda d: values.phrase(d, 1, 2)),
-            ("body|text|message|content", _quoted),
+            ("body|text|message|content", spoken_values.quoted),
         ),
         (
             '[send|mail|email] "{c}" to {a}, [subject|subject line|with subject|titled|the'
@@ -213,14 +177,15 @@ TOOLS: Final = (
             '[an email|a mail|mail] to {a} about "{b}" [saying|that says|with the text] "{c}"',
             'tell {a} by [email|mail] "{c}", subject "{b}"',
             '{a} [should get|gets|needs] an email: subject "{b}", text "{c}"',
+            *ways_tools.EMAIL,
         ),
     ),
     SpokenTool(
         ("book_hotel", "reserve_room", "book_room", "hotel_booking"),
         "Book rooms in a hotel.",
         (
-            ("hotel|name|house", _either(_two_words, values.name)),
-            ("guests|people|persons", _count(1, 9)),
+            ("hotel|name|house", spoken_values.either(spoken_values.two_words, values.name)),
+            ("guests|people|persons", spoken_values.count(1, 9)),
             ("date|day|arrival", values.date),
         ),
         (
@@ -239,9 +204,9 @@ TOOLS: Final = (
         ("book_court", "reserve_court", "plan_match", "reserve_pitch"),
         "Reserve a court to play on.",
         (
-            ("club|place|venue", _either(_two_words, values.name)),
+            ("club|place|venue", spoken_values.either(spoken_values.two_words, values.name)),
             ("time|hour|start", values.time),
-            ("players|people|count", _count(2, 12)),
+            ("players|people|count", spoken_values.count(2, 12)),
         ),
         (
             "[at|for] {b}, we are {c}, [club|venue|the club] is {a}. [Reserve it|Please book"
@@ -262,7 +227,7 @@ TOOLS: Final = (
         "Keep a memo.",
         (
             ("title|heading|name|label", lambda d: values.phrase(d, 1, 2)),
-            ("text|memo|body|content", _quoted),
+            ("text|memo|body|content", spoken_values.quoted),
         ),
         (
             '[store|save|note] this: "{b}". The [heading|title|name][ is|:] "{a}"',
@@ -277,12 +242,13 @@ TOOLS: Final = (
             '[memo|a memo]: "{b}". [Heading|Name|Label] "{a}"',
             '[i want to keep|please save|store this:] "{b}" [and call it|with the heading] "{a}"',
             '{a}: "{b}", [save that|keep it|write it down]',
+            *ways_tools.MEMO,
         ),
     ),
     SpokenTool(
         ("dye_cloth", "colour_item", "tint", "set_colour"),
         "Give a thing a colour.",
-        (("item|object|what", _THING), ("colour|color|shade", _colour)),
+        (("item|object|what", spoken_values.THING), ("colour|color|shade", spoken_values.colour)),
         (
             "[dye|tint|colour] [my|the|this|a] {a} {b}",
             "[make|turn] [my|the|this] {a} {b}",
@@ -295,6 +261,7 @@ TOOLS: Final = (
             "with {b}[,|] [dye|tint|colour] [my|the] {a}",
             "[take|get] [the|my] {a} and [make|dye|tint] it {b}",
             "my {a} [would look|looks] good in {b}, [dye|tint] it",
+            *ways_tools.DYE,
         ),
     ),
     SpokenTool(
@@ -302,7 +269,7 @@ TOOLS: Final = (
         "Reserve a numbered desk in a building.",
         (
             ("building|house|site", values.identifier),
-            ("desk|number|place", _count(1, 99)),
+            ("desk|number|place", spoken_values.count(1, 99)),
         ),
         (
             "[desk|place|number] {b} in [building |]{a}[, reserve it| please|]",
@@ -317,7 +284,7 @@ TOOLS: Final = (
         ("file_complaint", "report_fault", "log_issue", "note_complaint"),
         "File a complaint of a client.",
         (
-            ("client|user|person|account", _either(values.identifier, values.name)),
+            ("client|user|person|account", spoken_values.either(values.identifier, values.name)),
             ("complaint|issue|fault|text", lambda d: values.phrase(d, 2, 3)),
         ),
         (
@@ -333,7 +300,10 @@ TOOLS: Final = (
     SpokenTool(
         ("play_film", "show_movie", "start_film", "stream_film"),
         "Play a film.",
-        (("film|title|movie", _two_words), ("director|maker|by", values.full_name)),
+        (
+            ("film|title|movie", spoken_values.two_words),
+            ("director|maker|by", spoken_values.person),
+        ),
         (
             '[play|show|start|put on] "{a}" [by|of|from] {b}',
             'by {b}[,|] [play|show|start] "{a}"',
@@ -342,12 +312,16 @@ TOOLS: Final = (
             '{b}, "{a}"[, play it|]',
             '[the film|film|movie] "{a}"[, director|, made by|, by] {b}',
             "[let's|let us] watch {b}'s \"{a}\"",
+            *ways_tools.FILM,
         ),
     ),
     SpokenTool(
         ("pay_bill", "send_money", "transfer", "make_payment"),
         "Send money to somebody.",
-        (("receiver|to|person", values.full_name), ("amount|sum|euros", _count(1, 900))),
+        (
+            ("receiver|to|person", values.full_name),
+            ("amount|sum|euros", spoken_values.count(1, 900)),
+        ),
         (
             "[send|pay|give|transfer] {a} {b} [euros|dollars|]",
             "[send|pay|transfer] {b} [euros |]to {a}",
@@ -356,6 +330,37 @@ TOOLS: Final = (
             "{b} [euros |]for {a}[, please pay|]",
             "to {a}[,|] {b} [euros|]",
         ),
+    ),
+    SpokenTool(
+        ("open_book", "lend_book", "order_book", "read_aloud"),
+        "Get a book.",
+        (("book|title|name", spoken_values.two_words), ("author|writer|by", spoken_values.person)),
+        ways_tools.BOOK,
+    ),
+    SpokenTool(
+        ("post_message", "announce", "post", "write_to_channel"),
+        "Post a text in a channel.",
+        (
+            ("channel|room|place", spoken_values.any_word),
+            ("text|message|content", spoken_values.quoted),
+        ),
+        ways_tools.CHANNEL,
+    ),
+    SpokenTool(
+        ("rename_file", "rename", "move_file", "change_name"),
+        "Give a thing another name.",
+        (("old|from|name", spoken_values.any_word), ("new|to|new_name", spoken_values.any_word)),
+        ways_tools.RENAME,
+    ),
+    SpokenTool(
+        ("deliver", "ship_goods", "send_goods", "order_delivery"),
+        "Deliver goods to a city.",
+        (
+            ("item|goods|what", spoken_values.THING),
+            ("city|place|to", spoken_values.PLACE),
+            ("count|number", spoken_values.count(2, 99)),
+        ),
+        ways_tools.DELIVER,
     ),
 )
 
@@ -383,7 +388,7 @@ def spoken(dice: Dice, tool: SpokenTool) -> tuple[Json, str, Call]:
     made = [maker(dice) for _, maker in tool.parameters]
     for at, (_, maker) in enumerate(tool.parameters):
         text = made[at]
-        if isinstance(text, str) and maker is not _quoted:
+        if isinstance(text, str) and maker is not spoken_values.quoted:
             made[at] = text.strip(' ".,') or "x"
     slots = {letter: _shown(dice, value) for letter, value in zip("abc", made, strict=False)}
     end, bare = dice.pick("", ".", "?"), dice.chance(0.75)

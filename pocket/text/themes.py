@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import facts, phrasing, ways_words, words
+from pocket.text import facts, phrasing, ways_wider, ways_words, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -44,6 +44,7 @@ THEMES: Final[dict[tuple[str, ...], tuple[str, ...]]] = {
 _KIND: Final = "[different |nice |common |good |famous |random |]"
 LIST: Final = (
     *ways_words.LIST,
+    *ways_wider.LIST,
     "[choose|think up|find|collect] {n} {t}",
     "[how about|what about] {n} {t}",
     "[of|from|among] all {t}[,|] [tell|give|name] me {n}",

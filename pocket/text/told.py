@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from pocket.text import values, ways_talk, words
+from pocket.text import values, ways_talk, ways_wider, words
 from pocket.text.dice import Dice
 
 NOUNS_OF_MINE: Final = words.split("""
@@ -33,7 +33,7 @@ _SECRETS: Final = (
 class Told:
     """Something told, with all it takes to ask for it later. Slots: {x} the value, {t} the thing.
 
-    `yours` says it back to the user.
+    `yours` says it back to the user when asked, and so may `heard` when it is told.
     """
 
     topic: str
@@ -42,6 +42,7 @@ class Told:
     asking: tuple[str, ...]
     value: Callable[[Dice], str]
     things: tuple[str, ...] = ("",)
+    heard: tuple[str, ...] = ()
 
 
 def _number(dice: Dice) -> str:
@@ -54,12 +55,12 @@ def _any(dice: Dice) -> str:
 
 def typed_name(dice: Dice) -> str:
     """A name as people type it: one in five without its capital, a few with two words."""
-    name = values.name(dice)
+    name = values.rare(dice).capitalize() if dice.chance(0.4) else values.name(dice)
     if dice.chance(0.1):
         name = dice.pick(values.full_name(dice), values.letters(dice, 2, 9).capitalize())
     if dice.chance(0.15):
         name = dice.own(lambda: dice.choice(words.ALL_WORDS)).capitalize()
-    return name.lower() if dice.chance(0.2) else name
+    return name.lower() if dice.chance(0.28) else name
 
 
 TOLD: Final = (
@@ -91,6 +92,7 @@ TOLD: Final = (
             values.word, lambda e: e.choice(words.COLOURS), _number, values.name, values.phrase
         ),
         NOUNS_OF_MINE,
+        ("your favourite {t} is {x}", "you like the {t} {x} best"),
     ),
     Told(
         "relative",
@@ -120,6 +122,7 @@ TOLD: Final = (
         ),
         typed_name,
         _RELATIVES,
+        ("your {t} is called {x}", "your {t} is named {x}"),
     ),
     Told(
         "secret",
@@ -174,6 +177,7 @@ TOLD: Final = (
             "[the|what is the] [town|city|place] [i live in|where i live]",
         ),
         values.city,
+        heard=("you are at home in {x}", "you live in {x}, and like it there"),
     ),
     Told(
         "origin",
@@ -192,6 +196,7 @@ TOLD: Final = (
             "from where [do i come|am i]",
         ),
         lambda d: d.choice(words.COUNTRIES) if d.chance(0.5) else values.city(d),
+        heard=("you come from {x}", "{x} is where you are from"),
     ),
     Told(
         "job",
@@ -204,6 +209,7 @@ TOLD: Final = (
         "your job is {x}",
         (
             *ways_talk.JOB,
+            *ways_wider.JOB,
             "what [is|'s|was] my [job|profession|work|trade|occupation]",
             "what do i [work as|do|do at work|do all day|work]",
             "[as what|what] do i work[ as|]",
@@ -216,6 +222,7 @@ TOLD: Final = (
             if d.chance(0.5)
             else values.word(d)
         ),
+        heard=("you work as a {x}", "you are a {x}", "you work as a {x}"),
     ),
     Told(
         "age",

@@ -45,6 +45,18 @@ BLOCKS: Final[dict[str, str]] = {
     "emoji": EMOJI,
 }
 
+_SPELT: Final = tuple(
+    sorted({w.lower() for w in (*words.ALL_WORDS, *words.FIRST_NAMES, *words.LAST_NAMES,
+                                *words.CITIES, *words.COUNTRIES, *words.FRUITS, *words.COLOURS)
+            if w.isascii() and w.isalpha() and len(w) > 2})
+)  # fmt: skip
+_FOLLOWS: Final[dict[str, str]] = {}
+"""What letters follow two letters in these words, each as often as it does; a space ends a word."""
+for _word in _SPELT:
+    for _at in range(2, len(_word) + 1):
+        _pair = _word[_at - 2 : _at]
+        _FOLLOWS[_pair] = _FOLLOWS.get(_pair, "") + f"{_word} "[_at]
+
 
 def letters(dice: Dice, low: int, high: int, alphabet: str = string.ascii_lowercase) -> str:
     """A run of random characters."""
@@ -68,6 +80,33 @@ def word(dice: Dice) -> str:
     if roll < 0.5:
         return dice.own(lambda: dice.choice(words.ALL_WORDS))
     return fresh_word(dice) if roll < 0.85 else letters(dice, 2, 8)
+
+
+def rare(dice: Dice) -> str:
+    """A word close to real ones, so that copying it from memory goes wrong: `marguelle`, `lamb`."""
+
+    def draw() -> str:
+        if dice.chance(0.3):  # a real word with one letter changed, added, lost or moved
+            real = dice.choice(_SPELT)
+            at = dice.randrange(len(real))
+            letter = dice.choice(string.ascii_lowercase)
+            return dice.pick(
+                real[:at] + letter + real[at + 1 :],
+                real[:at] + letter + real[at:],
+                real[:at] + real[at + 1 :],
+                real[:at] + real[at + 1 : at + 2] + real[at] + real[at + 2 :],
+            )
+        if dice.chance(0.35):  # the beginning of one word and the end of another
+            first, last = dice.choice(_SPELT), dice.choice(_SPELT)
+            return first[: dice.randint(2, len(first))] + last[dice.randint(1, len(last) - 1) :]
+        made = dice.choice(_SPELT)[:2]
+        while len(made) < 13 and (following := _FOLLOWS.get(made[-2:], "")):
+            if (letter := dice.choice(following)) == " ":
+                break
+            made += letter
+        return made
+
+    return dice.own(lambda: next(w for w in iter(draw, "") if 2 < len(w) < 14))
 
 
 def name(dice: Dice) -> str:
@@ -95,7 +134,7 @@ def city(dice: Dice) -> str:
 def identifier(dice: Dice) -> str:
     """An id as machines write them."""
     return dice.drawn(
-        lambda _: f"{letters(dice, 1, 3).upper()}-{dice.randint(1, 99999)}",
+        lambda _: f"{letters(dice, 1, 3).upper()}-{dice.randint(1, 10 ** dice.randint(1, 5))}",
         lambda _: letters(dice, 4, 10, string.ascii_lowercase + string.digits),
         lambda _: letters(dice, 5, 10, string.ascii_letters + string.digits),
         lambda _: f"{word(dice)}_{dice.randint(1, 999)}",

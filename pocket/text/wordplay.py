@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_words
+from pocket.text import phrasing, ways_wider, ways_words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import COLOUR_OF, OPPOSITES
@@ -139,6 +139,7 @@ PAIRS: Final[dict[str, str]] = {
 _OPPOSITE: Final = "[opposite|antonym|contrary|opposite word|reverse]"
 OPPOSITE: Final = (
     *ways_words.OPPOSITE,
+    *ways_wider.OPPOSITE,
     f"[look for|find|search|list] the {_OPPOSITE} of {{x}}",
     f"{{x}}: [what is|tell me|name] the {_OPPOSITE}",
     "when [it|something|he] is not {x}, what is [it|he]",
@@ -238,6 +239,7 @@ RHYME: Final = (
 )
 DO_RHYME: Final = (
     *ways_words.DO_RHYME,
+    *ways_wider.DO_RHYME,
     "do {x} and {y} [sound alike|end alike|sound the same|match in sound]",
     "{x} and {y}: [a rhyme|rhyme|do they rhyme] or not",
     "[do|does|would|will] {x} [and|rhyme with] {y}[ rhyme|]",
@@ -288,7 +290,7 @@ def rhyme(dice: Dice) -> Exchange:
     family = dice.choice(FAMILIES)
     if dice.chance(0.4):
         x, y = dice.sample(family, 2)
-        right = dice.chance(0.55)
+        right = dice.chance(0.48)
         if not right:
             y = dice.choice(dice.choice([f for f in FAMILIES if f != family]))
         asked = phrasing.say(dice, dice.choice(DO_RHYME), x=x, y=y)

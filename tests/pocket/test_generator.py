@@ -4,7 +4,7 @@ import re
 from itertools import islice
 
 from pocket import render
-from pocket.text import arithmetic, copying, facts, mix, schemas, values
+from pocket.text import arithmetic, copying, facts, mix, schemas, values, words
 from pocket.text.dice import Dice, is_held
 
 
@@ -25,6 +25,15 @@ def test_made_up_words_stay_on_their_side():
     for held in (False, True):
         dice = Dice("words", held)
         assert {is_held(values.fresh_word(dice)) for _ in range(500)} == {held}
+
+
+def test_rare_words_stay_on_their_side_and_are_mostly_no_words():
+    for held in (False, True):
+        dice = Dice("rare", held)
+        made = [values.rare(dice) for _ in range(400)]
+        assert {is_held(word) for word in made} == {held}
+        assert sum(word in words.ALL_WORDS for word in made) < 0.2 * len(made)
+        assert all(word.isascii() and word.isalpha() and word.islower() for word in made)
 
 
 def test_operand_pairs_of_training_and_gates_are_disjoint():

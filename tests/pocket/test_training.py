@@ -8,6 +8,7 @@ from tokenizers import Tokenizer
 
 from pocket import MODEL_DIR
 from pocket.batches import Feed
+from pocket.export import blend
 from pocket.model import LONGEST_WITH_PRODUCTS, Pocket, PocketShape, attention
 from pocket.optimizer import PocketOptimizer, orthogonalised
 from pocket.train import FLOOR, WARM_UP_STEPS, Plan, TrainingProgress, rate, restored, save
@@ -65,6 +66,17 @@ def test_a_checkpoint_gives_back_the_model_in_its_own_shape(tmp_path):
     assert (again.shape, state["step"]) == (shape, 7)
     tokens = torch.arange(10).view(1, 10)
     torch.testing.assert_close(again(tokens), model(tokens))
+
+
+def test_a_blend_lies_between_two_models_by_its_share():
+    own, other = Pocket(PocketShape(layers=2)), Pocket(PocketShape(layers=2))
+    own.initialise(1)
+    other.initialise(2)
+    before = {name: value.clone() for name, value in own.state_dict().items()}
+    blend(own, {k: v.to(torch.bfloat16) for k, v in other.state_dict().items()}, 0.75)
+    for name, value in own.state_dict().items():
+        mean = 0.75 * before[name] + 0.25 * other.state_dict()[name]
+        torch.testing.assert_close(value, mean, rtol=0.01, atol=1e-3)
 
 
 @pytest.mark.parametrize("length", [1, 7, 96])

@@ -167,6 +167,20 @@ def test_refusals_in_a_row_differ():
         assert len(said) == len(set(said))
 
 
+def test_no_joke_comes_twice_in_a_row_of_jokes():
+    dice = Dice("jokes")
+    for _ in range(100):
+        told = [exchange.answer for exchange in humour.jokes_on(dice)]
+        assert len(told) == len(set(told))
+
+
+def test_a_refusal_differs_from_the_two_before_it():
+    dice = Dice("deaf")
+    for _ in range(200):
+        told = (declining.declined(dice).answer, declining.declined(dice).answer)
+        assert declining.declined(dice, told).answer not in told
+
+
 def test_sums_of_the_new_families_are_right():
     dice = Dice("right")
     for _ in range(500):
