@@ -113,7 +113,8 @@ TRACING_SIDES = (
 
 @dataclass
 class Found:
-    """Of one side, window by window or round by round; then ``cpu`` is of one request."""
+    """One side's figures, one for each window or each round; in the latter case ``cpu`` is per
+    request."""
 
     cpu: list[float] = field(default_factory=list)
     requests: list[int] = field(default_factory=list)

@@ -317,7 +317,7 @@ INLINE void fill_panel(const int kind, int inputs, const char *const *rows, cons
 /* --- from a file ----------------------------------------------------------------------------- */
 
 #define READ_BYTES (128 << 10) /* about as many are read at a time: a part of the L2 cache */
-#define AHEAD_BYTES (16 << 20) /* so far ahead the system is asked to read, while this packs */
+#define AHEAD_BYTES (16 << 20) /* how far ahead of packing the system is asked to read */
 
 /* `begins`: of each output's row in the file; 0: it is zeros. A thread that fails sets `failed` once
  * to an errno, or to -1 where the file ends, and says where. */
@@ -353,7 +353,7 @@ static int read_span(packing *p, char *to, int64_t begin, int64_t end) {
   return 1;
 }
 
-/* What is used later is mostly what follows in the file. */
+/* Rows are mostly used in the order of the file. */
 static void ask_ahead(const packing *p, int64_t begin, int64_t end) {
 #if defined(POSIX_FADV_WILLNEED)
   posix_fadvise(p->file, begin + AHEAD_BYTES, end - begin, POSIX_FADV_WILLNEED);

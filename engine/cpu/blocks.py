@@ -46,7 +46,7 @@ class PackedBlocks(NamedTuple):
 def kind_of_blocks(rows: BlockRows) -> IntegerKind | None:
     """Return the smallest kind that stores rows of such types without loss; None: their values
     decide."""
-    # In numpy: torch would share so little among its threads, and wait for them.
+    # In numpy: torch would split this little work among its threads and wait for them.
     stored = rows.types.numpy()[rows.begins.numpy() != 0]
     kinds = {_KINDS.get(number) for number in np.bincount(stored).nonzero()[0].tolist()}
     if None in kinds:

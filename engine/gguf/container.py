@@ -196,8 +196,8 @@ class _Cursor:
 
 
 def _after_texts(buffer: bytes, begin: int, most: int) -> tuple[int, int]:
-    """Return where the texts end that are whole in ``buffer`` from ``begin`` on, and how many they
-    are. A vocabulary and its merges are half a million, so little is done for each."""
+    """Skip the texts from ``begin`` on that lie wholly in ``buffer``; return where they end and how
+    many there are. A vocabulary with its merges has half a million, so the loop is kept short."""
     length_at, last = _LENGTH.unpack_from, len(buffer) - _LENGTH_BYTES
     at = before = begin
     skipped = most

@@ -21,7 +21,7 @@ class States(Protocol):
         ...
 
     def num_bytes(self, uid: int) -> int:
-        """Return the memory of a sequence's newest state, which is the same for all."""
+        """Return the bytes of a sequence's newest state. All states of a model take the same."""
         ...
 
 

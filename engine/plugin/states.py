@@ -5,8 +5,8 @@ read stays until the next step. A step may thus run again, whatever it wrote bef
 sequence has at most two states.
 
 Besides, a state may be kept in a slot as the plan says (``engine.schedule.snapshots``), for
-sequences that begin with the same tokens. None that a step has written changes any more, so a slot
-refers to it, and no copy is made.
+sequences that begin with the same tokens. A state does not change after the step that wrote it, so
+a slot refers to it without a copy.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StatePool:
 
     @property
     def num_states(self) -> int:
-        """Of sequences; some may be in slots too."""
+        """The states held for sequences. Some of them may be in slots as well."""
         return sum(len(held.states) for held in self._held.values())
 
     def begin(self, items: Iterable[ScheduledSequence]) -> list[Any]:
@@ -70,7 +70,7 @@ class StatePool:
         self._held.pop(uid, None)
 
     def num_bytes(self, uid: int) -> int:
-        """Return the memory of a sequence's newest state, which is the same for all."""
+        """Return the bytes of a sequence's newest state. All states of a model take the same."""
         states = self._held[uid].states
         found: dict[int, Tensor] = {}
         _collect(states[max(states)], found, set())

@@ -181,15 +181,12 @@ class Assembly:
         where_memory_went = ""
         if blocks is None:
             memory, where_memory_went = self._memory_for_blocks()
-            memory -= self._reserve_snapshots(memory)
+            memory -= self._reserve_snapshots(memory, config.max_model_len or 0)
             needed = -(-limit // self._sizes.block_size) * self._sizes.max_num_seqs
             blocks = min(needed, max(0, memory) // self._caches.bytes_per_block)
         else:
-            on_cpu = self._device.type == "cpu"
-            memory = config.kv_cache_memory if on_cpu else blocks * self._caches.block_bytes
-            self._reserve_snapshots(memory)
+            self._reserve_snapshots(blocks * self._caches.bytes_per_block)
         blocks = self._setup.collectives.minimum(blocks)
-        self._num_snapshots = min(self._num_snapshots, blocks)  # each is after a block
         fits = blocks * self._sizes.block_size
         advice = f"lower {self._setup.memory_setting}"
         if blocks < 2 or (config.max_model_len is not None and fits < config.max_model_len):
@@ -268,15 +265,21 @@ class Assembly:
         profile = self._profile()
         return profile.for_blocks(self._config.gpu_memory_utilization), f" ({profile})"
 
-    def _reserve_snapshots(self, memory: int) -> int:
-        """Decide how many states are kept for shared prefixes, of the ``memory`` for the KV cache;
-        return the bytes that they take."""
+    def _reserve_snapshots(self, memory: int, needed_tokens: int = 0) -> int:
+        """Decide how many states are kept for shared prefixes, of the ``memory`` for the KV cache,
+        in which ``needed_tokens`` must have room; return the bytes that they take."""
         states = self._loaded.states
         if states is None or not self._config.enable_prefix_caching:
             return 0
         storage = self._caches.create(_TRIAL_BLOCKS)
         one = state_bytes(self.runner(self._new_batches(storage.layouts), storage.cache), states)
-        self._num_snapshots = num_snapshots(memory, one)
+        size, block_bytes = self._sizes.block_size, self._caches.bytes_per_block
+        self._num_snapshots = num_snapshots(
+            memory,
+            one,
+            token_bytes=-(-block_bytes // size),
+            needed=max(2, -(-needed_tokens // size)) * block_bytes,
+        )
         return self._num_snapshots * one
 
     def _profile(self) -> MemoryProfile:

@@ -8,9 +8,11 @@ from engine.run.trials import trial_item
 from engine.step.step import StepPlan
 
 # Of the memory for the KV cache. With a state every 512 tokens, the states of a context take from a
-# hundredth (LFM2) to several times (Granite 4) the memory of its blocks, but most contexts are
-# found by their last state alone; and without blocks no sequence runs at all.
+# hundredth (LFM2) to several times (Granite 4) the memory of its blocks, but usually only a
+# context's last state is used; and without blocks no sequence runs at all.
 SNAPSHOT_SHARE = 1 / 4
+# Few states are closer to one another than this many tokens.
+_TOKENS_APART = 64
 
 
 def state_bytes(runner: ModelRunner, states: States) -> int:
@@ -23,7 +25,11 @@ def state_bytes(runner: ModelRunner, states: States) -> int:
         runner.forget(item.sequence.uid)
 
 
-def num_snapshots(memory: int, one: int) -> int:
-    """Return how many states of ``one`` byte count fit in their share of the ``memory`` for a KV
-    cache; none if they take no memory, as there are none then."""
-    return int(max(0, memory) * SNAPSHOT_SHARE) // one if one else 0
+def num_snapshots(memory: int, one: int, *, token_bytes: int, needed: int = 0) -> int:
+    """Return how many states of ``one`` bytes each are kept in the ``memory`` for a KV cache, of
+    which a token takes ``token_bytes``: not more than blocks give places to, nor so many that less
+    than the ``needed`` bytes are left for blocks; 0 if a state takes no memory."""
+    if not one:
+        return 0
+    share = min(memory * SNAPSHOT_SHARE, memory - needed)
+    return max(0, min(int(share) // one, memory // (one + _TOKENS_APART * token_bytes)))

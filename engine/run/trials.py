@@ -1,4 +1,4 @@
-"""Sequences of no request, for steps before the engine is ready."""
+"""Made-up sequences for steps before the engine is ready."""
 
 from __future__ import annotations
 

@@ -59,7 +59,8 @@ class PrefixCache:
         return blocks
 
     def known(self, sequence: Sequence) -> list[int]:
-        """Do the same as ``match``, whether there are snapshots or not."""
+        """Like ``match``, but ignores snapshots: all cached blocks, with or without a state after
+        them."""
         if not self.enabled or sequence.needs_whole_prompt:
             return []
         blocks: list[int] = []
@@ -118,8 +119,8 @@ class PrefixCache:
             self.snapshots.begin_step()
 
     def reserve(self, sequence: Sequence, end: int) -> int | None:
-        """Return the slot for the state after ``end`` tokens, which a step of now computes; None if
-        it is not to be kept."""
+        """Return the slot for the state after ``end`` tokens, which the step being planned
+        computes; None if it is not to be kept."""
         snapshots = self.snapshots
         if snapshots is None or not snapshots.is_boundary(sequence, end):
             return None

@@ -3,12 +3,13 @@
 Cached blocks of a hybrid are of use only together with the state after them. So a state is kept at
 some block boundaries, under the name of the block that ends there (``engine.block_names``): a
 prefix is found as far as it has both. States are in the runner, in as many slots as fit in their
-memory. A plan says which slot a sequence's first part continues from, and into which slot the state
-after a part goes (``ScheduledSequence``); so, as with blocks, only numbers leave the scheduler.
+memory. A plan says from which slot a sequence starts, and in which slot the state after a part is
+stored (``ScheduledSequence``); so, as with blocks, only numbers leave the scheduler.
 
 A state exists only where a part ends, so parts of prompts are cut at these boundaries:
 
-- every ``interval`` tokens, also while a sequence generates;
+- every ``interval`` tokens, also while a sequence generates; with long prompts, every two, four, …
+  intervals;
 - once near a prompt's end, ``near`` tokens to twice as many before it: other prompts often have all
   but the last few tokens in common, as with a question after the same instructions;
 - where cached blocks ended that had no state: another prompt branched off there, and more may come.
@@ -16,8 +17,8 @@ A state exists only where a part ends, so parts of prompts are cut at these boun
 These are few, as a cut costs more than a step: some layers compute in chunks of 256 tokens, however
 few there are (Mamba 2).
 
-The slot of the least recently used state is reused first, but not within the step that planned its
-use, nor before the step after it is planned: that one may be planned while the first is running.
+The least recently used slot is reused first, but never one that the step being planned reads or
+writes. No other step is running meanwhile: hybrids are not planned ahead.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ from engine.step.sequence import Sequence
 # Tokens. With fewer, states take more memory than the blocks between them; with more, a preempted
 # sequence computes more again, and so does a prompt that branches off for the first time.
 INTERVAL = 512
-# What part of it is near a prompt's end.
+# A state is also kept within one to two of these fractions of it before a prompt's end.
 _NEAR = 8
+# Cuts of a prompt that the interval makes. Each costs a step.
+_MOST_CUTS = 16
 
 
 @dataclass(slots=True)
@@ -70,19 +73,27 @@ class Snapshots:
         first boundary among them."""
         start = sequence.num_computed_tokens
         ends = self._ends(sequence)
-        ends.add((start // self.interval + 1) * self.interval)
+        interval = self._interval_of(sequence)
+        ends.add((start // interval + 1) * interval)
         return min(num_tokens, *(end - start for end in ends if end > start))
 
     def is_boundary(self, sequence: Sequence, end: int) -> bool:
         """True if the state after ``end`` tokens is to be kept."""
         if end % self._size:
             return False
-        return end % self.interval == 0 or end in self._ends(sequence)
+        return end % self._interval_of(sequence) == 0 or end in self._ends(sequence)
 
     @property
     def near(self) -> int:
-        """Tokens that are too few to keep a state for."""
+        """A gap of fewer tokens than this is not worth a state."""
         return self._whole_blocks(self.interval // _NEAR)
+
+    def _interval_of(self, sequence: Sequence) -> int:
+        """Return how far boundaries are apart. One sequence's are among those of a shorter one."""
+        interval, most = self.interval, min(_MOST_CUTS, max(1, self.num_slots // 2))
+        while sequence.num_prompt_tokens > interval * (most + 1):
+            interval *= 2
+        return interval
 
     def _ends(self, sequence: Sequence) -> set[int]:
         """Return the boundaries of a sequence besides those at every ``interval``."""
@@ -100,12 +111,12 @@ class Snapshots:
         return slot is not None and slot.is_filled
 
     def use(self, name: bytes) -> int:
-        """Return the slot of a state that a step of now is to continue from."""
+        """Return the slot of a state that the step being planned starts from."""
         return self._touch(name)
 
     def reserve(self, name: bytes) -> int | None:
-        """Return the slot for a state that a step of now computes; None if it is not to be kept:
-        it is there already or on its way, or every slot is in use."""
+        """Return the slot for a state that the step being planned computes; None if it is not to be
+        kept: it is there already or on its way, or every slot is in use."""
         slot = self._slots.get(name)
         if slot is not None:
             # If it is neither filled nor on its way, the step that was to fill it did not.
@@ -141,4 +152,4 @@ class Snapshots:
         return slot.number
 
     def _is_in_use(self, slot: _Slot) -> bool:
-        return slot.step >= self._step - 1
+        return slot.step >= self._step

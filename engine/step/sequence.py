@@ -40,7 +40,7 @@ class Sequence:
     block_hashes: list[bytes] = field(default_factory=list)  # keys in the prefix cache
     prompt_hashes: list[bytes] = field(default_factory=list)  # shared by a request's choices
     num_computed_tokens: int = 0
-    num_matched_tokens: int = 0  # of a hybrid: in cached blocks well beyond the last state found
+    num_matched_tokens: int = 0  # of a hybrid: in cached blocks, if well beyond its kept state
     num_cached_tokens: int = 0  # prompt tokens found in the prefix cache at first admission
     prefix_miss: PrefixMiss | None = None  # at first admission
     num_preemptions: int = 0

@@ -35,9 +35,10 @@ _WHOLE_BYTES = 128 * 1024
 # the final one can only be written when everything before it has been accepted.
 _HELD_PIECES = 6
 _LOOK_SECONDS = (0.01, 0.5)
-# Of a body that is not wanted.
+# At most this much of a refused body is read, for at most this long in all and without a byte.
 _DISCARDED_BYTES = 64 * 1024 * 1024
 _DISCARD_SECONDS = 5.0
+_SILENT_SECONDS = 0.5
 
 
 def first_segments(paths: Iterable[str]) -> frozenset[str]:
@@ -102,10 +103,11 @@ class Door:
             receive = receiver = _Receiver(receive, peer)
         try:
             await app(scope, receive, answer.send)
-            if receiver is not None and _sends_a_body(scope):
-                await receiver.discard()
         finally:
             self._connections.leave(peer)
+        # From here on, the connection may be closed for others, or because the server ends.
+        if receiver is not None and _sends_a_body(scope):
+            await receiver.discard()
 
     def _add_version(self, scope: Scope) -> None:
         path = scope["path"]
@@ -115,10 +117,14 @@ class Door:
 
 
 def _sends_a_body(scope: Scope) -> bool:
-    """Return whether the client sends a body without waiting for 100 Continue."""
+    """Return whether the client sends a body over HTTP/1, one that can be read to its end, without
+    waiting for 100 Continue."""
     if header(scope, b"expect"):
         return False
-    return bool(header(scope, b"transfer-encoding")) or header(scope, b"content-length") > b"0"
+    if header(scope, b"transfer-encoding"):
+        return True
+    announced = header(scope, b"content-length")
+    return announced.isdigit() and len(announced) < 10 and 0 < int(announced) <= _DISCARDED_BYTES
 
 
 class _Receiver:
@@ -137,7 +143,8 @@ class _Receiver:
         with suppress(TimeoutError):
             async with asyncio.timeout(_DISCARD_SECONDS):
                 while not self._body_ended and left > 0:
-                    event = await self()
+                    async with asyncio.timeout(_SILENT_SECONDS):
+                        event = await self()
                     left -= len(event["body"]) if event["type"] == "http.request" else 0
 
     async def __call__(self) -> HTTPReceiveMessage:

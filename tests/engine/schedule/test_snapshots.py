@@ -1,4 +1,4 @@
-"""States are kept at the boundaries that others may start from, in slots that are reused late."""
+"""States are kept at the boundaries that others may start from, in slots that are reused."""
 
 from __future__ import annotations
 
@@ -207,14 +207,12 @@ def test_a_state_is_found_once_the_step_that_computed_it_has_succeeded() -> None
     assert slots.reserve(b"a") is None
 
 
-def test_a_slot_is_not_reused_by_the_step_that_uses_it_nor_by_the_next() -> None:
+def test_a_slot_is_not_reused_by_the_step_that_uses_it() -> None:
     slots = Snapshots(1, SIZE)
     number = filled(slots, b"a")
     assert slots.reserve(b"b") is None
     slots.begin_step()
     assert slots.use(b"a") == number
-    assert slots.reserve(b"b") is None
-    slots.begin_step()
     assert slots.reserve(b"b") is None
     slots.begin_step()
     assert slots.reserve(b"b") == number
@@ -227,10 +225,20 @@ def test_a_reserved_slot_whose_step_came_to_nothing_is_reserved_again() -> None:
     slots = Snapshots(1, SIZE)
     slots.begin_step()
     number = slots.reserve(b"a")
-    slots.begin_step()
     assert slots.reserve(b"a") is None
     slots.begin_step()
     assert slots.reserve(b"a") == number
+
+
+@pytest.mark.parametrize(("num_slots", "most"), [(100, 16), (8, 4), (1, 1)])
+def test_long_prompts_are_cut_only_so_often(num_slots: int, most: int) -> None:
+    slots = Snapshots(num_slots, SIZE)
+    prompt = sequence(tokens(100 * INTERVAL))
+    found = [end for end in range(SIZE, 100 * INTERVAL, SIZE) if slots.is_boundary(prompt, end)]
+    assert most // 2 <= len(found) <= most + 1  # one is near the end
+    every = Snapshots(100, SIZE)
+    other = sequence(tokens(2 * INTERVAL))
+    assert all(every.is_boundary(other, end) for end in found[:-1])
 
 
 def test_a_dropped_state_frees_its_slot() -> None:

@@ -105,5 +105,5 @@ async def test_only_so_much_of_an_unwanted_body_is_read(monkeypatch: pytest.Monk
     async def silent() -> Any:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(door, "_DISCARD_SECONDS", 0.01)
+    monkeypatch.setattr(door, "_SILENT_SECONDS", 0.01)
     await _Receiver(silent, Peer(("127.0.0.1", 1))).discard()
