@@ -141,6 +141,12 @@ class Connections:
                     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
                 _shut(connection)
 
+    def end(self, peer: Peer) -> None:
+        """Close the connection of ``peer``, after what is unsent."""
+        with self._socket_of(peer) as connection:
+            if connection is not None:
+                _shut(connection)
+
     def unsent(self, peer: Peer) -> int:
         """Return the number of bytes that ``peer`` has not acknowledged; 0 for a closed
         connection."""

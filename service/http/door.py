@@ -12,6 +12,7 @@ from typing import cast
 from litestar import HttpMethod
 from litestar.types import HTTPReceiveMessage, HTTPScope, Message, Receive, Scope, Send
 
+from service.admission.drain import Drain
 from service.errors import SlowReaderError
 from service.http.connections import Connections, Peer
 from service.http.origins import Headers, OriginRules
@@ -107,7 +108,10 @@ class Door:
             self._connections.leave(peer)
         # From here on, the connection may be closed for others, or because the server ends.
         if receiver is not None and _sends_a_body(scope):
-            await receiver.discard()
+            exchange = exchange_in(scope)
+            if not await receiver.discard(exchange.drain if exchange else None):
+                # The HTTP server itself does not always close it when nobody receives any more.
+                self._connections.end(peer)
 
     def _add_version(self, scope: Scope) -> None:
         path = scope["path"]
@@ -135,17 +139,22 @@ class _Receiver:
         self._peer = peer
         self._body_ended = False
 
-    async def discard(self) -> None:
-        """Read the rest of the body of a request that is answered already. Many clients read
-        nothing before they have sent everything; the HTTP server would close their connection, and
-        they would never see why."""
-        left = _DISCARDED_BYTES
+    async def discard(self, drain: Drain | None) -> bool:
+        """Read the rest of the body of a request that is answered already; False if it was too
+        long, too slow, or the server ends. Many clients read nothing before they have sent
+        everything; the HTTP server would close their connection, and they would never see why."""
+        left, clock = _DISCARDED_BYTES, asyncio.get_running_loop().time
+        # Not less: by then the HTTP server has sent the answer.
+        soon = clock() + _SILENT_SECONDS
         with suppress(TimeoutError):
             async with asyncio.timeout(_DISCARD_SECONDS):
                 while not self._body_ended and left > 0:
+                    if drain is not None and drain.is_ending and clock() >= soon:
+                        break
                     async with asyncio.timeout(_SILENT_SECONDS):
                         event = await self()
                     left -= len(event["body"]) if event["type"] == "http.request" else 0
+        return self._body_ended
 
     async def __call__(self) -> HTTPReceiveMessage:
         if not self._body_ended:

@@ -10,6 +10,7 @@ import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
+from service.admission.drain import Drain
 from service.http import door
 from service.http.connections import Peer
 from service.http.door import _Receiver
@@ -99,11 +100,16 @@ async def test_only_so_much_of_an_unwanted_body_is_read(monkeypatch: pytest.Monk
         read += 1
         return {"type": "http.request", "body": bytes(1 << 20), "more_body": True}
 
-    await _Receiver(endless, Peer(("127.0.0.1", 1))).discard()
+    assert not await _Receiver(endless, Peer(("127.0.0.1", 1))).discard(None)
     assert read == door._DISCARDED_BYTES >> 20
 
     async def silent() -> Any:
         await asyncio.Event().wait()
 
     monkeypatch.setattr(door, "_SILENT_SECONDS", 0.01)
-    await _Receiver(silent, Peer(("127.0.0.1", 1))).discard()
+    assert not await _Receiver(silent, Peer(("127.0.0.1", 1))).discard(None)
+    monkeypatch.setattr(door, "_DISCARDED_BYTES", 1 << 60)
+    drain = Drain(60)
+    drain.begin()
+    async with asyncio.timeout(door._DISCARD_SECONDS / 2):
+        assert not await _Receiver(endless, Peer(("127.0.0.1", 1))).discard(drain)

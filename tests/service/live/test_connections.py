@@ -9,7 +9,7 @@ import socket
 import struct
 import zlib
 from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +192,32 @@ async def test_who_sends_everything_before_reading_sees_why_it_was_refused(
         models = await client.get("/v1/models")
         assert models.status_code == 200
         assert models.extensions["network_stream"].get_extra_info("client_addr") == before
+
+
+def test_who_never_finishes_a_refused_body_is_disconnected(hasty: RunningService) -> None:
+    """Also who is cut while the server waits for more."""
+    pid = hasty.worker.popen.pid
+
+    def sockets() -> int:
+        found = 0
+        for each in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                found += str(each.readlink()).startswith("socket:")
+        return found
+
+    before = sockets()
+    head = f"POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: {60 << 20}\r\n\r\n".encode()
+    with ExitStack() as stack:
+        opened = []
+        for _ in range(40):
+            address = ("127.0.0.1", hasty.port)
+            connection = stack.enter_context(socket.create_connection(address, 30))
+            connection.sendall(head)
+            opened.append(connection)
+        for connection in opened:
+            pieces = b"".join(iter(lambda c=connection: c.recv(4096), b""))  # type: ignore[misc]
+            assert pieces.startswith(b"HTTP/1.1 404")
+        until(lambda: sockets() <= before, 20, "the worker closes them")
 
 
 def peak_memory(service: RunningService) -> int:
