@@ -26,7 +26,10 @@ class FoldedCall:
 
 
 def shown_tokens(events: list[Event]) -> int:
-    """Return how many output tokens the events cover; the rest produced no text."""
+    """Return how many output tokens the answer shows. Those that ended it are left out: a stop
+    token, a stop string. If its length did, all are shown, also last ones that produced no text."""
+    if events and isinstance(events[-1], Finished) and events[-1].reason == "length":
+        return events[-1].tokens
     return next((event.end for event in reversed(events) if not isinstance(event, Finished)), 0)
 
 
@@ -64,8 +67,7 @@ def fold(events: list[Event]) -> Folded:
                 arguments[event.index].append(event.text)
             case Finished():
                 folded.finished = event
-                continue
-        folded.shown_tokens = event.end
+    folded.shown_tokens = shown_tokens(events)
     folded.content = "".join(content)
     folded.reasoning = "".join(reasoning)
     for call, pieces in zip(folded.tool_calls, arguments, strict=True):

@@ -51,3 +51,8 @@ def test_tokens_without_text_are_not_shown_and_reasoning_has_its_own_count() -> 
     assert shown_tokens(LOG) == 17  # of 20
     assert reasoning_tokens(LOG) == 2 + 3 + 2
     assert shown_tokens([Finished("stop", 7, 1)]) == reasoning_tokens([]) == 0
+
+
+def test_tokens_without_text_are_shown_if_nothing_ended_the_answer() -> None:
+    assert shown_tokens([*LOG[:-1], Finished("length", None, 20)]) == 20
+    assert fold([*LOG[:-1], Finished("length", None, 20)]).shown_tokens == 20
