@@ -110,7 +110,7 @@ class Door:
         if receiver is not None and _sends_a_body(scope):
             exchange = exchange_in(scope)
             if not await receiver.discard(exchange.drain if exchange else None):
-                # The HTTP server itself does not always close it when nobody receives any more.
+                # Without a receiver, the HTTP server does not always close it.
                 self._connections.end(peer)
 
     def _add_version(self, scope: Scope) -> None:
