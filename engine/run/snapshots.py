@@ -5,14 +5,13 @@ from __future__ import annotations
 from engine.model.decoder import States
 from engine.run.model_runner import ModelRunner
 from engine.run.trials import trial_item
+from engine.schedule.snapshots import NEAREST
 from engine.step.step import StepPlan
 
 # Of the memory for the KV cache. With a state every 512 tokens, the states of a context take from a
 # hundredth (LFM2) to several times (Granite 4) the memory of its blocks, but usually only a
 # context's last state is used; and without blocks no sequence runs at all.
 SNAPSHOT_SHARE = 1 / 4
-# Few states are closer to one another than this many tokens.
-_TOKENS_APART = 64
 
 
 def state_bytes(runner: ModelRunner, states: States) -> int:
@@ -32,4 +31,4 @@ def num_snapshots(memory: int, one: int, *, token_bytes: int, needed: int = 0) -
     if not one:
         return 0
     share = min(memory * SNAPSHOT_SHARE, memory - needed)
-    return max(0, min(int(share) // one, memory // (one + _TOKENS_APART * token_bytes)))
+    return max(0, min(int(share) // one, memory // (one + NEAREST * token_bytes)))
