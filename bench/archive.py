@@ -31,6 +31,7 @@ from sqlalchemy import func, select
 from bench.report import print_table, write_result
 from observability.admin_api import EventKind, KeptRequest, PrefixReport, RequestEvent, RequestQuery
 from observability.usage_table import HourlyUsage, UsageFigures, UsageGroup
+from service.records.row import row_of
 from service.store.archive import ArchiveSources, RequestArchive
 from service.store.archive_database import ArchiveDatabase
 from service.store.archive_tables import REQUEST_TABLE
@@ -97,7 +98,7 @@ async def fill(database: ArchiveDatabase, rows: int, now: float) -> None:
     for start in range(there, rows, _ROWS_AT_ONCE):
         numbers = range(start, min(rows, start + _ROWS_AT_ONCE))
         made = [made_up(n, now - (rows - n) * step, rng) for n in numbers]
-        await database.insert_requests([pack_request(one) for one in made])
+        await database.insert_requests([pack_request(row_of(one)) for one in made])
     if there:
         return
     hour = int(now // 3600)
@@ -199,7 +200,8 @@ async def traffic(telemetry: Telemetry) -> AsyncIterator[None]:
         while True:
             number += 1
             with telemetry.metrics.ledger:
-                telemetry.ended_requests.put(made_up(number, time.time(), rng))
+                made = row_of(made_up(number, time.time(), rng))
+                telemetry.ended_requests.put(made)
             await asyncio.sleep(_PACE_SECONDS)
 
     task = asyncio.create_task(end())
@@ -285,7 +287,7 @@ async def rows_per_second(database: ArchiveDatabase) -> float:
     rng = random.Random()
     now = time.time()
     batches = [
-        [pack_request(made_up(n, now + batch / 1000, rng)) for n in range(_BATCH)]
+        [pack_request(row_of(made_up(n, now + batch / 1000, rng))) for n in range(_BATCH)]
         for batch in range(_BATCHES)
     ]
     begun = time.perf_counter()

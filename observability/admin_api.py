@@ -1,7 +1,5 @@
-"""What the admin API answers, as types that the server encodes and the dashboard decodes.
-
-Times are seconds since the epoch. No prompt, output or key is in it. Paths: ``docs/admin.md``.
-"""
+"""What the admin API answers, as types that the server encodes and the dashboard decodes. Times are
+seconds since the epoch. No prompt, output or key is in it. Paths: ``docs/admin.md``."""
 
 from __future__ import annotations
 
@@ -66,6 +64,7 @@ class EventKind(enum.StrEnum):
     HANDED_OVER = "handed_over"  # to an engine that replaced a dead one
     STALLED = "stalled"  # a write waited for the client (seconds)
     CANCELLED = "cancelled"  # by an operator
+    __hash__ = str.__hash__  # an enum's is computed in Python
 
 
 class RequestEvent(msgspec.Struct, frozen=True, array_like=True):

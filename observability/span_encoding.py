@@ -18,8 +18,8 @@ from observability.tracing import AttributeValue, FinishedEvent, FinishedSpan, S
 
 # Encoded attributes to keep. Few values vary much, and those are short.
 _KEPT = 4096
-# Longer texts are ids, which do not come again.
-_MOST_KEPT_CHARS = 32
+# Longer ones have ids, which do not come again, as times do not.
+_MOST_KEPT_BYTES = 64
 
 _time = struct.Struct("<BQ").pack
 _times = struct.Struct("<BQBQ").pack
@@ -45,22 +45,21 @@ def encode_place(
 def encode_span(span: FinishedSpan, *, kind: int, place: bytes, span_id: bytes) -> bytes:
     """Return the span as an entry of ``ScopeSpans.spans``. ``kind``: as in the proto file;
     ``place``: from ``encode_place``."""
-    _, name, start_ns, end_ns, attributes, error, events, links = span
     pieces = [
         place,
         b"\x12\x08",
         span_id,
-        _head(name, kind),
-        _times(0x39, start_ns, 0x41, end_ns),
+        _head(span.name, kind),
+        _times(0x39, span.start_ns, 0x41, span.end_ns),
     ]
-    if attributes:
-        pieces += _attributes(b"\x4a", attributes)
-    if events:
-        pieces += [_event(event) for event in events]
-    if links:
-        pieces += [_link(link) for link in links]
-    if error:
-        pieces.append(_field(b"\x7a", _text(b"\x12", error) + _STATUS_ERROR))
+    if span.attributes:
+        pieces += _attributes(b"\x4a", span.attributes)
+    if span.events:
+        pieces += [_event(event) for event in span.events]
+    if span.links:
+        pieces += [_link(link) for link in span.links]
+    if span.error:
+        pieces.append(_field(b"\x7a", _text(b"\x12", span.error) + _STATUS_ERROR))
     return _field(b"\x12", b"".join(pieces))
 
 
@@ -72,14 +71,14 @@ def encode_request(resource: bytes, scope: bytes, spans: list[bytes]) -> bytes:
 
 
 def _event(event: FinishedEvent) -> bytes:
-    declared, time_ns, attributes = event
-    body = b"".join((_time(0x09, time_ns), _name(declared.name), *_attributes(b"\x1a", attributes)))
+    attributes = _attributes(b"\x1a", event.attributes)
+    body = b"".join((_time(0x09, event.time_ns), _name_of_event(event.event.name), *attributes))
     return _field(b"\x5a", body)
 
 
 @lru_cache(maxsize=64)
-def _name(of_event: str) -> bytes:
-    return _text(b"\x12", of_event)
+def _name_of_event(name: str) -> bytes:
+    return _text(b"\x12", name)
 
 
 def _link(link: SpanLink) -> bytes:
@@ -93,18 +92,30 @@ def _link(link: SpanLink) -> bytes:
 def _attributes(tag: bytes, values: Mapping[Attribute, AttributeValue | None]) -> list[bytes]:
     found = []
     for attribute, value in values.items():
-        if value is None:
-            continue
-        if type(value) is str and len(value) > _MOST_KEPT_CHARS:
-            found.append(_attribute.__wrapped__(tag, attribute.name, value))
-        else:
-            found.append(_attribute(tag, attribute.name, value))
+        if value is not None:
+            # With its type: 1 is equal to True.
+            key = (tag, attribute, value, value.__class__)
+            found.append(_kept.get(key) or _attribute(key))
     return found
 
 
-@lru_cache(maxsize=_KEPT, typed=True)
-def _attribute(tag: bytes, name: str, value: AttributeValue) -> bytes:
-    return _field(tag, _text(b"\x0a", name) + _field(b"\x12", _value(value)))
+_AttributeKey = tuple[bytes, Attribute, AttributeValue, type]
+_kept: dict[_AttributeKey, bytes] = {}
+
+
+def _attribute(key: _AttributeKey) -> bytes:
+    tag, attribute, value, _ = key
+    encoded = _field(tag, _name(attribute) + _field(b"\x12", _value(value)))
+    if len(encoded) <= _MOST_KEPT_BYTES and not isinstance(value, float):
+        if len(_kept) >= _KEPT:
+            _kept.clear()
+        _kept[key] = encoded
+    return encoded
+
+
+@lru_cache(maxsize=_KEPT)
+def _name(attribute: Attribute) -> bytes:
+    return _text(b"\x0a", attribute.name)
 
 
 def _value(value: AttributeValue) -> bytes:

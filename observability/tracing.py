@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+import msgspec
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -51,7 +52,7 @@ class SpanIdentity:
         return f"00-{self.trace_id_hex}-{self.span_id_hex}-{int(self.sampled):02x}"
 
 
-class FinishedEvent(NamedTuple):
+class FinishedEvent(msgspec.Struct, frozen=True, gc=False):
     """Something that happened during a span."""
 
     event: SpanEvent
@@ -66,7 +67,7 @@ class SpanLink(NamedTuple):
     span_id: int
 
 
-class FinishedSpan(NamedTuple):
+class FinishedSpan(msgspec.Struct, frozen=True, gc=False):
     """A complete span. Times are nanoseconds since the epoch; attributes with value None are left
     out. ``error``: if set, the span's status is ERROR with this description."""
 

@@ -19,8 +19,8 @@ from hashlib import blake2b
 
 import msgspec
 
-from observability.admin_api import KeptRequest
 from service.engine.submission import Submission
+from service.records.row import Row
 from service.turns import my_turn
 
 BLOCK_TOKENS = 16
@@ -125,10 +125,10 @@ class LoadTrace:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hash(), name="load-trace")
 
-    def ended(self, kept: KeptRequest) -> None:
-        traced = self._requests.get(kept.request_id)
+    def ended(self, row: Row) -> None:
+        traced = self._requests.get(row.request_id)
         if traced is not None:
-            traced.output_length = kept.output_tokens
+            traced.output_length = row.output_tokens
 
     async def _hash(self) -> None:
         while self._pending:

@@ -30,7 +30,7 @@ SLOWEST_IN_FEED = 10
 _ROWS_AT_ONCE = 500
 _REQUESTS_AT_ONCE = 16
 
-Listener = Callable[[KeptRequest], None]
+Listener = Callable[[Row], None]
 
 _log = get_logger()
 
@@ -67,14 +67,13 @@ class Records:
     def ended(self, record: RequestRecord, seconds: Mapping[str, float]) -> None:
         """A request has ended, perhaps one of the worker before. ``seconds``: of its phases."""
         self._live.pop(record.request_id, None)
-        kept = ended_request(record, seconds)
-        row = row_of(kept)
+        row = row_of(ended_request(record, seconds))
         self._keep(row)
         for window in self._windows.values():
             window.add(row)
         for listener in self._listeners:
             try:
-                listener(kept)
+                listener(row)
             except Exception:  # the request is served; its record is not worth an error
                 _log.exception("failed to pass on the record of a request")
 
@@ -120,7 +119,7 @@ class Records:
         killed worker left. Return a function that stops it."""
         if also_kept:
             for row in list(self._rows):
-                listener(row.request())
+                listener(row)
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 

@@ -7,6 +7,7 @@ and its pauses hold every stream up. A row has none of them.
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from observability.admin_api import KeptRequest
 
@@ -19,7 +20,7 @@ _ROW_BYTES = 560
 
 class Row(msgspec.Struct, frozen=True, gc=False):
     """``phase``: the longest one; of a live request, the one that it is in. The rest as in
-    ``KeptRequest``, of which ``encoded`` has everything."""
+    ``KeptRequest``, of which ``encoded`` has everything but its two ids."""
 
     request_id: str
     trace_id: str
@@ -39,7 +40,10 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     encoded: bytes
 
     def request(self) -> KeptRequest:
-        return _decoder.decode(self.encoded)
+        return decode_request(self.request_id, self.trace_id, self.encoded)
+
+    def encode(self) -> bytes:
+        return _encoder.encode(self)
 
     @property
     def size(self) -> int:
@@ -64,10 +68,23 @@ def row_of(kept: KeptRequest) -> Row:
         route=kept.route,
         outcome=kept.outcome,
         phase=kept.phase if kept.live else longest_phase(kept.phases),
-        encoded=_encoder.encode(kept),
+        encoded=_encoder.encode(replace(kept, request_id="", trace_id="")),
     )
+
+
+def decode_request(request_id: str, trace_id: str, encoded: bytes | memoryview[int]) -> KeptRequest:
+    """Raises msgspec.DecodeError for what is not ``Row.encoded``."""
+    return replace(_decoder.decode(encoded), request_id=request_id, trace_id=trace_id)
+
+
+def decode_row(encoded: bytes) -> Row:
+    """Raises msgspec.DecodeError for what is not from ``Row.encode``."""
+    return _row_decoder.decode(encoded)
 
 
 def longest_phase(phases: dict[str, float]) -> str | None:
     """Return the phase that took longest; None if no phase was reached."""
-    return max(phases, key=lambda name: phases[name]) if phases else None
+    return max(phases, key=phases.__getitem__) if phases else None
+
+
+_row_decoder = msgspec.msgpack.Decoder(Row)

@@ -179,15 +179,17 @@ class RequestArchive:
 
     async def _write_requests(self) -> bool:
         """Write a batch; True if there may be more."""
-        from service.store.packed_request import pack_request
+        from service.store.packed_request import pack_requests
 
         assert self._database is not None
         async with self._moving:
-            kept, position = self._ended.first(_BATCH)
-            rows = [pack_request(one) for one in kept]
-            refused = await self._database.insert_requests(rows) if rows else 0
-            self._ended.release(position, dropped=refused)
-            return len(kept) == _BATCH
+            records, position = self._ended.first(_BATCH)
+            rows = pack_requests(records)
+            dropped = len(records) - len(rows)
+            if rows:
+                dropped += await self._database.insert_requests(rows)
+            self._ended.release(position, dropped=dropped)
+            return len(records) == _BATCH
 
     async def _write_usage(self) -> None:
         assert self._database is not None

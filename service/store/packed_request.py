@@ -5,11 +5,14 @@ the rest of the row, one percent of serving a short answer."""
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from observability.admin_api import KeptRequest
+from service.records.row import Row, decode_request, decode_row
 
 # The dictionary that all rows are compressed with. It must never change: a better one would have to
 # be added under another number.
@@ -41,30 +44,37 @@ _LONG_BYTES = 1000
 _LEVEL = 1
 _WINDOW = -12  # without a header, of 4 KiB: less to allocate for each
 _MEMORY = 4
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(KeptRequest)
 
 
-def pack_request(kept: KeptRequest) -> dict[str, Any]:
-    """Return the row of an ended request."""
-    rest = msgspec.structs.replace(kept, request_id="", trace_id="")
+def pack_request(row: Row) -> dict[str, Any]:
+    """Return the database's row of an ended request."""
     return {
-        "request_id": kept.request_id,
-        "ended": kept.received + kept.total if kept.ended is None else kept.ended,
-        "received": kept.received,
-        "trace_id": kept.trace_id,
-        "key": kept.key,
-        "model": kept.model,
-        "route": kept.route,
-        "outcome": kept.outcome,
-        "phase": max(kept.phases, key=kept.phases.__getitem__, default=None),
-        "total": kept.total,
-        "ttft": kept.ttft,
-        "prompt_tokens": kept.prompt_tokens,
-        "cached_tokens": kept.cached_tokens,
-        "output_tokens": kept.output_tokens,
-        "record": _packed(_encoder.encode(rest)),
+        "request_id": row.request_id,
+        "ended": row.received + row.total if row.ended is None else row.ended,
+        "received": row.received,
+        "trace_id": row.trace_id,
+        "key": row.key,
+        "model": row.model,
+        "route": row.route,
+        "outcome": row.outcome,
+        "phase": row.phase,
+        "total": row.total,
+        "ttft": row.ttft,
+        "prompt_tokens": row.prompt_tokens,
+        "cached_tokens": row.cached_tokens,
+        "output_tokens": row.output_tokens,
+        "record": _packed(row.encoded),
     }
+
+
+def pack_requests(encoded: Sequence[bytes]) -> list[dict[str, Any]]:
+    """Return the database's rows of rows that were encoded. What another version wrote is left
+    out, so that the others get through."""
+    rows = []
+    for one in encoded:
+        with suppress(msgspec.DecodeError):
+            rows.append(pack_request(decode_row(one)))
+    return rows
 
 
 def _packed(record: bytes) -> bytes:
@@ -81,5 +91,4 @@ def unpack_request(request_id: str, trace_id: str, record: bytes) -> KeptRequest
     content: bytes | memoryview = memoryview(record)[1:]
     if record[:1] == _DEFLATED:
         content = zlib.decompressobj(_WINDOW, _WORDS).decompress(content)
-    kept = _decoder.decode(content)
-    return msgspec.structs.replace(kept, request_id=request_id, trace_id=trace_id)
+    return decode_request(request_id, trace_id, content)

@@ -4,19 +4,18 @@ worker's ledger, so that those of a killed worker are stored by the next one."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-import msgspec
-
-from observability.admin_api import KeptRequest
 from observability.byte_ring import ByteRing
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(KeptRequest)
+
+class Encodable(Protocol):
+    def encode(self) -> bytes: ...
 
 
 class EndedRequests:
-    """``dropped`` is called for each record for which there is no room. A ring of no size: none is
-    kept."""
+    """``dropped`` is called for each record for which there is no room. A
+    ring of no size: none is kept."""
 
     def __init__(self, ring: ByteRing, dropped: Callable[[], None]) -> None:
         self._ring = ring
@@ -31,22 +30,15 @@ class EndedRequests:
         """Share of the room that is taken."""
         return self._ring.used_bytes / self._ring.size_bytes if self.is_kept else 0.0
 
-    def put(self, kept: KeptRequest) -> None:
+    def put(self, record: Encodable) -> None:
         """Call it in the transaction that counts the request: both are then done, or neither."""
-        if self.is_kept and not self._ring.put(_encoder.encode(kept)):
+        if self.is_kept and not self._ring.put(record.encode()):
             self._dropped()
 
-    def first(self, most: int) -> tuple[list[KeptRequest], int]:
-        """Return the oldest records, at most so many, and what to ``release`` once they are
+    def first(self, most: int) -> tuple[list[bytes], int]:
+        """Return the oldest records, encoded, at most so many, and what to ``release`` once they are
         stored."""
-        entries, position = self._ring.first(most)
-        found = []
-        for entry in entries:
-            try:
-                found.append(_decoder.decode(entry))
-            except msgspec.DecodeError:  # of another version; the others must get through
-                self._dropped()
-        return found, position
+        return self._ring.first(most)
 
     def release(self, position: int, *, dropped: int = 0) -> None:
         """``dropped``: how many were not stored nevertheless."""

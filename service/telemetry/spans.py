@@ -6,7 +6,7 @@ Pure functions: the record in, finished spans out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from engine.messages import Finished
 from observability import phases, schema
@@ -22,7 +22,11 @@ _ERRORS = (OutcomeGroup.REFUSED, OutcomeGroup.FAILED)
 # The time between two phases that follow one another at once.
 _NOTHING_SECONDS = 50e-6
 
+_OUTPUT, _GAP = EventKind.OUTPUT, EventKind.GAP  # an enum's members are slow to look up
+
 _Attributes = dict[Attribute, str | int | float | None]
+# Makes monotonic seconds nanoseconds since the epoch.
+_WallClock = Callable[[float], int]
 
 
 def server_span(
@@ -32,6 +36,7 @@ def server_span(
     released."""
     if record.ended_time is None:
         raise ValueError(f"request {record.request_id} has not ended")
+    wall_ns = _wall_clock(record)
     group = group_of(record.outcome)
     failed = group is OutcomeGroup.FAILED or record.status >= 500
     attributes = {
@@ -70,10 +75,10 @@ def server_span(
         schema.SPAN_REQUEST,
         name.strip(),
         record.received_wall_ns,
-        _wall_ns(record, record.ended_time),
+        wall_ns(record.ended_time),
         attributes,
         error=(record.error or record.outcome) if failed else None,
-        events=_events_of_the_whole(record),
+        events=_events_of_the_whole(record, wall_ns),
         links=links,
     )
 
@@ -87,30 +92,30 @@ def _newest_attributes(record: RequestRecord) -> _Attributes:
     }
 
 
-def _events_of_the_whole(record: RequestRecord) -> list[FinishedEvent]:
+def _events_of_the_whole(record: RequestRecord, wall_ns: _WallClock) -> list[FinishedEvent]:
     """Return what happened to the request, and to choices that have no decode span."""
     sequences = record.sequences
-    found = [_event(record, each, {}) for each in record.happenings]
+    found = [_event(wall_ns, each, {}) for each in record.happenings]
     for choice, each in record.choices_happenings:
         if choice >= len(sequences) or sequences[choice].first_token_time is None:
-            found.append(_event(record, each, {schema.ATTR_CHOICE: choice}))
+            found.append(_event(wall_ns, each, {schema.ATTR_CHOICE: choice}))
     return found
 
 
-def _event(record: RequestRecord, happening: Happening, attributes: _Attributes) -> FinishedEvent:
+def _event(wall_ns: _WallClock, happening: Happening, attributes: _Attributes) -> FinishedEvent:
     """``attributes``: the choice, if it happened to one."""
     kind, time, value = happening
     declared = schema.EVENTS[kind]
-    if kind is EventKind.OUTPUT:
+    if kind is _OUTPUT:
         attributes[schema.ATTR_EVENT_TOKEN] = int(value)
-    elif kind is EventKind.GAP:
+    elif kind is _GAP:
         attributes[schema.ATTR_EVENT_SECONDS] = value
-    return FinishedEvent(declared, _wall_ns(record, time), attributes)
+    return FinishedEvent(declared, wall_ns(time), attributes)
 
 
-def _stalled(record: RequestRecord, begin: float, seconds: float) -> FinishedEvent:
+def _stalled(wall_ns: _WallClock, begin: float, seconds: float) -> FinishedEvent:
     attributes: _Attributes = {schema.ATTR_EVENT_SECONDS: seconds}
-    return FinishedEvent(schema.EVENTS[EventKind.STALLED], _wall_ns(record, begin), attributes)
+    return FinishedEvent(schema.EVENTS[EventKind.STALLED], wall_ns(begin), attributes)
 
 
 def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | int | None]:
@@ -132,24 +137,25 @@ def _protocol_attributes(record: RequestRecord) -> dict[schema.Attribute, str | 
 def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
     """Yield the phases in order of time, those in the engine choice by choice. A phase that was
     never reached has no span; one that was interrupted has several."""
+    wall_ns = _wall_clock(record)
     for one in before_engine(record):
         if one.phase != phases.ADMITTING.name or one.end - one.begin > _NOTHING_SECONDS:
-            yield _span(record, one, {})
+            yield _span(wall_ns, one, {})
     for choice, sequence in enumerate(record.sequences):
         for one in in_engine(sequence):
-            events = []
+            events: Sequence[FinishedEvent] = ()
             if record.choices_happenings and one.phase == phases.DECODING.name:
                 events = [
-                    _event(record, each, {schema.ATTR_CHOICE: choice})
+                    _event(wall_ns, each, {schema.ATTR_CHOICE: choice})
                     for of, each in record.choices_happenings
                     if of == choice
                 ]
-            yield _span(record, one, _engine_attributes(one.phase, choice, sequence), events)
+            yield _span(wall_ns, one, _engine_attributes(one.phase, choice, sequence), events)
     flush = record.flush
     if flush.seconds:
         waited = Interval(phases.FLUSHING.name, flush.begin, flush.end)
-        stalls = [_stalled(record, begin, seconds) for begin, seconds in sorted(flush.longest)]
-        yield _span(record, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds}, stalls)
+        stalls = [_stalled(wall_ns, begin, seconds) for begin, seconds in sorted(flush.longest)]
+        yield _span(wall_ns, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds}, stalls)
 
 
 def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attributes:
@@ -165,7 +171,7 @@ def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attribut
 
 
 def _span(
-    record: RequestRecord,
+    wall_ns: _WallClock,
     interval: Interval,
     attributes: _Attributes,
     events: Sequence[FinishedEvent] = (),
@@ -174,12 +180,14 @@ def _span(
     return FinishedSpan(
         schema.PHASE_SPANS[phase],
         phase,
-        _wall_ns(record, begin),
-        _wall_ns(record, end),
+        wall_ns(begin),
+        wall_ns(end),
         attributes,
-        events=events,
+        None,
+        events,
     )
 
 
-def _wall_ns(record: RequestRecord, time: float) -> int:
-    return record.received_wall_ns + round((time - record.received_time) * 1e9)
+def _wall_clock(record: RequestRecord) -> _WallClock:
+    received = record.received_wall_ns - int(record.received_time * 1e9)
+    return lambda monotonic: received + int(monotonic * 1e9)

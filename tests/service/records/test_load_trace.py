@@ -6,11 +6,12 @@ import msgspec
 import pytest
 
 from engine.messages import Generate, SamplingParams
-from observability.admin_api import KeptRequest
 from service.engine.submission import Submission
 from service.records import load_trace
 from service.records.load_trace import BLOCK_TOKENS, LoadTrace, TracedRequest
+from service.records.row import Row
 from service.tenants.caller import ANYBODY
+from tests.service.records.keeping import row
 from tests.service.store.stored import until
 
 
@@ -25,10 +26,8 @@ def submission(request_id: str, tokens: list[int], salt: str = "") -> Submission
     )
 
 
-def ended(request_id: str, output_tokens: int = 5) -> KeptRequest:
-    return KeptRequest(
-        request_id=request_id, received=0.0, route="completions", output_tokens=output_tokens
-    )
+def ended(request_id: str, output_tokens: int = 5) -> Row:
+    return row(request_id=request_id, output_tokens=output_tokens)
 
 
 async def lines(trace: LoadTrace) -> list[TracedRequest]:

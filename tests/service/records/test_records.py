@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from observability.admin_api import SORTABLE, KeptRequest, RequestPage, RequestQuery
 from observability.outcomes import group_of
 from service.records.records import Records
+from service.records.row import Row
 from service.telemetry.requests import CUT_OUTCOME, Telemetry
 from tests.examples import examples
 from tests.service.request_records import answered, started
@@ -71,7 +72,7 @@ def test_a_request_cut_by_a_killed_worker_is_kept() -> None:
     found = cut.find("req_1")
     assert found is not None
     assert (found.outcome, found.live) == (CUT_OUTCOME, False)
-    heard: list[KeptRequest] = []
+    heard: list[Row] = []
     cut.on_ended(heard.append, also_kept=True)
     assert [one.outcome for one in heard] == [CUT_OUTCOME]
 
@@ -80,7 +81,7 @@ def test_listeners_get_each_ended_request_until_they_leave() -> None:
     records, telemetry = keeping()
     heard: list[str] = []
 
-    def fails(_: KeptRequest) -> None:
+    def fails(_: Row) -> None:
         raise ValueError("a listener's defect")
 
     records.on_ended(fails)
@@ -147,7 +148,7 @@ def test_all_pages_together_are_what_a_naive_search_finds(
 ) -> None:
     records, telemetry = keeping()
     everything: list[KeptRequest] = []
-    records.on_ended(everything.append)
+    records.on_ended(lambda row: everything.append(row.request()))
     for number, request in enumerate(requests):
         served(telemetry, number, **request)
     query = RequestQuery(**asked)

@@ -12,6 +12,7 @@ import pytest
 from observability import catalogue
 from observability.admin_api import EventKind, KeptRequest, PrefixReport, RequestEvent
 from observability.usage_table import UsageFigures, UsageGroup
+from service.records.row import row_of
 from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
 from service.store.place import store_place
@@ -36,7 +37,7 @@ class Archived:
     def keep(self, *kept: KeptRequest) -> None:
         for one in kept:
             with self.telemetry.metrics.ledger:
-                self.telemetry.ended_requests.put(one)
+                self.telemetry.ended_requests.put(row_of(one))
 
     def use(self, time: float, group: UsageGroup, **figures: float) -> None:
         with self.telemetry.metrics.ledger:

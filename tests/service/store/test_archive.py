@@ -12,6 +12,7 @@ import pytest
 from observability.admin_api import AuditRow, RequestQuery
 from observability.usage_table import UsageFigures, UsageGroup
 from service.errors import StoreUnavailableError
+from service.records.row import row_of
 from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
 from service.store.archive_database import ArchiveDatabase
@@ -138,7 +139,7 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
     killed = telemetry_of(descriptor())  # never writes anything to the database
     with killed.metrics.ledger:
         killed.usage.count(NOON, ALICE, UsageFigures(output_tokens=10))
-        killed.ended_requests.put(kept(1))
+        killed.ended_requests.put(row_of(kept(1)))
     for _ in range(2):
         async with archived(empty_url, ledger=descriptor()) as one:
             one.use(NOON, ALICE, output_tokens=1)
@@ -222,7 +223,7 @@ async def test_while_the_database_is_away_records_are_dropped_and_counted_and_us
     for number in range(most):
         with telemetry.metrics.ledger:
             telemetry.usage.count(NOON, ALICE, UsageFigures(output_tokens=1))
-            telemetry.ended_requests.put(kept(number))
+            telemetry.ended_requests.put(row_of(kept(number)))
     one = Archived(empty_url, telemetry, ArchiveLimits())
     dropped = one.dropped
     assert 0 < dropped < most

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from observability.admin_api import RequestQuery
+from service.records.row import row_of
 from service.store import sqlite_requests
 from service.store.archive_database import ArchiveDatabase
 from service.store.packed_request import pack_request
@@ -33,7 +34,7 @@ def stored(connection: sqlite3.Connection) -> list[str]:
 
 
 async def test_a_row_is_inserted_once_and_reads_as_it_was_written(tmp_path: Path) -> None:
-    rows = [pack_request(kept(number)) for number in range(3)]
+    rows = [pack_request(row_of(kept(number))) for number in range(3)]
     async with table(tmp_path) as (requests, connection):
         await requests.insert(rows[:2])
         await requests.insert(rows)
@@ -52,13 +53,13 @@ async def test_a_file_that_was_deleted_is_an_error_not_a_silent_loss(
     tmp_path: Path, is_replaced: bool
 ) -> None:
     async with table(tmp_path) as (requests, _):
-        await requests.insert([pack_request(kept(1))])
+        await requests.insert([pack_request(row_of(kept(1)))])
         file = tmp_path / "store.sqlite3"
         file.unlink()
         if is_replaced:
             file.write_bytes(b"")
         with pytest.raises(sqlite3.OperationalError, match=r"was deleted or replaced"):
-            await requests.insert([pack_request(kept(2))])
+            await requests.insert([pack_request(row_of(kept(2)))])
 
 
 @pytest.mark.parametrize(
@@ -67,7 +68,7 @@ async def test_a_file_that_was_deleted_is_an_error_not_a_silent_loss(
 async def test_a_row_that_cannot_be_stored_refuses_the_rows_with_it(
     tmp_path: Path, wrong: dict[str, Any]
 ) -> None:
-    good, bad = pack_request(kept(1)), {**pack_request(kept(2)), **wrong}
+    good, bad = pack_request(row_of(kept(1))), {**pack_request(row_of(kept(2))), **wrong}
     async with table(tmp_path) as (requests, connection):
         with pytest.raises(RowsRefusedError):
             await requests.insert([good, bad])
@@ -84,9 +85,9 @@ async def test_a_locked_database_is_a_failure_of_the_database_and_not_of_the_row
         # In a thread: what it waits for may be a transaction that needs this event loop.
         await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
         with pytest.raises(ArchiveDatabase.FAILURES):
-            await requests.insert([pack_request(kept(1))])
+            await requests.insert([pack_request(row_of(kept(1)))])
         connection.rollback()
-        await requests.insert([pack_request(kept(1))])
+        await requests.insert([pack_request(row_of(kept(1)))])
         assert stored(connection) == ids([kept(1)])
 
 
@@ -104,8 +105,8 @@ async def test_a_database_that_could_not_be_opened_is_opened_again_later(
         holder.execute("BEGIN EXCLUSIVE")
         for _ in range(2):
             with pytest.raises(sqlite3.OperationalError, match="locked"):
-                await requests.insert([pack_request(kept(1))])
-    await requests.insert([pack_request(kept(1))])
+                await requests.insert([pack_request(row_of(kept(1)))])
+    await requests.insert([pack_request(row_of(kept(1)))])
     await requests.close()
     with closing(sqlite3.connect(file)) as connection:
         assert stored(connection) == ids([kept(1)])
