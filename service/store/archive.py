@@ -185,10 +185,8 @@ class RequestArchive:
         async with self._moving:
             records, position = self._ended.first(_BATCH)
             rows = pack_requests(records)
-            dropped = len(records) - len(rows)
-            if rows:
-                dropped += await self._database.insert_requests(rows)
-            self._ended.release(position, dropped=dropped)
+            refused = await self._database.insert_requests(rows) if rows else 0
+            self._ended.release(position, dropped=len(records) - len(rows) + refused)
             return len(records) == _BATCH
 
     async def _write_usage(self) -> None:

@@ -36,8 +36,8 @@ class EndedRequests:
             self._dropped()
 
     def first(self, most: int) -> tuple[list[bytes], int]:
-        """Return the oldest records, encoded, at most so many, and what to ``release`` once they are
-        stored."""
+        """Return the oldest records, encoded, at most so many, and what to ``release`` once they
+        are stored."""
         return self._ring.first(most)
 
     def release(self, position: int, *, dropped: int = 0) -> None:
