@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import itertools
 import os
 import resource
@@ -34,6 +33,7 @@ from observability import logging
 from observability.combined import NOTHING_SHARED, Shared
 from observability.stacks import write_stacks_on_sigusr1
 from observability.tracing import make_tracer, wants_newest_names
+from service import garbage
 from service.admin_app import create_admin_app
 from service.admission.drain import Drain
 from service.app import create_app
@@ -164,11 +164,11 @@ def _report(task: asyncio.Task[None]) -> None:
 async def _open(store: ResponseStore, archive: RequestArchive | None) -> None:
     """Open the store once the worker accepts connections: its libraries take as long to load as
     everything else."""
-    store.open()
-    if archive is not None:
-        archive.open()
-    await store.attempted()
-    gc.freeze()  # without a collection, which would pause streams that may be running by now
+    with garbage.while_loading():
+        store.open()
+        if archive is not None:
+            archive.open()
+        await store.attempted()
 
 
 async def _beat(page: Page, services: Services, telemetry: Telemetry) -> None:
@@ -263,9 +263,7 @@ class Worker:
         for one in (admin, peer):
             if one is not None:
                 await one.start()
-        gc.collect()
-        gc.freeze()  # no later collection looks at what there is now
-        gc.set_threshold(10_000)  # new objects; with Python's 700, a busy step causes several
+        garbage.collect_for_serving()
         store = asyncio.create_task(_open(services.store, services.archive), name="open-store")
         beats = _page(self._options.beats) or Page()
         beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")

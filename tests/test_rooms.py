@@ -74,6 +74,7 @@ ORDER = {
             "drain_settings",
             "hub_settings",
             "turns",
+            "garbage",
         ),
         *("settings", "conversation", "gguf", "hub", "served_model", "tenants", "routes"),
         *("supervision", "proto", "engine"),

@@ -105,6 +105,9 @@ class Door:
         try:
             await app(scope, receive, answer.send)
         finally:
+            # They refer back to the scope; the garbage collector would have to find them.
+            state.pop(CUT_CLIENT, None)
+            state.pop(SERVER_SEND, None)
             self._connections.leave(peer)
         # From here on, the connection may be closed for others, or because the server ends.
         if receiver is not None and _sends_a_body(scope):

@@ -142,6 +142,9 @@ class _EventStreamResponse(ASGIResponse):
             # The generator may be closed only after the sender has released it.
             results = await asyncio.gather(*tasks, return_exceptions=True)
             await self._events.aclose()
+            # Both refer to this response; the garbage collector would have to find them.
+            self._outlet.sender = None
+            del self._chunks
         if isinstance(results[0], Exception):
             raise results[0]
 

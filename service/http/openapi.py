@@ -29,10 +29,10 @@ from service.wire.error_shapes import AnthropicErrorBody, anthropic_shape, shape
 from service.wire.messages.answer import AnsweredMessage, TokenCount
 from service.wire.messages.request import CountRequest, MessagesRequest
 from service.wire.models import ModelCard, ModelList
-from service.wire.responses.answer import ResponseObject
 from service.wire.responses.compaction import CompactedResponse, InputTokens
 from service.wire.responses.list import ItemList
 from service.wire.responses.request import ResponsesRequest
+from service.wire.responses.response_object import ResponseObject
 from service.wire.texts.embeddings import EmbeddingList, EmbeddingRequest
 from service.wire.texts.rerank import RerankAnswer, RerankRequest, ScoreList, ScoreRequest
 from service.wire.texts.tokenize import (

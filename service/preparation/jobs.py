@@ -21,8 +21,8 @@ from service.tenants.caller import Caller
 from service.wire.chat.request import ChatRequest
 from service.wire.completions.request import CompletionRequest
 from service.wire.messages.request import MessagesRequest
-from service.wire.responses.answer import Echoed
 from service.wire.responses.request import ResponsesRequest
+from service.wire.responses.response_object import Echoed
 from service.wire.responses.tools import ClientTool
 from service.wire.texts.embeddings import EmbeddingRequest
 from service.wire.texts.rerank import RerankRequest, ScoreRequest

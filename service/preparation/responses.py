@@ -23,7 +23,6 @@ from service.preparation.jobs import (
 from service.preparation.prompts import encoded, most_conversation_chars, rendered
 from service.preparation.work import Step, Work, ignored_of
 from service.wire.decode import Ignored
-from service.wire.responses.answer import echoed_fields, unprompted_events
 from service.wire.responses.compaction import (
     InputTokens,
     asking_for_summary,
@@ -46,6 +45,7 @@ from service.wire.responses.request import (
     decode_responses,
     text_shape,
 )
+from service.wire.responses.response_object import echoed_fields, unprompted_events
 from service.wire.task import Task
 
 # Reserved for the answer when truncation has to make room and the request does not say how much.

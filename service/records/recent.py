@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import functools
 import operator
+from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +25,7 @@ MOST_TOLD = 1000
 PERCENTS = (50, 95, 99)
 
 
-class _Ended(NamedTuple):
+class _Ended(msgspec.Struct, frozen=True, gc=False):
     time: float
     outcome: str
     values: tuple[float | None, float | None, float]  # ttft, itl_mean, total
@@ -68,7 +68,8 @@ class RecentlyEnded:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._ended: deque[_Ended] = deque()
-        self._sorted: tuple[list[float], ...] = ([], [], [])
+        # Not lists, whose every item the garbage collector would look at.
+        self._sorted = (array("d"), array("d"), array("d"))
         self._outcomes: Counter[str] = Counter()
 
     def add(self, row: Row) -> None:
@@ -120,7 +121,7 @@ class RecentlyEnded:
                 del kept[bisect_left(kept, value)]
 
 
-def quantiles(ordered: list[float]) -> Quantiles:
+def quantiles(ordered: Sequence[float]) -> Quantiles:
     """Return the quantiles by nearest rank: each is the value of one request."""
     count = len(ordered)
     if not count:
@@ -182,5 +183,5 @@ def _weight_within(weighted: Sequence[tuple[float, float]], limit: float) -> flo
     return within / whole if whole else None
 
 
-def _share_within(ordered: list[float], limit: float) -> float | None:
+def _share_within(ordered: Sequence[float], limit: float) -> float | None:
     return bisect_right(ordered, limit) / len(ordered) if ordered else None

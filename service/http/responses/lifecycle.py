@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import weakref
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -86,7 +87,8 @@ class ResponseLifecycle:
         self._is_stored = lifecycle.storage is not Storage.NONE
         self._record = record
         self._ending: ResponseEnding | None = None
-        self.answer = make_answer(self._end)
+        end = weakref.WeakMethod(self._end)  # no cycle: what uses the answer holds this, too
+        self.answer = make_answer(lambda ending: _call(end(), ending))
 
     @property
     def record(self) -> StoredResponse:
@@ -146,6 +148,11 @@ class ResponseLifecycle:
     def discard(self) -> None:
         """Record that it was deleted while still running."""
         self._is_stored = False
+
+
+def _call(end: Callable[[ResponseEnding], None] | None, ending: ResponseEnding) -> None:
+    if end is not None:
+        end(ending)
 
 
 def history_of(record: StoredResponse) -> History:

@@ -35,8 +35,8 @@ def test_a_row_is_small() -> None:
 
 def test_a_long_record_is_compressed() -> None:
     event = RequestEvent(EventKind.GAP, 1.0, 0.5)
-    one = kept(6, events=(event,) * 64)
-    assert len(msgspec.msgpack.encode(one)) > 1000
+    one = kept(6, events=(event,) * 120)
+    assert len(msgspec.msgpack.encode(one)) > 2000
     assert len(pack_request(row_of(one))["record"]) < 600
     assert unpacked(one) == one
 

@@ -1,0 +1,111 @@
+"""What a request leaves is freed at once: a cycle of references would hold it until the garbage
+collector finds it, which pauses all streams for tens of milliseconds once there is enough."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.garbage_worker import VARIABLE
+from tests.service.running import RunningService, until
+
+REQUESTS = 8
+MESSAGES = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
+TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+STREAM = {"stream": True}
+JSON = {"response_format": {"type": "json_object"}}
+PROMPT = {"prompt": "Hello", "max_tokens": 4}
+INPUT = {"input": "Hello", "max_output_tokens": 16}
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "chat": ("/v1/chat/completions", MESSAGES),
+    "chat, streamed": ("/v1/chat/completions", MESSAGES | STREAM),
+    "chat with tools, streamed": ("/v1/chat/completions", MESSAGES | STREAM | {"tools": [TOOL]}),
+    "chat, JSON": ("/v1/chat/completions", MESSAGES | JSON),
+    "chat, logprobs": ("/v1/chat/completions", MESSAGES | {"logprobs": True, "top_logprobs": 2}),
+    "chat, two choices": ("/v1/chat/completions", MESSAGES | {"n": 2}),
+    "chat, refused": ("/v1/chat/completions", {"messages": []}),
+    "completions": ("/v1/completions", PROMPT),
+    "completions, streamed": ("/v1/completions", PROMPT | STREAM),
+    "messages": ("/v1/messages", MESSAGES),
+    "messages, streamed": ("/v1/messages", MESSAGES | STREAM),
+    "tokens of messages": ("/v1/messages/count_tokens", MESSAGES),
+    "responses": ("/v1/responses", INPUT),
+    "responses, streamed": ("/v1/responses", INPUT | STREAM),
+    "responses, logprobs": ("/v1/responses", INPUT | {"top_logprobs": 2}),
+    "tokenize": ("/tokenize", {"prompt": "Hello"}),
+    "embeddings, refused": ("/v1/embeddings", {"input": "Hello"}),
+    "no such path": ("/v1/nothing", {}),
+}
+
+
+class WatchedService(RunningService):
+    worker_module = "tests.service.garbage_worker"
+
+    def garbage(self) -> dict[str, int]:
+        """Collect it; return how many objects there were, by type."""
+        file = self.folder / "garbage.json"
+        file.unlink(missing_ok=True)
+        self.worker.popen.send_signal(signal.SIGUSR2)
+        until(file.exists, 30, "the worker collects garbage")
+        found: dict[str, int] = json.loads(file.read_text())
+        return found
+
+
+@pytest.fixture(scope="module")
+def watched(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedService]:
+    folder = tmp_path_factory.mktemp("watched")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(VARIABLE, str(folder / "garbage.json"))
+        service = WatchedService(tiny_model, folder, worker_args=("--store-url", "none"))
+        with service:
+            yield service
+
+
+def of_requests(found: dict[str, int]) -> dict[str, int]:
+    """Other work of the server leaves something now and then, but not as often."""
+    return {name: count for name, count in found.items() if count >= REQUESTS}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_answered_request_leaves_nothing_to_collect(watched: WatchedService, case: str) -> None:
+    path, body = CASES[case]
+    with httpx.Client(base_url=watched.url, timeout=30) as client:
+        client.post(path, json={"model": "tiny", **body})  # what the first one brings is kept
+        watched.garbage()
+        for _ in range(REQUESTS):
+            client.post(path, json={"model": "tiny", **body})
+    _ended(watched)
+    assert of_requests(watched.garbage()) == {}
+
+
+def test_a_client_that_leaves_its_stream_leaves_nothing_to_collect(watched: WatchedService) -> None:
+    endless = {"model": "tiny", **MESSAGES, "max_tokens": 400, "ignore_eos": True, "stream": True}
+
+    def leave() -> None:
+        with httpx.stream("POST", f"{watched.url}/v1/chat/completions", json=endless) as answer:
+            next(answer.iter_raw())
+
+    leave()
+    _ended(watched)
+    watched.garbage()
+    for _ in range(REQUESTS):
+        leave()
+    _ended(watched)
+    assert of_requests(watched.garbage()) == {}
+
+
+def _ended(service: WatchedService) -> None:
+    """Return when no request is open."""
+
+    def idle() -> bool:
+        lines = service.get("/metrics")[1].decode().splitlines()
+        open_ones = [line for line in lines if line.startswith("quire_requests_in_progress{")]
+        return not any(float(line.rsplit(" ", 1)[1]) for line in open_ones)
+
+    until(idle, 30, "all requests end")
