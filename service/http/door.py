@@ -165,7 +165,7 @@ class _Receiver:
             self._body_ended = not event.get("more_body")
             return cast(HTTPReceiveMessage, event)
         peer = self._peer
-        leaving = asyncio.ensure_future(self._receive())
+        leaving = asyncio.ensure_future(_message(self._receive))
         peer.leaving.add(leaving)
         try:
             return cast(HTTPReceiveMessage, await leaving)
@@ -177,6 +177,13 @@ class _Receiver:
         finally:
             peer.leaving.discard(leaving)
             leaving.cancel()
+
+
+async def _message(receive: Receive) -> HTTPReceiveMessage:
+    """Return the next message. In a task, await this and not what ``receive`` returns: the HTTP
+    server's awaitable holds the task, out of the garbage collector's sight, and a cancelled task
+    holds the frames that it ran in. No frame may hold the awaitable, or none of them is freed."""
+    return await receive()
 
 
 class _Answer:

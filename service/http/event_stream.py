@@ -202,15 +202,15 @@ class _EventStreamResponse(ASGIResponse):
             delayed, chunks.delayed = chunks.delayed, b""
             if chunks.write(delayed):
                 return
-        write, chunks.begun = chunks.begun, None
-        if write is not None:
-            await self._waited(write)
+        if chunks.begun is not None:
+            await self._waited(chunks.take())
 
     async def _waited(self, write: Awaitable[None]) -> None:
         begin = self._waiting_since = self._flush.waiting_since = time.monotonic()
         try:
             await write
         finally:
+            del write  # see ``service.http.door._message``
             self._waiting_since = None
             self._flush.waited(begin, time.monotonic())
 
@@ -245,6 +245,12 @@ class _Chunks:
             return True
         self.begun = write
         return False
+
+    def take(self) -> Awaitable[None]:
+        """Return the write that was not taken at once."""
+        begun, self.begun = self.begun, None
+        assert begun is not None
+        return begun
 
 
 def _body(data: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:
