@@ -44,7 +44,8 @@ gateway can distinguish errors with the same status.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+import copy
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -92,6 +93,11 @@ class QuireError(Exception):
     @property
     def outcome(self) -> str:
         return self.kind.outcome
+
+    def to_raise(self) -> Self:
+        """Return a copy, to be raised by whatever keeps the error itself. Raised, an error refers
+        to its callers by its traceback; one that they keep would be part of a cycle."""
+        return copy.copy(self)
 
     def to_body(self) -> bytes:
         """Return the JSON body, ``{"error": {"message", "type", "param", "code"}}``."""
