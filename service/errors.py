@@ -95,8 +95,8 @@ class QuireError(Exception):
         return self.kind.outcome
 
     def to_raise(self) -> Self:
-        """Return a copy, to be raised by whatever keeps the error itself. Raised, an error refers
-        to its callers by its traceback; one that they keep would be part of a cycle."""
+        """Return a copy, for code that raises an error that it also keeps: a raised error refers to
+        that code by its traceback, so keeping the same one would make a cycle."""
         return copy.copy(self)
 
     def to_body(self) -> bytes:

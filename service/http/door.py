@@ -135,8 +135,8 @@ def _sends_a_body(scope: Scope) -> bool:
 
 
 def _is_being_cancelled() -> bool:
-    """Not inlined: a cancelled task refers to the variables of its calls, so that one of them must
-    not be the task."""
+    """Return whether the current task is. A caller must not have the task in a variable: a
+    cancelled task keeps the traceback, which refers to the variable, and thus would to itself."""
     own = asyncio.current_task()
     return own is None or own.cancelling() > 0
 
