@@ -64,7 +64,7 @@ class EventKind(enum.StrEnum):
     HANDED_OVER = "handed_over"  # to an engine that replaced a dead one
     STALLED = "stalled"  # a write waited for the client (seconds)
     CANCELLED = "cancelled"  # by an operator
-    __hash__ = str.__hash__  # an enum's is computed in Python
+    __hash__ = str.__hash__  # that of Enum is Python code, and slow
 
 
 class RequestEvent(msgspec.Struct, frozen=True, array_like=True):

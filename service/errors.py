@@ -44,7 +44,8 @@ gateway can distinguish errors with the same status.
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+import copy
+from typing import ClassVar, NamedTuple, Self
 
 import msgspec
 
@@ -92,6 +93,11 @@ class QuireError(Exception):
     @property
     def outcome(self) -> str:
         return self.kind.outcome
+
+    def to_raise(self) -> Self:
+        """Return a copy, for code that raises an error that it also keeps: a raised error refers to
+        that code by its traceback, so keeping the same one would make a cycle."""
+        return copy.copy(self)
 
     def to_body(self) -> bytes:
         """Return the JSON body, ``{"error": {"message", "type", "param", "code"}}``."""

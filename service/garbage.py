@@ -1,6 +1,6 @@
-"""The worker's garbage collector. Each of its pauses holds all streams up.
+"""The worker's garbage collector. Each of its pauses holds up all streams.
 
-Requests leave no cycles of references, so that it rarely has anything to do.
+Hardly any request leaves a cycle of references, so the collector rarely has anything to do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ NEW_OBJECTS = 10_000  # between two collections; with Python's 700, a busy step 
 
 
 def collect_for_serving() -> None:
-    """Collect now. No later collection looks at what there is by now."""
+    """Collect now. Later collections do not look at anything that exists by then."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS)
@@ -21,8 +21,8 @@ def collect_for_serving() -> None:
 
 @contextmanager
 def while_loading() -> Iterator[None]:
-    """Nothing is collected, and what is loaded meanwhile is never looked at: to look at a large
-    library takes a tenth of a second, and streams may be running."""
+    """Collect nothing meanwhile, and never look at what was loaded: going through a large library
+    takes a tenth of a second, for which running streams would pause."""
     gc.disable()
     try:
         yield

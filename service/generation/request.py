@@ -140,7 +140,7 @@ class Generation:
         """Remove finished choices. Raises the QuireError with which one of them failed."""
         for choice in choices:
             if choice.failure is not None:
-                raise choice.failure
+                raise choice.failure.to_raise()
         # Choices that ended at a stop string are still running in the engine.
         self._link.abort([choice.sequence for choice in choices if choice.done])
         self._follow([choice for choice in choices if not choice.done])

@@ -134,6 +134,13 @@ def _sends_a_body(scope: Scope) -> bool:
     return announced.isdigit() and len(announced) < 10 and 0 < int(announced) <= _DISCARDED_BYTES
 
 
+def _is_being_cancelled() -> bool:
+    """Return whether the current task is. A caller must not have the task in a variable: a
+    cancelled task keeps the traceback, which refers to the variable, and thus would to itself."""
+    own = asyncio.current_task()
+    return own is None or own.cancelling() > 0
+
+
 class _Receiver:
     """Also reports that the client has left when only ``Connections`` notices it."""
 
@@ -170,8 +177,7 @@ class _Receiver:
         try:
             return cast(HTTPReceiveMessage, await leaving)
         except asyncio.CancelledError:
-            own = asyncio.current_task()
-            if leaving.cancelled() and own is not None and not own.cancelling():
+            if leaving.cancelled() and not _is_being_cancelled():
                 return {"type": "http.disconnect"}
             raise
         finally:

@@ -68,7 +68,7 @@ class RecentlyEnded:
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
         self._ended: deque[_Ended] = deque()
-        # Not lists, whose every item the garbage collector would look at.
+        # Not lists: the garbage collector looks at every item of a list.
         self._sorted = (array("d"), array("d"), array("d"))
         self._outcomes: Counter[str] = Counter()
 

@@ -80,3 +80,4 @@ async def unless_left(leaving: Awaitable[None], work: Awaitable[_Result]) -> _Re
     finally:
         left.cancel()
         working.cancel()
+        del left, working  # what they raise has a traceback, which refers to this call

@@ -133,8 +133,12 @@ class _Push(Generic[Piece]):
                 only.sequence.follower = None
                 if len(only.sequence.generated) > only.count:
                     waker.wake()  # the calls for these tokens came, or will come, too late
-        if self._error is not None:
-            raise self._error
+        error, self._error = self._error, None
+        if error is not None:
+            try:
+                raise error
+            finally:
+                del error  # whose traceback refers to this call
         if self._full:
             await self._sender.drained()
         return self._rest

@@ -1,6 +1,6 @@
 """A record of a request as a row: the columns that queries filter and sort by, and the record
-itself. Only a long one, with dozens of events, is compressed: zlib takes one percent of the time to
-serve a short answer."""
+itself. Only a long one, with dozens of events, is compressed: for a short answer, zlib would add
+one percent to the time that serving it takes."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ def pack_request(row: Row) -> dict[str, Any]:
 
 
 def pack_requests(encoded: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Return the database's rows of rows that were encoded. What another version wrote is left
-    out, so that the others get through."""
+    """Return the database's rows for encoded records. What another version wrote is left out, so
+    that the others get through."""
     rows = []
     for one in encoded:
         with suppress(msgspec.DecodeError):

@@ -14,8 +14,8 @@ class Encodable(Protocol):
 
 
 class EndedRequests:
-    """``dropped`` is called for each record for which there is no room. A
-    ring of no size: none is kept."""
+    """``dropped`` is called for each record for which there is no room. A ring of no size: none is
+    kept."""
 
     def __init__(self, ring: ByteRing, dropped: Callable[[], None]) -> None:
         self._ring = ring

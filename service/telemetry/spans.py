@@ -25,7 +25,7 @@ _NOTHING_SECONDS = 50e-6
 _OUTPUT, _GAP = EventKind.OUTPUT, EventKind.GAP  # an enum's members are slow to look up
 
 _Attributes = dict[Attribute, str | int | float | None]
-# Makes monotonic seconds nanoseconds since the epoch.
+# Converts monotonic seconds to nanoseconds since the epoch.
 _WallClock = Callable[[float], int]
 
 

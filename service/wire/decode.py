@@ -8,6 +8,7 @@ servers expect.
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import quote
@@ -153,8 +154,12 @@ def likely_meant(name: str, kind: type[msgspec.Struct]) -> str | None:
     """Return the field of ``kind`` that ``name`` may be a misspelling of."""
     if len(name) > _MAX_HINT:
         return None
-    known = [field.encode_name for field in msgspec.structs.fields(kind)]
-    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.8)), None)
+    return next(iter(difflib.get_close_matches(name, _fields(kind), n=1, cutoff=0.8)), None)
+
+
+@functools.cache  # to list them takes long, and leaves a cycle of references
+def _fields(kind: type[msgspec.Struct]) -> tuple[str, ...]:
+    return tuple(field.encode_name for field in msgspec.structs.fields(kind))
 
 
 def convert(value: Any, wanted: type[_T], at: str) -> _T:

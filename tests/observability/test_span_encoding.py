@@ -21,7 +21,7 @@ from opentelemetry.trace import (
     TraceState,
 )
 
-from observability import schema
+from observability import schema, span_encoding
 from observability.admin_api import EventKind
 from observability.schema import Attribute
 from observability.span_encoding import encode_place, encode_request, encode_span
@@ -122,6 +122,30 @@ def test_a_span_is_encoded_as_the_sdk_does(
             if not encoded.status.code:
                 encoded.ClearField("status")
     assert found == expected
+
+
+def test_what_does_not_come_again_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: dict[Any, bytes] = {}
+    monkeypatch.setattr(span_encoding, "_kept", kept)
+    digits = "0123456789abcdef" * 2
+    once: dict[Attribute, Any] = {
+        schema.ATTR_REQUEST_ID: f"req_{digits}",
+        schema.ATTR_RESPONSE_ID: f"msg_{digits}",
+        schema.ATTR_EVENT_SECONDS: 0.25,
+    }
+    again: dict[Attribute, Any] = {
+        schema.ATTR_OUTCOME: "stop",
+        schema.ATTR_FINISH_REASONS: ("tool_calls",),
+        schema.ATTR_CACHED_TOKENS: 2048,
+    }
+    span = FinishedSpan(schema.SPAN_REQUEST, "chat", 1, 2, once | again)
+    encode_span(span, kind=2, place=b"", span_id=bytes(8))
+    assert {attribute for _, attribute, *_ in kept} == set(again)
+    monkeypatch.setattr(span_encoding, "_KEPT", len(again))
+    for tokens in range(100):
+        more = FinishedSpan(schema.SPAN_REQUEST, "chat", 1, 2, {schema.ATTR_CACHED_TOKENS: tokens})
+        encode_span(more, kind=2, place=b"", span_id=bytes(8))
+    assert len(kept) <= len(again)
 
 
 def test_equal_values_of_different_types_are_not_mixed_up() -> None:

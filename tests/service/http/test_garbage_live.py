@@ -7,16 +7,19 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from tests.service.garbage_worker import VARIABLE
 from tests.service.running import RunningService, until
 
 REQUESTS = 10
+ADMIN_KEY = "operate-it"
 MESSAGES = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 TOOL = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
 STREAM = {"stream": True}
@@ -33,6 +36,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "chat, refused": ("/v1/chat/completions", {"messages": []}),
     "completions": ("/v1/completions", PROMPT),
     "completions, streamed": ("/v1/completions", PROMPT | STREAM),
+    "completions, unknown field": ("/v1/completions", PROMPT | {"best": 2}),
+    "completions, three prompts": ("/v1/completions", PROMPT | {"prompt": ["Hello"] * 3}),
     "messages": ("/v1/messages", MESSAGES),
     "messages, streamed": ("/v1/messages", MESSAGES | STREAM),
     "tokens of messages": ("/v1/messages/count_tokens", MESSAGES),
@@ -69,6 +74,7 @@ def watched(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     folder = tmp_path_factory.mktemp("watched")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, str(folder / "garbage.json"))
+        patch.setenv("QUIRE_ADMIN_KEY", ADMIN_KEY)
         service = WatchedService(tiny_model, folder, worker_args=("--store-url", "none"))
         with service:
             yield service
@@ -108,6 +114,60 @@ def test_a_client_that_leaves_its_stream_leaves_nothing_to_collect(watched: Watc
         leave()
     _ended(watched)
     assert left(before, watched.looked_at()) == {}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_that_fails_late_leaves_nothing_to_collect(
+    watched: WatchedService, stream: bool
+) -> None:
+    endless = {"max_tokens": 400, "ignore_eos": True, "n": 4, "stream": stream}
+    body = {"model": "tiny", **MESSAGES, **endless}
+    with (
+        httpx.Client(base_url=watched.url, timeout=30) as client,
+        httpx.Client(
+            base_url=f"http://127.0.0.1:{watched.admin_port}/admin/v1/requests",
+            headers={"authorization": f"Bearer {ADMIN_KEY}"},
+        ) as operator,
+        ThreadPoolExecutor(1) as pool,
+    ):
+
+        def cancelled() -> bool:
+            answer = pool.submit(client.post, "/v1/chat/completions", json=body)
+
+            def running() -> str | None:
+                live = operator.get("", params={"state": "live"}).json()["requests"]
+                return next((one["request_id"] for one in live if one["phase"] == "decode"), None)
+
+            request_id = until(running, 30, "a request is decoded")
+            is_in_time = operator.post(f"/{request_id}/cancel").status_code == 200
+            assert (b"cancelled" in answer.result().content) == is_in_time
+            return is_in_time
+
+        until(cancelled, 30, "a request is cancelled before it ends")
+        _ended(watched)
+        before = watched.looked_at()
+        for _ in range(REQUESTS):
+            until(cancelled, 30, "a request is cancelled before it ends")
+        _ended(watched)
+    assert left(before, watched.looked_at()) == {}
+
+
+def test_a_response_on_a_websocket_leaves_nothing_to_collect(watched: WatchedService) -> None:
+    asked = json.dumps({"type": "response.create", "model": "tiny", "store": False, **INPUT})
+    with connect(f"ws://127.0.0.1:{watched.port}/v1/responses") as connection:
+
+        def answered() -> None:
+            connection.send(asked)
+            last = ""
+            while last not in ("response.completed", "response.incomplete"):
+                last = json.loads(connection.recv(timeout=30))["type"]
+
+        answered()
+        before = watched.looked_at()
+        for _ in range(REQUESTS):
+            answered()
+        _ended(watched)
+        assert left(before, watched.looked_at()) == {}
 
 
 def _ended(service: WatchedService) -> None:
