@@ -175,7 +175,7 @@ class _Receiver:
         leaving = asyncio.ensure_future(_message(self._receive))
         peer.leaving.add(leaving)
         try:
-            return cast(HTTPReceiveMessage, await leaving)
+            return await leaving
         except asyncio.CancelledError:
             if leaving.cancelled() and not _is_being_cancelled():
                 return {"type": "http.disconnect"}
@@ -189,7 +189,7 @@ async def _message(receive: Receive) -> HTTPReceiveMessage:
     """Return the next message. In a task, await this and not what ``receive`` returns: the HTTP
     server's awaitable holds the task, out of the garbage collector's sight, and a cancelled task
     holds the frames that it ran in. No frame may hold the awaitable, or none of them is freed."""
-    return await receive()
+    return cast(HTTPReceiveMessage, await receive())
 
 
 class _Answer:
