@@ -164,7 +164,7 @@ await check("thinking is signed, streamed, and may come back", async () => {
 
 await check("messages.parse gives an object of the schema", async () => {
   const output_config = { format: jsonSchemaOutputFormat(PERSON) };
-  const asked = { ...HELLO, output_config };
+  const asked = { ...HELLO, messages: says("Extract name, age as JSON: Ada is 36 years old."), output_config };
   const message = await claude.messages.parse(asked);
   isPerson(message.parsed_output);
   const final = await claude.messages.stream(asked).finalMessage();
