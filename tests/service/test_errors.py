@@ -46,3 +46,15 @@ def test_a_body_has_openais_four_fields() -> None:
 def test_retry_after_is_sent_only_if_the_wait_is_known() -> None:
     assert "retry-after" not in errors.OverloadedError("busy").headers()
     assert errors.OverloadedError("busy", retry_after=3).headers()["retry-after"] == "3"
+
+
+def test_a_copy_to_raise_is_the_same_error_without_its_traceback() -> None:
+    for kind in every_error():
+        error = kind("No.", param="n", retry_after=3)
+        try:
+            raise error
+        except QuireError:
+            copied = error.to_raise()
+        assert type(copied) is kind
+        assert (copied.args, vars(copied)) == (error.args, vars(error))
+        assert copied.__traceback__ is None
