@@ -33,7 +33,7 @@ from engine.step.sequence import Sequence
 INTERVAL = 512
 # A state is also kept within one to two of these fractions of it before a prompt's end.
 _NEAR = 8
-NEAREST = INTERVAL // _NEAR  # Few states are closer to one another than this many tokens.
+NEAREST = INTERVAL // _NEAR  # Few states are fewer tokens apart.
 # Cuts of a prompt that the interval makes. Each costs a step.
 _MOST_CUTS = 16
 
