@@ -136,8 +136,10 @@ class _Growing:
                     st.markdown(plain_markdown(answer.reasoning))
             return
         if self.thoughts is None:
-            with self.reasoning.status("Reasoning", state="running", expanded=True):
-                self.thoughts = st.empty()
+            # Not as a context: at its end Streamlit marks it complete, and a slow browser that
+            # sees both at once shows it folded.
+            box = self.reasoning.status("Reasoning", state="running", expanded=True)
+            self.thoughts = box.empty()
         self.thoughts.markdown(plain_markdown(answer.reasoning))
 
 

@@ -141,8 +141,12 @@ def begin_an_answer_without_end(page: Page, question: str) -> None:
 
 
 def test_reasoning_is_open_while_it_grows(page: Page) -> None:
+    slow = page.context.new_cdp_session(page)  # as a browser that sees several updates at once
+    slow.send("Emulation.setCPUThrottlingRate", {"rate": 8})
     begin_an_answer_without_end(page, "Think long")
     page.get_by_text("I wonder.").first.wait_for(state="visible")
+    page.get_by_test_id("stExpanderIconSpinner").wait_for()  # it still grows
+    slow.send("Emulation.setCPUThrottlingRate", {"rate": 1})
     page.get_by_role("button", name="Stop", exact=True).click()
     page.get_by_text("stopped early").first.wait_for()
 
