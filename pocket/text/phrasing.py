@@ -11,6 +11,7 @@ from pocket.text.dice import Dice
 
 _INNER: Final = re.compile(r"\[([^\[\]]*)\]")
 SLOT: Final = re.compile(r"\{(\w+)\}")
+_I: Final = re.compile(r"(?<![\w{'.])i(?![\w}.])")
 
 BEFORE: Final = (
     *(
@@ -181,6 +182,8 @@ def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots
     style = dice.random()
     if style < 0.6:
         text = text[:1].upper() + text[1:]
+        if dice.chance(0.7):
+            text = _I.sub("I", text)
     elif style > 0.8:
         text = text.lower()
     if text[-1:] not in "?!.…)" and (style < 0.5 or 0.6 < style < 0.68):

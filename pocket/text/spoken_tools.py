@@ -128,6 +128,7 @@ TOOLS: Final = (
             "i am [in|leaving|entering] the {a}, [light|lamp|switch the light] {b}",
             "[the light|it], {b}[ please|], [it is|that is] the [one in the |]{a}",
             "{b} with the [lamp|lights] in the {a}",
+            *ways_tools.LIGHT,
         ),
     ),
     SpokenTool(
