@@ -12,8 +12,8 @@ medians over rounds, also of ratios.
 
 floor: the time to read, at that rate, the weights that a step needs. One row needs its 8 experts of
 each layer; ``--batch`` rows need those that they hit if each chooses at random. times: the
-throughput of the batch, in those of one sequence. transformers: eager, with the fastest of its
-implementations of experts, in bfloat16 or float32, whichever is faster.
+throughput of the batch, in those of one sequence. transformers: the fastest of its implementations
+of experts, in bfloat16 or float32; eager: its eager one, likewise. ratio: their time to ours.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import random
 import statistics
 import tempfile
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from transformers import DynamicCache, OlmoeConfig, OlmoeForCausalLM
@@ -119,24 +119,15 @@ class Transformers:
         torch.manual_seed(0)
         model: torch.nn.Module = OlmoeForCausalLM(copy.deepcopy(CONFIG))
         self._model: Any = model.to(dtype).eval()
-        self.name = str(dtype).removeprefix("torch.")
+        self._dtype = str(dtype).removeprefix("torch.")
 
-    def choose_fastest(self) -> float:
-        """Choose the fastest implementation of experts; return its seconds."""
-
-        def seconds(implementation: str) -> float:
-            self._model.set_experts_implementation(implementation)
-            return min(self.steps(2))
-
-        found = {each: seconds(each) for each in IMPLEMENTATIONS}
-        best = min(found, key=found.__getitem__)
-        self._model.set_experts_implementation(best)
-        self.name += f", {best}"
-        return found[best]
+    def kinds(self) -> list[Kind]:
+        return [Kind(self, each, f"{self._dtype}, {each}") for each in IMPLEMENTATIONS]
 
     @torch.inference_mode()
-    def steps(self, count: int) -> list[float]:
-        """Return the seconds of ``count`` decode steps."""
+    def steps(self, implementation: str, count: int) -> list[float]:
+        """Return the seconds of ``count`` decode steps with one implementation of experts."""
+        self._model.set_experts_implementation(implementation)
         cache = DynamicCache(config=self._model.config)
         token = torch.randint(CONFIG.vocab_size, (1, PROMPT_TOKENS))
         found = []
@@ -148,15 +139,32 @@ class Transformers:
         return found[-count:]
 
 
-def fastest_peer() -> Transformers:
-    found = [Transformers(dtype) for dtype in (torch.bfloat16, torch.float32)]
-    return min(found, key=Transformers.choose_fastest)
+class Kind(NamedTuple):
+    """transformers with one dtype and one implementation of experts."""
+
+    model: Transformers
+    implementation: str
+    name: str
+
+    def fastest_step(self, count: int) -> float:
+        return min(self.model.steps(self.implementation, count))
+
+
+def peers() -> dict[str, Kind]:
+    """Return the fastest kind of all, and the fastest with eager experts."""
+    models = [Transformers(dtype) for dtype in (torch.bfloat16, torch.float32)]
+    seconds = {kind: kind.fastest_step(2) for model in models for kind in model.kinds()}
+    eager = [kind for kind in seconds if kind.implementation == "eager"]
+    return {
+        "transformers": min(seconds, key=seconds.__getitem__),
+        "eager": min(eager, key=seconds.__getitem__),
+    }
 
 
 def measure(options: argparse.Namespace, threads: int, machine: Machine) -> dict[str, Any]:
     """Return the table's row for so many threads."""
     torch.set_num_threads(threads)
-    peer = fastest_peer() if options.peer else None
+    theirs = peers() if options.peer else {}
     with tempfile.TemporaryDirectory() as directory:
         CONFIG.save_pretrained(directory)
         settings = EngineConfig(
@@ -175,7 +183,7 @@ def measure(options: argparse.Namespace, threads: int, machine: Machine) -> dict
         read = machine.limits(threads).read
         one = min(ours.steps(1, options.steps))
         many = min(ours.steps(options.batch, options.steps))
-        theirs = min(peer.steps(options.steps)) if peer else None
+        of_peers = {name: kind.fastest_step(options.steps) for name, kind in theirs.items()}
         floors = [bytes_read(rows, bits) / read for rows in (1, options.batch)]
         rounds.append(
             {
@@ -187,11 +195,13 @@ def measure(options: argparse.Namespace, threads: int, machine: Machine) -> dict
                 "its floor, ms": floors[1] * 1e3,
                 "of its floor": floors[1] / many,
                 "times": options.batch * one / many,
-                **({"transformers, ms": theirs * 1e3, "ratio": theirs / one} if theirs else {}),
+                **{f"{name}, ms": seconds * 1e3 for name, seconds in of_peers.items()},
+                **{f"{name} ratio": seconds / one for name, seconds in of_peers.items()},
             }
         )
     medians = {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
-    return {"threads": threads, **medians, "peer": peer.name if peer else "none"}
+    names = {f"{name} is": kind.name for name, kind in theirs.items()}
+    return {"threads": threads, **medians, **names}
 
 
 def _options() -> argparse.Namespace:
