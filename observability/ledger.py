@@ -44,9 +44,6 @@ _MOMENT_OFFSET = EXEMPLAR_BYTES - _MOMENT.size
 _ZEROS = bytes(1 << 20)
 
 
-_POPULATE_FOR_WRITING = 23  # MADV_POPULATE_WRITE, of Linux since 5.14
-
-
 class Past(enum.Enum):
     """What a ledger held when it was opened."""
 
@@ -113,12 +110,6 @@ def file_lock(descriptor: int) -> Iterator[None]:
         yield
     finally:
         fcntl.lockf(descriptor, fcntl.LOCK_UN)
-
-
-def _map_all_pages(memory: mmap.mmap) -> None:
-    """Have the kernel map them now, rather than page by page when the event loop writes to them."""
-    with contextlib.suppress(OSError, ValueError):  # an older kernel, another system
-        memory.madvise(_POPULATE_FOR_WRITING)
 
 
 class LedgerReader:
@@ -188,7 +179,6 @@ class WorkerLedger(LedgerReader):
                     memory[: len(head)] = head  # last: now it may be continued
             finally:
                 os.close(descriptor)
-        _map_all_pages(memory)
         super().__init__(layout, memory=memory)
         self._journaled = self._everything[_HEADER_BYTES:_JOURNAL_AT].cast("d")
         self.ring = self._everything[_Places.of(layout).ring : self._names_at]

@@ -128,16 +128,16 @@ class _Growing:
         self.generation.wait(self.seen, seconds)
 
     def _reason(self, answer: Answer) -> None:
-        """Open while it grows, folded from the answer's first word on."""
-        if answer.text or answer.tool_calls:
+        """Open while it grows, folded from the answer's first word on, or when it ends before."""
+        if answer.text or answer.tool_calls or self.ended:
             if not self.folded:
                 self.folded = True
                 with self.reasoning.status(reasoned(answer), state="complete", expanded=False):
                     st.markdown(plain_markdown(answer.reasoning))
             return
         if self.thoughts is None:
-            # Not as a context: at its end Streamlit marks it complete, and a slow browser that
-            # sees both at once shows it folded.
+            # Not a `with` block: on leaving it, Streamlit marks the box complete, and a slow
+            # browser that gets both updates at once shows it folded.
             box = self.reasoning.status("Reasoning", state="running", expanded=True)
             self.thoughts = box.empty()
         self.thoughts.markdown(plain_markdown(answer.reasoning))

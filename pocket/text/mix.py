@@ -108,7 +108,7 @@ SHARES: Final[dict[str, float]] = {
     "refusals_on": 5,
     "spoken_tool": 24,
 }
-"""Documents in a hundred (about), by task."""
+"""How often each task is drawn, relative to the others."""
 
 WARM_UP: Final = ("echo", "coverage", "spelling")
 """Short copying tasks, most of the stream at first: copying must come before all else."""

@@ -11,7 +11,7 @@ from pocket.text.dice import Dice
 
 _INNER: Final = re.compile(r"\[([^\[\]]*)\]")
 SLOT: Final = re.compile(r"\{(\w+)\}")
-_I: Final = re.compile(r"(?<![\w{'.])i(?![\w}.])")
+_I: Final = re.compile(r"(?<![\w{'.])i(?![\w}.])")  # the pronoun; no slot, no "i.e."
 
 BEFORE: Final = (
     *(

@@ -17,14 +17,14 @@ ORDER: Final = (
     "|Look it up]",
 )
 LIGHT: Final = (
-    "[the cat|grandma|a guest|my son|somebody|everyone|no soul|not one person] [sleeps|sits|waits"
-    "|works|plays|stays|is] in the {a}[,|:|.|;] [light {b}|switch the light {b}|lamp {b}|the light "
-    "{b}][ please|, please|]",
     "the {a} is [empty|dark|too bright|full of people|so gloomy|busy|quiet][,|.|:] [light {b}"
     "|turn the light {b}|put its lamp {b}|{b} with the light][ please|, please|]",
     "[we left|she entered|they went to|he is done in|dad has gone into|look at] the {a}[,|:|.] "
     "[light {b}|the lamp {b}, please|switch the lamp {b}|{b} with the lamp]",
-    "[why|how come] is the light in the {a} not {b}[? Do it| yet|]",
+    "[the cat|grandma|a guest|my son] [sleeps|plays|works] in the {a}: [switch the light {b}"
+    "|the lamp should go {b}|i want the light {b} there]",
+    "[why is the light in the {a} not|how come the light in the {a} is not] {b}? [Do it|Switch it"
+    "|Change that]",
 )
 EMAIL: Final = (
     'to {a}, [subject|the subject is|subject line|topic|title|with the title] "{b}", [say|text|body'

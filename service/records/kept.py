@@ -21,6 +21,9 @@ from service.telemetry.record import RequestRecord
 MOST_EVENTS = 64
 MOST_NEIGHBOURS = 3
 
+# Digits of a second: microseconds, so that a record takes little room.
+_DIGITS = 6
+
 
 def ended_request(record: RequestRecord, seconds: Mapping[str, float]) -> KeptRequest:
     """``seconds``: of each phase that it reached. ``record`` has ended."""
@@ -51,11 +54,11 @@ def _request(
         longest_gap = max(gap, longest_gap)  # the engine timed the one, the worker the other
     return KeptRequest(
         request_id=record.request_id,
-        received=_to_microseconds(received),
+        received=round(received, _DIGITS),
         route=record.route,
         live=live,
         phase=current_phase(record) if live else None,
-        ended=None if live else _to_microseconds(received + now - begin),
+        ended=None if live else round(received + now - begin, _DIGITS),
         trace_id=record.trace_id,
         span_id=record.span_id,
         response_id=record.response_id,
@@ -86,12 +89,12 @@ def _request(
         reasoning_tokens=record.reasoning_tokens,
         preemptions=sum(one.preemptions for one in record.sequences),
         handovers=sum(one.handovers for one in record.sequences),
-        phases={name: _to_microseconds(spent) for name, spent in seconds.items()},
-        other=_to_microseconds(other_seconds(record, seconds, now)),
-        total=_to_microseconds(now - begin),
-        ttft=None if first is None else _to_microseconds(first - begin),
-        itl_mean=None if gap is None else _to_microseconds(gap),
-        itl_max=None if longest_gap is None else _to_microseconds(longest_gap),
+        phases={name: round(spent, _DIGITS) for name, spent in seconds.items()},
+        other=round(other_seconds(record, seconds, now), _DIGITS),
+        total=round(now - begin, _DIGITS),
+        ttft=None if first is None else round(first - begin, _DIGITS),
+        itl_mean=None if gap is None else round(gap, _DIGITS),
+        itl_max=None if longest_gap is None else round(longest_gap, _DIGITS),
         prefix=prefix_report(record),
         events=events_of(record) if with_events else (),
         neighbours=_neighbours(record),
@@ -129,7 +132,7 @@ def prefix_report(record: RequestRecord) -> PrefixReport | None:
         of=record.prompt_tokens,
         stopped=miss.reason.value,
         request_id=miss.request_id or None,
-        seconds_ago=None if ago is None else _to_microseconds(ago),
+        seconds_ago=None if ago is None else round(ago, _DIGITS),
         at_message=None if place is None else place.number,
         messages=None if place is None else place.of,
         role=None if place is None else place.role,
@@ -184,9 +187,3 @@ def _neighbours(record: RequestRecord) -> tuple[Neighbour, ...]:
         )
         for one in longest
     )
-
-
-def _to_microseconds(seconds: float) -> float:
-    """Rounded, so that a record takes little room. As ``round(seconds, 6)``, which formats and
-    parses a text, in less than half the time."""
-    return round(seconds * 1e6) / 1e6

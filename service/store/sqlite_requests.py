@@ -27,8 +27,8 @@ _INSERT = (
     .compile(dialect=sqlite.dialect(paramstyle="qmark"))
 )
 _values = itemgetter(*(_INSERT.positiontup or ()))
-# Rows of one statement. For each statement, the thread gives up the interpreter's lock and takes it
-# back, and the event loop waits for it.
+# Rows of one statement. Each statement releases and retakes the interpreter's lock, which holds up
+# the event loop.
 _ROWS_AT_ONCE = (64, 16, 4, 1)
 # Raised for a row that SQLite can never take: a number or text that it cannot hold, a NULL.
 _REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeError)

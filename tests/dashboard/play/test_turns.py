@@ -10,6 +10,8 @@ from tests.dashboard.drawn import words
 class Ended:
     """A generation that has ended."""
 
+    url = "http://127.0.0.1:9"
+
     def __init__(self, **fields: object) -> None:
         from dashboard.answer import Answer, Ending
 
@@ -47,6 +49,20 @@ def test_text_reasoning_and_calls_are_shown() -> None:
     assert all(part in text for part in ("What?", "Yes.", "Hm.", "Calls the tool **f** with"))
     assert app.status[0].label == "Reasoned for 1.50 s"
     assert app.code[0].value == "{}"
+
+
+def test_reasoning_that_is_cut_short_no_longer_spins_while_another_answer_grows() -> None:
+    def script(generation: object) -> None:
+        from dashboard.apis.ask import Message
+        from dashboard.conversation import Turn
+        from dashboard.play import turns
+
+        turns.follow(Turn((Message("user", "What?"),), (generation,)))  # type: ignore[arg-type]
+
+    cut = Ended(reasoning="Hm.", thought_ms=1500)
+    app = AppTest.from_function(script, kwargs={"generation": cut}, default_timeout=60).run()
+    (box,) = app.status
+    assert (box.label, box.state) == ("Reasoned for 1.50 s", "complete")
 
 
 def test_a_failure_is_told_below_what_came() -> None:
