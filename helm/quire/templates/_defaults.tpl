@@ -71,6 +71,7 @@ service:
   type: ClusterIP
   port: 8000
   grpcPort: 9000
+  ipFamilies: []
   annotations: {}
 serviceAccount:
   create: true
@@ -199,6 +200,7 @@ dashboard:
   service:
     type: ClusterIP
     port: 8501
+    ipFamilies: []
     annotations: {}
   resources: {}
   nodeSelector: {}

@@ -35,6 +35,18 @@ pods, ready or not: each is watched and scraped by itself. */}}
 {{- include "quire.fullname" . }}-replicas
 {{- end -}}
 
+{{/* Only of the Services that clients reach. That of the replicas stays with one family: a pod with two
+addresses would be watched and scraped twice. */}}
+{{- define "quire.ipFamilies" -}}
+{{- with .ipFamilyPolicy }}
+ipFamilyPolicy: {{ . }}
+{{- end }}
+{{- with .ipFamilies }}
+ipFamilies:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
 {{- define "quire.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- .Values.serviceAccount.name | default (include "quire.fullname" .) -}}
