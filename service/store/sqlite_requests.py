@@ -8,9 +8,7 @@ import asyncio
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from functools import cache
-from itertools import chain
+from collections.abc import Sequence
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -27,9 +25,6 @@ _INSERT = (
     .compile(dialect=sqlite.dialect(paramstyle="qmark"))
 )
 _values = itemgetter(*(_INSERT.positiontup or ()))
-# Rows of one statement. Each statement releases and retakes the interpreter's lock, which holds up
-# the event loop.
-_ROWS_AT_ONCE = (64, 16, 4, 1)
 # Raised for a row that SQLite can never take: a number or text that it cannot hold, a NULL.
 _REFUSALS = (sqlite3.IntegrityError, sqlite3.DataError, OverflowError, UnicodeError)
 
@@ -62,9 +57,7 @@ class SqliteRequests:
     def _insert(self, rows: Sequence[dict[str, Any]]) -> None:
         with self._lock, self._opened() as connection:
             try:
-                for some in _in_statements(rows):
-                    values = chain.from_iterable(map(_values, some))
-                    connection.execute(_insert_of(len(some)), tuple(values))
+                connection.executemany(_INSERT.string, map(_values, rows))
             except _REFUSALS as error:
                 raise RowsRefusedError(type(error).__name__) from error
 
@@ -107,18 +100,3 @@ class SqliteRequests:
             if self._connection is not None:
                 self._connection.close()
                 self._connection = None
-
-
-def _in_statements(rows: Sequence[dict[str, Any]]) -> Iterator[Sequence[dict[str, Any]]]:
-    at = 0
-    while at < len(rows):
-        count = next(count for count in _ROWS_AT_ONCE if count <= len(rows) - at)
-        yield rows[at : at + count]
-        at += count
-
-
-@cache
-def _insert_of(rows: int) -> str:
-    one = f"({', '.join('?' * len(_INSERT.positiontup or ()))})"
-    assert _INSERT.string.count(one) == 1
-    return _INSERT.string.replace(one, ", ".join([one] * rows))

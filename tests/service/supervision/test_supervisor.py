@@ -75,7 +75,10 @@ def is_gone(pid: int) -> bool:
 
 
 def complete(server: QuireServer) -> int:
-    status, _ = server.post("/v1/completions", {"model": "tiny", "prompt": "x", "max_tokens": 3})
+    status, _ = server.post(
+        "/v1/completions",
+        {"model": "tiny", "prompt": "x", "max_tokens": 3, "ignore_eos": True},
+    )
     return int(status)
 
 
