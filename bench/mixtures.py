@@ -200,7 +200,7 @@ def measure(options: argparse.Namespace, threads: int, machine: Machine) -> dict
             }
         )
     medians = {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
-    names = {f"{name} is": kind.name for name, kind in theirs.items()}
+    names = {f"{name} kind": kind.name for name, kind in theirs.items()}
     return {"threads": threads, **medians, **names}
 
 

@@ -128,7 +128,7 @@ class _Growing:
         self.generation.wait(self.seen, seconds)
 
     def _reason(self, answer: Answer) -> None:
-        """Open while it grows, folded from the answer's first word on, or when it ends before."""
+        """Open while it grows; folded at the answer's first word, or when it ends without one."""
         if answer.text or answer.tool_calls or self.ended:
             if not self.folded:
                 self.folded = True
