@@ -73,14 +73,17 @@ check: lint dead test test-chart ## All that CI checks before a change lands
 quick: $(VENV)/.develop ## Run the tests that do not start a process, in under a minute (ARGS="-k name")
 	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q -r fE -p no:logging $(ARGS)
 
+# In CI, a few tests that fail run again, alone (tests/again.py). 1: tests failed.
+AGAIN := $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m tests.again; })
+
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
-	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS)
+	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS) $(AGAIN)
 
 test-slow: $(VENV)/.develop ## Run the long tests: kernels, hostile grammars, ranks against one process
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
 
 test-chart: $(VENV)/.develop ## Lint and render the Helm chart on helm 3 and 4, check the Dockerfile
-	$(BIN)/python -m pytest -m "chart and not slow" -q $(ARGS)
+	$(BIN)/python -m pytest -m "chart and not slow" -q $(ARGS) $(AGAIN)
 
 $(AGENTS)/.installed: tests/agents/package.json
 	mkdir -p $(AGENTS)
