@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.mirror import ContextMirror, MirrorPart
+from engine.device import pages
 
 # A gather's workspace is allocated so much larger than needed, as contexts grow.
 WORKSPACE_GROWTH = 1.25
@@ -40,7 +41,7 @@ class PagedKVCache:
         self.block_size = block_size
         self.head_dim = head_dim
         shape = (num_layers, num_blocks, 2, num_kv_heads, block_size, head_dim)
-        self._blocks = torch.zeros(shape, dtype=dtype, device=device)
+        self._blocks = _zeros(shape, dtype, device)
         self._rows = [layer.view(-1, block_size * head_dim) for layer in self._blocks]
         self._slots = [layer.view(-1, head_dim) for layer in self._blocks]
         # Reused by every gather: allocating fresh pages took longer than the copy itself.
@@ -109,3 +110,10 @@ class PagedKVCache:
     def clear(self, blocks: Tensor) -> None:
         """Zero ``blocks`` (int64) in all layers."""
         self._blocks[:, blocks] = 0
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    # Written, so that the memory is taken now and not by the requests that use it first.
+    return pages.zeros(*shape, dtype=dtype).zero_()

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.cpu.integers import IntegerKind
 from engine.cpu.library import Library, LinearStruct
-from engine.cpu.pages import zeros
+from engine.device.pages import zeros
 from engine.gguf.types import NUMBERS
 from engine.weights.blocks import BlockRows
 

@@ -28,14 +28,8 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBL
 #define GROUP_INPUTS 32
 #define STEPS (GROUP_INPUTS / 4)
 #define SUPER 8 /* groups that share a header */
-/* Rows of a tile. Its sums, and for each row two of products, should stay in registers. */
-#if LANES == 16
-#define INTEGER_ROWS 8
-#define BOTH_HALVES 4 /* up to so many rows by a whole panel, more by half of it */
-#else
-#define INTEGER_ROWS 6
-#define BOTH_HALVES 2
-#endif
+#define INTEGER_ROWS 6 /* of a tile */
+#define FETCH_AHEAD 4096 /* bytes ahead that a single tile prefetches */
 /* Groups that all rows use before the next ones are read: those of a header. */
 #define INTEGER_BLOCK SUPER
 
@@ -344,6 +338,10 @@ INLINE factors factors_of(const int kind, const char *scales, int at) {
 /* Whether each half of a group's inputs has its own scales, and so sums. */
 INLINE int has_halves(int kind) { return kind == BYTES_FLOAT; }
 
+/* Up to so many rows are multiplied by a whole panel, more by each of its halves, so that a tile's
+ * sums, and two for each row's products, stay in registers. */
+INLINE int rows_by_panel(int kind) { return LANES == 8 ? 2 : has_halves(kind) ? 4 : 6; }
+
 /* What the sums of a group start with, or of a half of its inputs where they are apart: what undoes
  * the offset of codes. */
 INLINE ivec first_sums(const int kind, const eighth *e, int half) {
@@ -367,6 +365,28 @@ INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, 
   return acc;
 }
 
+/* What the tiles of a block of weights prefetch: what lies so many bytes after what they use. The
+ * tiles take turns, so that reading memory does not wait for one of them. */
+typedef struct {
+  int64_t bytes;
+  int turn, turns;
+} fetch;
+
+/* Several tiles fetch the next block, which is so many bytes further on, while they use this one. */
+INLINE fetch fetch_for(int rows, int64_t next_block) {
+  const int tiles = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS;
+  return (fetch){tiles > 1 ? next_block : FETCH_AHEAD, 0, tiles};
+}
+
+/* Of H halves of a panel, from half `h` on, which take turns, too. */
+INLINE void fetch_group(const int kind, const int H, const int h, const char *group, fetch ahead) {
+  const int64_t step = 64 * (H == 2 ? 1 : 2);
+  const char *line = group + ahead.bytes + h * 64 + ahead.turn * step;
+  for (const char *end = group + ahead.bytes + group_bytes(kind); line < end;
+       line += ahead.turns * step)
+    __builtin_prefetch(line);
+}
+
 /* Of a tile of R rows by H halves of a panel. */
 #define EACH_SUM                        \
   _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
@@ -374,7 +394,7 @@ INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, 
 
 /* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`. */
 INLINE void integer_part(const int kind, const int R, const int H, const int h, const eighth *x,
-                         int64_t stride, const char *panel, int first, int last, int64_t ahead,
+                         int64_t stride, const char *panel, int first, int last, fetch ahead,
                          float *sums) {
   vec acc[INTEGER_ROWS][2];
   EACH_SUM acc[r][p] = load(sums + r * PANEL + (h + p) * LANES);
@@ -382,9 +402,7 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
     const char *scales = panel + group_begin(kind, g);
     const char *codes = scales + scales_bytes(kind) + h * LANES * 4;
     const eighth *own = x + g;
-    if (ahead)
-      for (int64_t line = h * 64; line < group_bytes(kind); line += H == 2 ? 64 : 128)
-        __builtin_prefetch(scales + ahead + line);
+    fetch_group(kind, H, h, scales, ahead);
     ivec t[INTEGER_ROWS][2], u[INTEGER_ROWS][2]; /* products; of the second half of the inputs */
     EACH_SUM {
       t[r][p] = first_sums(kind, own + r * stride, 0);
@@ -441,8 +459,8 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
 }
 
 INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t stride,
-                         const char *panel, int first, int last, int64_t ahead, float *sums) {
-  if (R <= BOTH_HALVES)
+                         const char *panel, int first, int last, fetch ahead, float *sums) {
+  if (R <= rows_by_panel(kind))
     integer_part(kind, R, 2, 0, x, stride, panel, first, last, ahead, sums);
   else
     for (int h = 0; h < 2; h++)
@@ -450,20 +468,15 @@ INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t s
 }
 
 typedef void (*integer_function)(const eighth *x, int64_t stride, const char *panel, int first,
-                                 int last, int64_t ahead, float *sums);
+                                 int last, fetch ahead, float *sums);
 #define INTEGER_TILE(KIND, R)                                                                   \
   static void tile_##KIND##_##R(const eighth *x, int64_t stride, const char *panel, int first,  \
-                                int last, int64_t ahead, float *sums) {                         \
+                                int last, fetch ahead, float *sums) {                         \
     integer_tile(KIND, R, x, stride, panel, first, last, ahead, sums);                          \
   }
 #define INTEGER_ENTRY(KIND, R) [KIND - NIBBLES][R] = tile_##KIND##_##R,
-#if LANES == 16
-#define EACH_HEIGHT(DO, KIND)                                                                   \
-  DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6) DO(KIND, 7) DO(KIND, 8)
-#else
 #define EACH_HEIGHT(DO, KIND)                                                                   \
   DO(KIND, 1) DO(KIND, 2) DO(KIND, 3) DO(KIND, 4) DO(KIND, 5) DO(KIND, 6)
-#endif
 #define EACH_INTEGER(DO)                                                                        \
   EACH_HEIGHT(DO, NIBBLES) EACH_HEIGHT(DO, BYTES) EACH_HEIGHT(DO, BYTES_FLOAT)                  \
   EACH_HEIGHT(DO, NIBBLES_ZERO) EACH_HEIGHT(DO, NIBBLES_MX)
@@ -478,13 +491,12 @@ static void sum_integers(int kind, const char *panel, int inputs, const eighth *
   const int groups = groups_of(inputs), stride = row_groups(inputs);
   for (int g = 0; g < groups; g += INTEGER_BLOCK) {
     const int last = g + INTEGER_BLOCK < groups ? g + INTEGER_BLOCK : groups;
-    /* The first tile prefetches the next block while the others compute. */
-    int64_t ahead = rows > INTEGER_ROWS ? INTEGER_BLOCK * group_bytes(kind) : 2048;
     if (rows >= least_tiled_rows(kind)) {
       sum_block_in_tiles(kind, panel, g, last, x, stride, rows, sums);
       continue;
     }
-    for (int r = 0, left = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS; left; left--, ahead = 0) {
+    fetch ahead = fetch_for(rows, INTEGER_BLOCK * group_bytes(kind));
+    for (int r = 0, left = ahead.turns; left; left--, ahead.turn++) {
       const int height = (rows - r + left - 1) / left;
       integer_tiles[kind - NIBBLES][height](x + (int64_t)r * stride, stride, panel, g, last,
                                             ahead, sums + r * PANEL);

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from engine.cpu.pages import zeros
+from engine.device.pages import zeros
 from engine.weights.grouped import GroupedWeight, Scales
 
 GROUP_INPUTS = 32

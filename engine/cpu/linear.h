@@ -39,7 +39,7 @@
 /* The same with AMX, whose products need more rows for each weight read, and whose L2 is larger. */
 #define MAX_TILED_ROWS 256
 #define TILED_ROWS_BYTES (1 << 20)
-#define AHEAD 1024 /* bytes to prefetch ahead where weights are read only once */
+#define AHEAD 2048 /* bytes to prefetch ahead where weights are read only once */
 #define LINE 64    /* bytes in a cache line */
 /* Rows of scratch start at different offsets in the L1 cache, so that they do not collide. */
 #define APART 16
@@ -321,67 +321,91 @@ static void *rounded_rows(const linear *l, const float *x, int64_t stride, int h
   return to;
 }
 
-/* y[r] = the result of x[r] W^T + bias, for units first .. last of panels. `width`: of y. `room`:
- * kept between calls for the same rows. */
+/* The blocks of rows that are computed together. Block `b` of them begins at `*row`. */
+static int row_blocks(const linear *l, int rows) { return (rows + most_rows(l) - 1) / most_rows(l); }
+INLINE int block_of_rows(int rows, int blocks, int b, int *row) {
+  int end;
+  share(rows, blocks, b, row, &end);
+  return end - *row;
+}
+
+/* y[r] = the result of x[r] W^T + bias, for a block of rows and units first .. last of panels.
+ * `width`: of y. `room`: kept between calls for the same rows. */
+static void apply_block(const linear *l, int first, int last, const float *x, int64_t in_stride,
+                        int row, int height, float *y, int64_t out_stride, int width, int outcome,
+                        room_of_rows *room) {
+  const int unit = unit_of(outcome), paired = l->kind == BFLOAT16_PAIRS;
+  const int integer = is_integer(l->kind), usual = height == 1 ? 4 : 2;
+  const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
+  const int tiled = HAS_TILES && (paired || (integer && height >= least_tiled_rows(l->kind)));
+  const int tiles = (height + TILE_HEIGHT - 1) / TILE_HEIGHT, each = (height + tiles - 1) / tiles;
+  const int padded = tiled ? tiles * each : height;
+  float sums[2 * (HAS_TILES ? MAX_TILED_ROWS : MAX_ROWS) * PANEL];
+  const void *from = x + row * in_stride;
+  float *to = y + row * out_stride;
+  if (paired || integer) {
+    if (room->first != row) {
+      room->rows = rounded_rows(l, from, in_stride, height, padded, rounded);
+      room->first = row;
+    }
+    from = room->rows;
+  }
+#if HAS_TILES
+  if (tiled) {
+    const tile_sizes sizes = sizes_of_tiles(each, paired ? TILE_INPUTS / 2 : tile_depth(l->kind));
+    TILE_CONFIGURE(sizes);
+  }
+#endif
+  for (int panel = first * unit, count; panel < last * unit; panel += count) {
+    count = last * unit - panel < usual ? last * unit - panel : usual;
+    memset(sums, 0, sizeof(float) * count * padded * PANEL);
+    if (integer)
+      sum_integer_panels(l, panel, count, from, height, padded, sums);
+    else if (tiled)
+      sum_tiled_panels(l, panel, count, from, stride, each, tiles, sums);
+    else
+      sum_panels(l, panel, count, from, stride, height, sums);
+    for (int p = 0; p < count; p += unit) {
+      const float *found = sums + (int64_t)p * padded * PANEL;
+      if (outcome == GATED_SILU)
+        put_gated(GATED_SILU, l, panel + p, found, padded, height, to, out_stride, width);
+      else if (outcome == GATED_GELU_TANH)
+        put_gated(GATED_GELU_TANH, l, panel + p, found, padded, height, to, out_stride, width);
+      else
+        put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
+    }
+  }
+#if HAS_TILES
+  if (tiled) TILE_RELEASE();
+#endif
+}
+
+/* The same for all rows. */
 static void apply_panels(const linear *l, int first, int last, const float *x, int64_t in_stride,
                          int rows, float *y, int64_t out_stride, int width, int outcome,
                          room_of_rows *room) {
-  const int unit = unit_of(outcome), paired = l->kind == BFLOAT16_PAIRS;
-  const int integer = is_integer(l->kind), most = most_rows(l);
-  const int64_t rounded = l->inputs + 2 * APART, stride = paired ? rounded : in_stride;
-  float sums[2 * (HAS_TILES ? MAX_TILED_ROWS : MAX_ROWS) * PANEL];
-  for (int row = 0, blocks = (rows + most - 1) / most; blocks; blocks--) {
-    const int height = (rows - row + blocks - 1) / blocks, usual = height == 1 ? 4 : 2;
-    const int tiled = HAS_TILES && (paired || (integer && height >= least_tiled_rows(l->kind)));
-    const int tiles = (height + TILE_HEIGHT - 1) / TILE_HEIGHT, each = (height + tiles - 1) / tiles;
-    const int padded = tiled ? tiles * each : height;
-    const void *from = x + row * in_stride;
-    float *to = y + row * out_stride;
-    if (paired || integer) {
-      if (room->first != row) {
-        room->rows = rounded_rows(l, from, in_stride, height, padded, rounded);
-        room->first = row;
-      }
-      from = room->rows;
-    }
-#if HAS_TILES
-    if (tiled) {
-      const tile_sizes sizes = sizes_of_tiles(each, paired ? TILE_INPUTS / 2 : tile_depth(l->kind));
-      TILE_CONFIGURE(sizes);
-    }
-#endif
-    for (int panel = first * unit, count; panel < last * unit; panel += count) {
-      count = last * unit - panel < usual ? last * unit - panel : usual;
-      memset(sums, 0, sizeof(float) * count * padded * PANEL);
-      if (integer)
-        sum_integer_panels(l, panel, count, from, height, padded, sums);
-      else if (tiled)
-        sum_tiled_panels(l, panel, count, from, stride, each, tiles, sums);
-      else
-        sum_panels(l, panel, count, from, stride, height, sums);
-      for (int p = 0; p < count; p += unit) {
-        const float *found = sums + (int64_t)p * padded * PANEL;
-        if (outcome == GATED_SILU)
-          put_gated(GATED_SILU, l, panel + p, found, padded, height, to, out_stride, width);
-        else if (outcome == GATED_GELU_TANH)
-          put_gated(GATED_GELU_TANH, l, panel + p, found, padded, height, to, out_stride, width);
-        else
-          put(l, panel + p, found, height, outcome == ADDED, to, out_stride);
-      }
-    }
-    row += height;
-#if HAS_TILES
-    if (tiled) TILE_RELEASE();
-#endif
+  const int blocks = row_blocks(l, rows);
+  for (int b = 0, row; b < blocks; b++) {
+    const int height = block_of_rows(rows, blocks, b, &row);
+    apply_block(l, first, last, x, in_stride, row, height, y, out_stride, width, outcome, room);
   }
 }
 
-/* The same for the panels that this thread claims. */
+/* The same for all panels, divided among the threads: one block of rows after the other, because
+ * each thread rounds the rows that it uses. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
-  const int panels = panels_of(l), unit = unit_of(outcome);
+  const int unit = unit_of(outcome), units = panels_of(l) / unit, blocks = row_blocks(l, rows);
+  const int total = blocks * units;
   room_of_rows room = {NULL, -1};
   int first, last;
-  while (claim(t, panels / unit, 4 / unit, panels, &first, &last))
-    apply_panels(l, first, last, x, in_stride, rows, y, out_stride, width, outcome, &room);
+  while (claim(t, total, 4 / unit, total, &first, &last))
+    for (int end; first < last; first = end) {
+      const int b = first / units, begin = first % units;
+      int row;
+      const int height = block_of_rows(rows, blocks, b, &row);
+      end = (b + 1) * units < last ? (b + 1) * units : last;
+      apply_block(l, begin, begin + end - first, x, in_stride, row, height, y, out_stride, width,
+                  outcome, &room);
+    }
 }

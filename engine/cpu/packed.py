@@ -11,7 +11,7 @@ from torch.nn import functional
 from engine.cpu.blocks import PackedBlocks
 from engine.cpu.integers import IntegerKind, kind_of, packed_integers
 from engine.cpu.library import Library, LinearStruct
-from engine.cpu.pages import zeros
+from engine.device.pages import zeros
 from engine.weights.grouped import GroupedWeight
 
 # Elements of a matrix that are packed at a time.

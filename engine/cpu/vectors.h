@@ -124,9 +124,14 @@ INLINE float sum(vec v) {
   return v[0];
 }
 
-/* As many bfloat16 as a vector has floats; a bfloat16 is the upper half of a float. */
+/* As many bfloat16 as a vector has floats; a bfloat16 is the upper half of a float. GCC generates
+ * poor code for this conversion, too. */
 INLINE vec load_bfloat16(const void *p) {
+#if defined(FILLS_AVX512)
+  return (vec)((ivec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)) << 16);
+#else
   return (vec)(__builtin_convertvector(*(const memory_halves *)p, ivec) << 16);
+#endif
 }
 
 /* Rounds floats to bfloat16, to nearest, ties to even; NaN stays NaN. */
@@ -223,7 +228,14 @@ INLINE vec vector_exp(vec x) {
 /* to[i] = the sum of v[i]'s elements, added in the same order for all four. */
 INLINE void sums_of_four(const vec v[4], float *to) {
 #if LANES == 16
-  for (int i = 0; i < 4; i++) to[i] = sum(v[i]);
+  const ivec low = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29}, high = low + 2;
+  const ivec low_pairs = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
+  const vec a = __builtin_shuffle(v[0], v[1], low) + __builtin_shuffle(v[0], v[1], high);
+  const vec b = __builtin_shuffle(v[2], v[3], low) + __builtin_shuffle(v[2], v[3], high);
+  vec c = __builtin_shuffle(a, b, low_pairs) + __builtin_shuffle(a, b, low_pairs + 2);
+  c += __builtin_shuffle(c, (ivec){8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7});
+  c += __builtin_shuffle(c, (ivec){4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11});
+  for (int i = 0; i < 4; i++) to[i] = c[i];
 #else
   const ivec even = {0, 2, 8, 10, 4, 6, 12, 14}, odd = {1, 3, 9, 11, 5, 7, 13, 15};
   vec a = __builtin_shuffle(v[0], v[1], even) + __builtin_shuffle(v[0], v[1], odd);

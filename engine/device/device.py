@@ -97,13 +97,6 @@ class Readback:
         return self._tensors
 
 
-def prefer_huge_pages() -> None:
-    """Let torch use 2 MiB pages for large tensors on Linux, unless the user set this option. They
-    are filled about three times as fast, and random accesses, as in a KV cache, are faster. Call it
-    before creating the first large tensor."""
-    os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-
-
 # A product with a smaller matrix is finished before a second thread has even woken up.
 _WORTH_SHARING_ELEMENTS = 1 << 19
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.architecture.encoder_config import EncoderConfig, load_encoder_config
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig, OnProgress
-from engine.device.device import choose_device, choose_dtype, prefer_huge_pages, set_threads
+from engine.device.device import choose_device, choose_dtype, set_threads
 from engine.messages import Embed, Pooling, SamplingParams
 from engine.model.bert import EncoderBatch
 from engine.pooling.declared import PoolingRules, pooling_rules
@@ -47,7 +47,6 @@ class EncoderRunner:
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)
         self._pooler = Pooler(self._rules.pooling)
         if self._device.type == "cpu":
-            prefer_huge_pages()
             matrix = self._config.hidden_size * self._config.intermediate_size
             set_threads(config.threads, matrix, config.data_parallel_size)
         dtype = choose_dtype(config.dtype, self._config.dtype, self._device)

@@ -18,7 +18,6 @@ from engine.device.device import (
     choose_device,
     choose_dtype,
     gpu_memory,
-    prefer_huge_pages,
     set_threads,
 )
 from engine.gpu import availability
@@ -92,7 +91,6 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
         )
     model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":
-        prefer_huge_pages()
         processes = ranks * config.data_parallel_size
         set_threads(config.threads, model.largest_matrix, processes)
     return RunnerSetup(

@@ -74,7 +74,6 @@ def test_the_cpus_vector_extensions_are_reported() -> None:
     assert finding.detail.endswith("avx2 avx512f")
 
 
-@pytest.mark.debian
 @pytest.mark.skipif("amx_tile" not in MACHINE.split(), reason="needs a CPU with AMX")
 def test_amx_that_the_kernel_refuses_is_noted() -> None:
     command = [sys.executable, "-P", "-m", "tests.engine.cpu.without_amx"]

@@ -16,7 +16,6 @@ from engine.device.device import (
     choose_device,
     choose_dtype,
     cpu_has_bfloat16,
-    prefer_huge_pages,
     set_threads,
     usable_cores,
 )
@@ -62,15 +61,6 @@ def test_bfloat16_is_in_hardware_where_linux_says_so() -> None:
 def test_reading_back_from_a_cpu_returns_the_tensors() -> None:
     one, two = torch.arange(3), torch.ones(2)
     assert [found.tolist() for found in Readback(one, two).wait()] == [[0, 1, 2], [1, 1]]
-
-
-def test_huge_pages_are_enabled_unless_the_user_decided(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
-    prefer_huge_pages()
-    assert os.environ["THP_MEM_ALLOC_ENABLE"] == "0"
-    monkeypatch.delenv("THP_MEM_ALLOC_ENABLE")
-    prefer_huge_pages()
-    assert os.environ["THP_MEM_ALLOC_ENABLE"] == "1"
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ from torch import Tensor
 import engine.run.loader
 from engine.architecture.errors import ModelError
 from engine.attention.cache import PagedKVCache
-from engine.cpu.pages import zeros
 from engine.device.memory import (
     MemoryProfile,
     OutOfMemoryError,
@@ -25,6 +24,7 @@ from engine.device.memory import (
     is_out_of_memory,
     profiled,
 )
+from engine.device.pages import zeros
 from engine.run.assembly import Assembly, KVCacheTooSmallError
 from tests.engine.driving import load_runner
 from tests.engine.tiny_models import VARIANTS, save_model

@@ -1,8 +1,9 @@
-"""Memory for packed weights, in huge pages where the system has them.
+"""Memory for packed weights and the KV cache, in huge pages where the system has them.
 
 A step reads every weight once, page after page. With pages of 4 KiB the processor looks up an
 address for each of them, and its prefetchers stop at each page's end; with pages of 2 MiB one core
-reads a quarter faster on the machine that we measured. Where the system gives huge pages only on
+reads a quarter faster on the machine that we measured. Contexts are scattered blocks, which need
+even more lookups. Where the system gives huge pages only on
 request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this module requests them.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.cpu.pages import HUGE_PAGE, SLAB, zeros
+from engine.device.pages import HUGE_PAGE, SLAB, zeros
 
 SMAPS = Path("/proc/self/smaps")
 SWITCH = Path("/sys/kernel/mm/transparent_hugepage/enabled")
