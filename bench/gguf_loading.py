@@ -38,7 +38,6 @@ from bench.loading import drop_from_cache, read_raw
 from bench.report import print_table, write_result
 from engine.architecture.config import load_model_config
 from engine.cpu.library import library
-from engine.device.device import prefer_huge_pages
 from engine.gguf.types import NUMBERS, TYPES
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 
@@ -224,7 +223,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to write it; default: temporary files")
     options = parser.parse_args()
-    prefer_huge_pages()  # as the engine does
     library()
     rows = []
     with tempfile.TemporaryDirectory(dir=options.folder) as name:

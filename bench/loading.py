@@ -36,7 +36,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from bench.report import print_table, write_result
-from engine.device.device import prefer_huge_pages
 from engine.weights.file import TensorFile
 from engine.weights.placing import READ_PIECE_BYTES, Target
 from engine.weights.reading import ReadAhead
@@ -210,7 +209,6 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--folder", type=Path, help="where to write it; default: temporary files")
     options = parser.parse_args()
-    prefer_huge_pages()  # as the engine does
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(dir=options.folder) as name:
         directory = Path(name)
