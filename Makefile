@@ -73,7 +73,7 @@ check: lint dead test test-chart ## All that CI checks before a change lands
 quick: $(VENV)/.develop ## Run the tests that do not start a process, in under a minute (ARGS="-k name")
 	$(BIN)/python -m pytest --quick -m "not slow" -n 2 -q -r fE -p no:logging $(ARGS)
 
-# In CI, a few tests that fail run again, alone (tests/again.py). 1: tests failed.
+# In CI, a few failed tests are run again, alone (tests/again.py). pytest exits with 1 if tests failed.
 AGAIN := $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m tests.again; })
 
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")

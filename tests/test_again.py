@@ -1,4 +1,4 @@
-"""What CI does with tests that failed: run again, a few pass if they pass alone."""
+"""In CI a few failed tests are run again, and pass if they pass alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.parametrize(
-    ("failed", "code", "named"),
+    ("failed", "code", "reported"),
     [
         (["test_it.py::test_passes"], 0, True),
         (["test_it.py::test_passes", "test_it.py::test_fails"], 1, False),
@@ -23,8 +23,8 @@ ROOT = Path(__file__).resolve().parents[1]
         ([], 1, False),  # pytest itself failed
     ],
 )
-def test_a_few_that_pass_alone_are_named_and_pass(
-    failed: list[str], code: int, named: bool, tmp_path: Path
+def test_a_few_that_pass_alone_are_reported_and_pass(
+    failed: list[str], code: int, reported: bool, tmp_path: Path
 ) -> None:
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(
@@ -46,4 +46,4 @@ def test_a_few_that_pass_alone_are_named_and_pass(
         check=False,
     )
     assert run.returncode == code, run.stdout + run.stderr
-    assert ("UNSTABLE" in run.stdout) is named
+    assert ("FLAKY" in run.stdout) is reported

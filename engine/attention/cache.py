@@ -115,5 +115,5 @@ class PagedKVCache:
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     if device.type != "cpu":
         return torch.zeros(shape, dtype=dtype, device=device)
-    # Written, so that the memory is taken now and not by the requests that use it first.
+    # Zeroed here, so that pages are allocated now and not during the first requests.
     return pages.zeros(*shape, dtype=dtype).zero_()

@@ -15,7 +15,7 @@
 #define QUERIES 96  /* in a tile, at most */
 #define UNIT 16     /* elements; a head's size is a multiple of this */
 #define MOST_HEADS 3 /* that use a key while it is in a register */
-#define MOST_MIXED (2 * UNIT * LANES / 8) /* elements of values whose sums are in registers */
+#define MIX_WIDTH (4 * LANES) /* elements of a value that `mix` adds at once, in registers */
 
 INLINE void rms_norm(const float *x, const float *weight, float *y, int size, float eps) {
   vec squares = {0};
@@ -165,7 +165,7 @@ INLINE void dots(const int kind, const int G, const float *q, const char *keys, 
  * starting at `d`. */
 INLINE void mix(const int kind, const int G, const int width, const float *p, int stride,
                 const char *values, int d, int count, int D, float *to) {
-  vec a[MOST_HEADS][MOST_MIXED / LANES];
+  vec a[MOST_HEADS][MIX_WIDTH / LANES];
 #pragma GCC unroll 3
   for (int g = 0; g < G; g++)
 #pragma GCC unroll 4
@@ -187,9 +187,9 @@ INLINE void mix(const int kind, const int G, const int width, const float *p, in
 INLINE void mix_block(const int kind, const int G, const float *p, int stride, const char *values,
                       int count, int D, float *to) {
   int d = 0;
-  if (G < 3) /* with more heads there would be more sums than registers */
-    for (; d + MOST_MIXED <= D; d += MOST_MIXED)
-      mix(kind, G, MOST_MIXED, p, stride, values, d, count, D, to);
+  if (G < 3) /* three heads leave too few registers for as many elements */
+    for (; d + MIX_WIDTH <= D; d += MIX_WIDTH)
+      mix(kind, G, MIX_WIDTH, p, stride, values, d, count, D, to);
   for (; d < D; d += UNIT) mix(kind, G, UNIT, p, stride, values, d, count, D, to);
 }
 

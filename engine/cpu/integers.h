@@ -28,8 +28,8 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBL
 #define GROUP_INPUTS 32
 #define STEPS (GROUP_INPUTS / 4)
 #define SUPER 8 /* groups that share a header */
-#define INTEGER_ROWS 6 /* of a tile */
-#define FETCH_AHEAD 4096 /* bytes ahead that a single tile prefetches */
+#define INTEGER_ROWS 6 /* of a tile, at most */
+#define INTEGER_AHEAD 4096 /* bytes to prefetch ahead where one tile has all rows */
 /* Groups that all rows use before the next ones are read: those of a header. */
 #define INTEGER_BLOCK SUPER
 
@@ -338,9 +338,9 @@ INLINE factors factors_of(const int kind, const char *scales, int at) {
 /* Whether each half of a group's inputs has its own scales, and so sums. */
 INLINE int has_halves(int kind) { return kind == BYTES_FLOAT; }
 
-/* Up to so many rows are multiplied by a whole panel, more by each of its halves, so that a tile's
- * sums, and two for each row's products, stay in registers. */
-INLINE int rows_by_panel(int kind) { return LANES == 8 ? 2 : has_halves(kind) ? 4 : 6; }
+/* The most rows that a tile multiplies by a whole panel. With more it takes one half after the other,
+ * so that its sums, and those of each row's products, stay in registers. */
+INLINE int most_whole_panel_rows(int kind) { return LANES == 8 ? 2 : has_halves(kind) ? 4 : 6; }
 
 /* What the sums of a group start with, or of a half of its inputs where they are apart: what undoes
  * the offset of codes. */
@@ -365,36 +365,38 @@ INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, 
   return acc;
 }
 
-/* What the tiles of a block of weights prefetch: what lies so many bytes after what they use. The
- * tiles take turns, so that reading memory does not wait for one of them. */
+/* How the tiles of a block of weights prefetch: `distance` bytes after what they read. They share the
+ * lines, each fetching every `turns`-th from its `turn` on, so that none waits for all of the memory. */
 typedef struct {
-  int64_t bytes;
+  int64_t distance;
   int turn, turns;
-} fetch;
+} prefetch;
 
-/* Several tiles fetch the next block, which is so many bytes further on, while they use this one. */
-INLINE fetch fetch_for(int rows, int64_t next_block) {
+/* Several tiles fetch the next block while they use this one; `block_bytes`: from one to the next. */
+INLINE prefetch prefetch_for(int rows, int64_t block_bytes) {
   const int tiles = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS;
-  return (fetch){tiles > 1 ? next_block : FETCH_AHEAD, 0, tiles};
+  return (prefetch){tiles > 1 ? block_bytes : INTEGER_AHEAD, 0, tiles};
 }
 
-/* Of H halves of a panel, from half `h` on, which take turns, too. */
-INLINE void fetch_group(const int kind, const int H, const int h, const char *group, fetch ahead) {
+/* Prefetches a tile's share of a group's lines. The halves of a panel, if multiplied one after the
+ * other (H = 1), also share them. */
+INLINE void prefetch_group(const int kind, const int H, const int h, const char *group,
+                           prefetch ahead) {
   const int64_t step = 64 * (H == 2 ? 1 : 2);
-  const char *line = group + ahead.bytes + h * 64 + ahead.turn * step;
-  for (const char *end = group + ahead.bytes + group_bytes(kind); line < end;
+  const char *line = group + ahead.distance + h * 64 + ahead.turn * step;
+  for (const char *end = group + ahead.distance + group_bytes(kind); line < end;
        line += ahead.turns * step)
     __builtin_prefetch(line);
 }
 
 /* Of a tile of R rows by H halves of a panel. */
 #define EACH_SUM                        \
-  _Pragma("GCC unroll 8") for (int r = 0; r < R; r++) \
+  _Pragma("GCC unroll 6") for (int r = 0; r < R; r++) \
   _Pragma("GCC unroll 2") for (int p = 0; p < H; p++)
 
 /* R rows by H halves of a panel, from half `h` on, over groups `first` to before `last`. */
 INLINE void integer_part(const int kind, const int R, const int H, const int h, const eighth *x,
-                         int64_t stride, const char *panel, int first, int last, fetch ahead,
+                         int64_t stride, const char *panel, int first, int last, prefetch ahead,
                          float *sums) {
   vec acc[INTEGER_ROWS][2];
   EACH_SUM acc[r][p] = load(sums + r * PANEL + (h + p) * LANES);
@@ -402,7 +404,7 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
     const char *scales = panel + group_begin(kind, g);
     const char *codes = scales + scales_bytes(kind) + h * LANES * 4;
     const eighth *own = x + g;
-    fetch_group(kind, H, h, scales, ahead);
+    prefetch_group(kind, H, h, scales, ahead);
     ivec t[INTEGER_ROWS][2], u[INTEGER_ROWS][2]; /* products; of the second half of the inputs */
     EACH_SUM {
       t[r][p] = first_sums(kind, own + r * stride, 0);
@@ -459,8 +461,8 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
 }
 
 INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t stride,
-                         const char *panel, int first, int last, fetch ahead, float *sums) {
-  if (R <= rows_by_panel(kind))
+                         const char *panel, int first, int last, prefetch ahead, float *sums) {
+  if (R <= most_whole_panel_rows(kind))
     integer_part(kind, R, 2, 0, x, stride, panel, first, last, ahead, sums);
   else
     for (int h = 0; h < 2; h++)
@@ -468,10 +470,10 @@ INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t s
 }
 
 typedef void (*integer_function)(const eighth *x, int64_t stride, const char *panel, int first,
-                                 int last, fetch ahead, float *sums);
+                                 int last, prefetch ahead, float *sums);
 #define INTEGER_TILE(KIND, R)                                                                   \
   static void tile_##KIND##_##R(const eighth *x, int64_t stride, const char *panel, int first,  \
-                                int last, fetch ahead, float *sums) {                         \
+                                int last, prefetch ahead, float *sums) {                         \
     integer_tile(KIND, R, x, stride, panel, first, last, ahead, sums);                          \
   }
 #define INTEGER_ENTRY(KIND, R) [KIND - NIBBLES][R] = tile_##KIND##_##R,
@@ -495,7 +497,7 @@ static void sum_integers(int kind, const char *panel, int inputs, const eighth *
       sum_block_in_tiles(kind, panel, g, last, x, stride, rows, sums);
       continue;
     }
-    fetch ahead = fetch_for(rows, INTEGER_BLOCK * group_bytes(kind));
+    prefetch ahead = prefetch_for(rows, INTEGER_BLOCK * group_bytes(kind));
     for (int r = 0, left = ahead.turns; left; left--, ahead.turn++) {
       const int height = (rows - r + left - 1) / left;
       integer_tiles[kind - NIBBLES][height](x + (int64_t)r * stride, stride, panel, g, last,

@@ -321,16 +321,18 @@ static void *rounded_rows(const linear *l, const float *x, int64_t stride, int h
   return to;
 }
 
-/* The blocks of rows that are computed together. Block `b` of them begins at `*row`. */
+/* The number of blocks into which rows are divided, so that each stays in the L2 cache. */
 static int row_blocks(const linear *l, int rows) { return (rows + most_rows(l) - 1) / most_rows(l); }
+
+/* Returns the height of block `b` of the rows, and where it begins in `*row`. */
 INLINE int block_of_rows(int rows, int blocks, int b, int *row) {
   int end;
   share(rows, blocks, b, row, &end);
   return end - *row;
 }
 
-/* y[r] = the result of x[r] W^T + bias, for a block of rows and units first .. last of panels.
- * `width`: of y. `room`: kept between calls for the same rows. */
+/* y[r] = the result of x[r] W^T + bias, for a block of `height` rows from `row` on and units
+ * first .. last of panels. `width`: of y. `room`: kept between calls for the same block. */
 static void apply_block(const linear *l, int first, int last, const float *x, int64_t in_stride,
                         int row, int height, float *y, int64_t out_stride, int width, int outcome,
                         room_of_rows *room) {
@@ -380,7 +382,7 @@ static void apply_block(const linear *l, int first, int last, const float *x, in
 #endif
 }
 
-/* The same for all rows. */
+/* The same for all rows, block after block. */
 static void apply_panels(const linear *l, int first, int last, const float *x, int64_t in_stride,
                          int rows, float *y, int64_t out_stride, int width, int outcome,
                          room_of_rows *room) {
@@ -391,8 +393,8 @@ static void apply_panels(const linear *l, int first, int last, const float *x, i
   }
 }
 
-/* The same for all panels, divided among the threads: one block of rows after the other, because
- * each thread rounds the rows that it uses. */
+/* The same for all rows and panels, divided among the threads. What a thread claims is consecutive
+ * panels of one block of rows, then of the next, so it rounds each block of rows only once. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
   const int unit = unit_of(outcome), units = panels_of(l) / unit, blocks = row_blocks(l, rows);
@@ -404,7 +406,7 @@ static void apply(const linear *l, team *t, const float *x, int64_t in_stride, i
       const int b = first / units, begin = first % units;
       int row;
       const int height = block_of_rows(rows, blocks, b, &row);
-      end = (b + 1) * units < last ? (b + 1) * units : last;
+      end = first - begin + units < last ? first - begin + units : last;
       apply_block(l, begin, begin + end - first, x, in_stride, row, height, y, out_stride, width,
                   outcome, &room);
     }

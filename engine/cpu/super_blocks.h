@@ -86,14 +86,14 @@ INLINE vec add_super_block(const int kind, vec acc, ivec whole, const super_fact
 
 /* R rows by H halves of a panel, from half `h` on, over a super-block that begins at `header`. */
 INLINE void super_part(const int kind, const int R, const int H, const int h, const super_block *x,
-                       int64_t stride, const char *header, fetch ahead, float *sums) {
+                       int64_t stride, const char *header, prefetch ahead, float *sums) {
   const char *scales = header + header_bytes(kind);
   ivec whole[INTEGER_ROWS][2];
   EACH_SUM whole[r][p] = (ivec){0};
 #pragma GCC unroll 1
   for (int g = 0; g < SUPER; g++, scales += group_bytes(kind)) {
     const char *codes = scales + scales_bytes(kind) + h * LANES * 4;
-    fetch_group(kind, H, h, scales, ahead);
+    prefetch_group(kind, H, h, scales, ahead);
     ivec t[INTEGER_ROWS][2], scale[2]; /* t: sums of products */
     if (kind == NIBBLES_K) {
       EACH_SUM t[r][p] = (ivec){0};
@@ -140,11 +140,11 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
 }
 
 typedef void (*super_function)(const super_block *x, int64_t stride, const char *header,
-                               fetch ahead, float *sums);
+                               prefetch ahead, float *sums);
 #define SUPER_TILE(KIND, R)                                                                     \
   static void super_##KIND##_##R(const super_block *x, int64_t stride, const char *header,      \
-                                 fetch ahead, float *sums) {                                    \
-    if (R <= rows_by_panel(KIND))                                                               \
+                                 prefetch ahead, float *sums) {                                    \
+    if (R <= most_whole_panel_rows(KIND))                                                       \
       super_part(KIND, R, 2, 0, x, stride, header, ahead, sums);                                \
     else                                                                                        \
       for (int h = 0; h < 2; h++) super_part(KIND, R, 1, h, x, stride, header, ahead, sums);    \
@@ -271,7 +271,7 @@ static void sum_super_blocks(int kind, const char *panel, int inputs, const supe
       sum_super_block_in_tiles(kind, panel, x, stride, rows, sums);
       continue;
     }
-    fetch ahead = fetch_for(rows, bytes);
+    prefetch ahead = prefetch_for(rows, bytes);
     for (int r = 0, left = ahead.turns; left; left--, ahead.turn++) {
       const int height = (rows - r + left - 1) / left;
       super_tiles[kind == BYTES_K][height](x + r * stride, stride, panel, ahead, sums + r * PANEL);

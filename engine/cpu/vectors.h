@@ -125,7 +125,7 @@ INLINE float sum(vec v) {
 }
 
 /* As many bfloat16 as a vector has floats; a bfloat16 is the upper half of a float. GCC generates
- * poor code for this conversion, too. */
+ * poor code for the vector conversion, as in load_int8. */
 INLINE vec load_bfloat16(const void *p) {
 #if defined(FILLS_AVX512)
   return (vec)((ivec)_mm512_cvtepu16_epi32(_mm256_loadu_si256(p)) << 16);

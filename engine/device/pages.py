@@ -2,9 +2,10 @@
 
 A step reads every weight once, page after page. With pages of 4 KiB the processor looks up an
 address for each of them, and its prefetchers stop at each page's end; with pages of 2 MiB one core
-reads a quarter faster on the machine that we measured. Contexts are scattered blocks, which need
-even more lookups. Where the system gives huge pages only on
-request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this module requests them.
+reads a quarter faster on the machine that we measured. A sequence's keys and values lie in blocks
+scattered over the KV cache, which takes even more lookups. Where the system gives huge pages only
+on request (``/sys/kernel/mm/transparent_hugepage/enabled``: ``madvise``), this module requests
+them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _LINE = 64  # bytes of a cache line, where tensors begin
 
 class _Slabs:
     """Gives out parts of reserved memory, one after another. A slab is freed when the last of its
-    tensors is."""
+    tensors is and it has no room for another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -40,10 +41,12 @@ class _Slabs:
         with self._lock:
             if self._slab is None or size > self._end - self._first:
                 self._reserve(max(SLAB, -(-size // HUGE_PAGE) * HUGE_PAGE))
-            assert self._slab is not None
-            found = self._first
+            slab, found = self._slab, self._first
+            assert slab is not None
             self._first += size
-            return self._slab, found
+            if self._end - self._first < HUGE_PAGE:
+                self._slab = None  # full: it is freed with the last of its tensors
+            return slab, found
 
     def _reserve(self, size: int) -> None:
         # Else stored weights whose memory malloc keeps and the packed ones would be held at once.

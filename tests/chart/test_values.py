@@ -122,6 +122,15 @@ WRONG: list[tuple[str, Values]] = [
     ("maxBodyBytes", {"api": {"maxBodyBytes": 1}}),
     ("allowedOrigins", {"api": {"allowedOrigins": ["https://a.example,https://b.example"]}}),
     # By contradiction
+    ("service.ipFamilyPolicy", {"service": {"ipFamilies": ["IPv4", "IPv6"]}}),
+    (
+        "service.ipFamilyPolicy",
+        {"service": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4", "IPv6"]}},
+    ),
+    (
+        "dashboard.service.ipFamilyPolicy",
+        {"dashboard": {"service": {"ipFamilies": ["IPv4", "IPv6"]}}},
+    ),
     ("resources.limits.memory", {"resources": {"limits": {"memory": "3Gi"}}}),
     ("resources.limits.cpu", {"resources": {"limits": {"cpu": "1999m"}}}),
     (

@@ -75,6 +75,14 @@
 {{- include "quire.checkResources" (dict "key" "resources" "resources" .Values.resources) -}}
 {{- include "quire.checkResources" (dict "key" "dashboard.resources" "resources" .Values.dashboard.resources) -}}
 {{- include "quire.checkSharedMemory" . -}}
+{{- include "quire.checkIPFamilies" (dict "key" "service" "service" .Values.service) -}}
+{{- include "quire.checkIPFamilies" (dict "key" "dashboard.service" "service" .Values.dashboard.service) -}}
+{{- end -}}
+
+{{- define "quire.checkIPFamilies" -}}
+{{- if and (gt (len .service.ipFamilies) 1) (not (has (toString .service.ipFamilyPolicy) (list "PreferDualStack" "RequireDualStack"))) -}}
+{{- fail (printf "%s.ipFamilyPolicy: must be PreferDualStack or RequireDualStack where %s.ipFamilies has two" .key .key) -}}
+{{- end -}}
 {{- end -}}
 
 {{- define "quire.checkMonitoring" -}}

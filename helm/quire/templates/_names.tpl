@@ -35,7 +35,7 @@ pods, ready or not: each is watched and scraped by itself. */}}
 {{- include "quire.fullname" . }}-replicas
 {{- end -}}
 
-{{/* Only of the Services that clients reach. That of the replicas stays with one family: a pod with two
+{{/* For the API's and the dashboard's Services. That of the replicas keeps one family: a pod with two
 addresses would be watched and scraped twice. */}}
 {{- define "quire.ipFamilies" -}}
 {{- with .ipFamilyPolicy }}

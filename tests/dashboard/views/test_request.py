@@ -49,7 +49,7 @@ def test_three_clicks_lead_from_live_to_why_the_slowest_was_slow(
         told = f"{slowest.output_tokens} output tokens"
         page.goto(f"{dashboard}/live")
         page.get_by_role("link", name="Slowest of the last 5 minutes").click()
-        # The first: a click may be on its way to the request's page, which has several tables.
+        # The first: the click may already have opened the request's page, which has several tables.
         table = page.get_by_test_id("stDataFrame").first
         table.wait_for()
 

@@ -1,4 +1,4 @@
-"""Memory for weights: aligned, apart, zero, in huge pages, and given back."""
+"""Memory for weights and the KV cache: aligned, apart, zero, in huge pages, and given back."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.attention.cache import PagedKVCache
 from engine.device.pages import HUGE_PAGE, SLAB, zeros
 
 SMAPS = Path("/proc/self/smaps")
@@ -54,3 +55,21 @@ def test_huge_pages_are_requested_and_given_back_with_the_last_tensor_of_a_slab(
     second.fill_(1)
     del second
     assert requested() <= before - SLAB
+
+
+@pytest.mark.skipif(not SWITCH.exists(), reason="this kernel has no transparent huge pages")
+def test_a_kv_cache_lies_in_huge_pages_and_is_given_back() -> None:
+    before = requested()
+    cache = PagedKVCache(
+        num_layers=2,
+        num_blocks=SLAB // (2 * 2 * 2 * 16 * 64 * 4) + 1,
+        num_kv_heads=2,
+        block_size=16,
+        head_dim=64,
+        dtype=torch.float32,
+        device=torch.device("cpu"),
+    )
+    assert cache.num_bytes > SLAB
+    assert requested() >= before + cache.num_bytes
+    del cache
+    assert requested() <= before
