@@ -6,6 +6,7 @@ import gc
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -78,6 +79,22 @@ def pytest_collection_finish() -> None:
     time."""
     gc.freeze()
     gc.enable()
+
+
+LOST_WORKER = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """Of xdist."""
+    if error:
+        node.config.stash[LOST_WORKER] = True
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """The tests after a worker's death were not run, so this is more than that tests failed."""
+    if session.config.stash.get(LOST_WORKER, False):
+        session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
 
 @pytest.hookimpl(wrapper=True)

@@ -393,21 +393,26 @@ static void apply_panels(const linear *l, int first, int last, const float *x, i
   }
 }
 
-/* The same for all rows and panels, divided among the threads. What a thread claims is consecutive
- * panels of one block of rows, then of the next, so it rounds each block of rows only once. */
+/* The same for all rows and panels, divided among the threads. Where rows are rounded, what a thread
+ * claims is consecutive panels of one block of rows, then of the next, so it rounds each block only
+ * once. Otherwise it is panels for all rows, so that weights are read once. */
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
-  const int unit = unit_of(outcome), units = panels_of(l) / unit, blocks = row_blocks(l, rows);
-  const int total = blocks * units;
-  room_of_rows room = {NULL, -1};
-  int first, last;
+  const int unit = unit_of(outcome), units = panels_of(l) / unit;
+  const int rounded = l->kind == BFLOAT16_PAIRS || is_integer(l->kind);
+  const int blocks = rounded ? row_blocks(l, rows) : 1, total = blocks * units;
+  int first, last, block = -1, row, height;
+  room_of_rows room;
   while (claim(t, total, 4 / unit, total, &first, &last))
     for (int end; first < last; first = end) {
-      const int b = first / units, begin = first % units;
-      int row;
-      const int height = block_of_rows(rows, blocks, b, &row);
+      const int now = first / units, begin = first % units;
       end = first - begin + units < last ? first - begin + units : last;
-      apply_block(l, begin, begin + end - first, x, in_stride, row, height, y, out_stride, width,
-                  outcome, &room);
+      if (now != block) {
+        room = (room_of_rows){NULL, -1};
+        height = block_of_rows(rows, blocks, now, &row);
+      }
+      block = now;
+      apply_panels(l, begin, begin + end - first, x + row * in_stride, in_stride, height,
+                   y + row * out_stride, out_stride, width, outcome, &room);
     }
 }
