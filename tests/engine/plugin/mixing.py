@@ -62,7 +62,8 @@ def assert_equals_transformers(directory: Path, oracle: PreTrainedModel, **setti
         assert_same(oracle, prompt_ids, output)
     records = [output.finished for output in outputs if output.finished]
     assert sum(record.preemptions for record in records) > 0
-    assert records[0].cached_tokens == 16  # whole blocks of the shared prefix
+    # Whole blocks of the shared prefix; none where no state fits next to so small a cache.
+    assert records[0].cached_tokens == (16 if runner.info.shares_prefixes else 0)
     assert runner.num_steps >= 40
 
 
