@@ -31,7 +31,7 @@ def main() -> int:
             return code
         skipped = ElementTree.parse(report.name).findall(".//skipped")  # noqa: S314 - we wrote it
     if skipped:
-        print("Skipping is not passing.")
+        print("A skipped test has not passed.")
         return 1
     print(f"FLAKY (failed in the whole run, passed alone): {', '.join(failed)}")
     return 0

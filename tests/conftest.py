@@ -86,13 +86,13 @@ LOST_WORKER = pytest.StashKey[bool]()
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object | None) -> None:
-    """Of xdist."""
+    """xdist calls this when a worker ends, with an ``error`` if it died."""
     if error:
         node.config.stash[LOST_WORKER] = True
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """The tests after a worker's death were not run, so this is more than that tests failed."""
+    """After a worker died, exit with a code that CI does not retry: the tests left were not run."""
     if session.config.stash.get(LOST_WORKER, False):
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
