@@ -41,18 +41,19 @@ from tests.service.tiny_model import write_tiny_model
 STREAMS = 32
 STEP_MS = 5
 _FIRST_CHUNKS = 3  # of a stream: headers, role and first token are not gaps between tokens
-# Reads a path over and over, once a second or for as long as it lasts.
+# Reads a path over and over, once a second or for as long as it lasts, on one connection as
+# Prometheus does.
 _READER = """
-import socket, sys, threading, time
+import http.client, sys, threading, time
 port, path, readers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-head = f"GET {path} HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n"
-head += "Accept: application/openmetrics-text; version=1.0.0\\r\\n\\r\\n"
+accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
 def read():
+    connection = http.client.HTTPConnection("127.0.0.1", port)
     while True:
-        with socket.create_connection(("127.0.0.1", port)) as connection:
-            connection.sendall(head.encode())
-            while connection.recv(1 << 20):
-                pass
+        connection.request("GET", path, headers=accept)
+        answer = connection.getresponse()
+        while answer.read1():
+            pass
         time.sleep(1.0)
 for _ in range(readers):
     threading.Thread(target=read).start()

@@ -21,6 +21,7 @@ from observability.combined import NOTHING_SHARED, Shared
 from observability.logging import (
     get_logger,
     log_request,
+    logs_requests,
     printable,
     sound_client_request_id,
 )
@@ -209,9 +210,9 @@ class Telemetry:
         self.traces.write(record)
         if record.route == NO_ROUTE and not self._may_log_unrouted():
             return
-        log_request(
-            log_fields(record, seconds), failed=group_of(record.outcome) is OutcomeGroup.FAILED
-        )
+        failed = group_of(record.outcome) is OutcomeGroup.FAILED
+        if logs_requests(failed=failed):
+            log_request(log_fields(record, seconds), failed=failed)
 
     def _may_log_unrouted(self) -> bool:
         """False if there were too many lines about requests that no route takes."""

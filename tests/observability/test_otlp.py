@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 
@@ -63,6 +64,30 @@ def test_spans_arrive_with_their_ids_parents_times_and_attributes(receiver: Rece
     assert receiver.resources[0]["service.name"] == "quire"
     assert receiver.resources[0]["service.version"] == "1.2.3"
     assert exporting.dropped_spans() == 0
+
+
+@pytest.mark.parametrize(("variable", "seconds"), [(None, 2.0), ("250", 0.25)])
+def test_the_time_between_exports_is_two_seconds_or_the_variables(
+    variable: str | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with http_receiver() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.endpoint)
+        monkeypatch.delenv("OTEL_BSP_SCHEDULE_DELAY", raising=False)
+        if variable is not None:
+            monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", variable)
+        waited: list[float] = []
+        wait = threading.Event.wait
+
+        def wait_and_note(event: threading.Event, timeout: float | None = None) -> bool:
+            if threading.current_thread().name == "OtelBatchSpanRecordProcessor":
+                waited.append(timeout or 0.0)
+            return wait(event, timeout)
+
+        monkeypatch.setattr(threading.Event, "wait", wait_and_note)
+        exporting = tracer()
+        until(lambda: bool(waited), 30, "the exporting thread waits")
+        exporting.close()
+    assert waited[0] == seconds
 
 
 def test_a_failed_request_is_an_error_span(receiver: Receiver) -> None:
