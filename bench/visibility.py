@@ -5,8 +5,9 @@
     python -m bench.visibility --parts log scrape   # only these against nothing
 
 Each side is a real worker with an engine of 5 ms steps (a simulated model), all of them up at once.
-A client keeps 32 streamed chats going, in windows that go round the sides, so that what else the
-machine does meets all alike; the engine of a side that waits does nothing. Only the worker's CPU
+A client keeps 32 streamed chats going, in short windows that go round the sides, so that what else
+the machine does meets all alike (on a shared machine, the same work may take twice the time some
+minutes later); the engine of a side that waits does nothing. Only the worker's CPU
 time counts, on a core that engines and clients do not use: where all move between cores, the same
 work takes up to a tenth more or less time. Ratios are to the first side, which has nothing on; a
 second one like it shows how far two equal sides differ.
@@ -54,6 +55,7 @@ def read():
         answer = connection.getresponse()
         while answer.read1():
             pass
+        answer.close()
         time.sleep(1.0)
 for _ in range(readers):
     threading.Thread(target=read).start()
@@ -265,15 +267,16 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
 def in_rounds(
     sides: Sequence[Side], rounds: int, windows: int, seconds: float, tokens: int
 ) -> list[Found]:
-    """Return the medians of each round's windows. Each round starts new processes: two equal ones
-    differ by more than two windows of one."""
+    """Return what each side used per request in each round, over all of its windows, and the median
+    of their gaps. Each round starts new processes: two equal ones differ by more than two windows
+    of one."""
     found = [Found() for _ in sides]
     for number in range(rounds):
         turned = number % len(sides)
         order = [*range(turned, len(sides)), *range(turned)]
         in_round = measure([sides[one] for one in order], windows, seconds, tokens)
         for side, its in zip(order, in_round, strict=True):
-            found[side].cpu.append(median(map(truediv, its.cpu, its.requests)))
+            found[side].cpu.append(sum(its.cpu) / sum(its.requests))
             found[side].requests.append(sum(its.requests))
             found[side].p99_gap.append(median(its.p99_gap))
     return found
@@ -323,9 +326,9 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=12, help="with new processes (%(default)s)")
     parser.add_argument(
-        "--windows", type=int, default=3, help="of each side in a round (%(default)s)"
+        "--windows", type=int, default=8, help="of each side in a round (%(default)s)"
     )
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each window (%(default)s)")
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each window (%(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer (%(default)s)")
     options = parser.parse_args()
     on = tuple(part for part in PARTS if part.name in options.parts)
