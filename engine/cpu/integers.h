@@ -161,12 +161,30 @@ INLINE ivec either_byte(ivec even, ivec odd) {
   return (even & 0x00ff00ff) | (odd & (int32_t)0xff00ff00);
 }
 
+/* Returns it unchanged. So GCC adds each product to the sums at once: it would add two products first,
+ * and then move every sum to another register. */
+INLINE ivec added(ivec sums) {
+#if !HAS_VNNI
+  __asm__("" : "+x"(sums));
+#endif
+  return sums;
+}
+
+/* How often to unroll the steps of a group. With VNNI GCC would load all codes first, and has no
+ * registers for them. */
+#if HAS_VNNI
+#define UNROLL_STEPS _Pragma("GCC unroll 1")
+#else
+#define UNROLL_STEPS _Pragma("GCC unroll 4")
+#endif
+
 /* Adds products of 4-bit codes. Without VNNI the sums are 16-bit: a group's are below 2^15. */
 INLINE ivec add_nibbles(ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
   return dot_bytes(sums, codes, x);
 #else
-  return (ivec)_mm256_add_epi16((__m256i)sums, _mm256_maddubs_epi16((__m256i)codes, (__m256i)x));
+  const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)x);
+  return added((ivec)_mm256_add_epi16((__m256i)sums, pairs));
 #endif
 }
 INLINE ivec whole_sums(ivec sums) {
@@ -196,8 +214,8 @@ INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
 #else
   const __m256i w = (__m256i)codes, one = _mm256_set1_epi16(1);
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8((__m256i)x, w));
-  if (small) return (ivec)_mm256_add_epi16((__m256i)sums, pairs);
-  return sums + (ivec)_mm256_madd_epi16(pairs, one);
+  if (small) return added((ivec)_mm256_add_epi16((__m256i)sums, pairs));
+  return added(sums + (ivec)_mm256_madd_epi16(pairs, one));
 #endif
 }
 INLINE vec to_floats(ivec v) { return __builtin_convertvector(v, vec); }
@@ -410,9 +428,8 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
       t[r][p] = first_sums(kind, own + r * stride, 0);
       u[r][p] = first_sums(kind, own + r * stride, 1);
     }
-    /* Not unrolled: GCC would load all codes first, and has no registers for them. */
     if (is_nibbles(kind)) {
-#pragma GCC unroll 1
+      UNROLL_STEPS
       for (int k = 0; k < STEPS; k += 2, codes += PANEL * 4) {
         ivec a[2], b[2];
         for (int p = 0; p < H; p++) {
@@ -433,11 +450,11 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
         }
       }
     } else {
-#pragma GCC unroll 1
+      UNROLL_STEPS
       for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
         EACH_SUM t[r][p] = add_bytes(0, t[r][p], load_bytes(codes + p * LANES * 4),
                                      splat_codes(own[r * stride].codes + 4 * k));
-#pragma GCC unroll 1
+      UNROLL_STEPS
       for (int k = STEPS / 2; k < STEPS; k++, codes += PANEL * 4)
         EACH_SUM {
           ivec *to = kind == BYTES ? &t[r][p] : &u[r][p];

@@ -97,7 +97,7 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
     ivec t[INTEGER_ROWS][2], scale[2]; /* t: sums of products */
     if (kind == NIBBLES_K) {
       EACH_SUM t[r][p] = (ivec){0};
-#pragma GCC unroll 1
+      UNROLL_STEPS
       for (int k = 0; k < STEPS; k += 2, codes += PANEL * 4) {
         ivec a[2], b[2];
         for (int p = 0; p < H; p++) {
@@ -119,7 +119,7 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
       for (int half = 0; half < 2; half++) {
         EACH_SUM t[r][p] = HAS_VNNI ? splat_integer(&x[r * stride].minus_128[2 * g + half])
                                     : (ivec){0};
-#pragma GCC unroll 1
+        UNROLL_STEPS
         for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
           EACH_SUM {
             const int8_t *from = x[r * stride].codes + g * GROUP_INPUTS + 4 * k;
