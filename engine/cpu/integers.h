@@ -205,8 +205,7 @@ INLINE ivec add_scaled(ivec total, ivec sums, ivec factors) {
 }
 
 /* Adds products of 8-bit codes; with VNNI codes are 128 too large, which `first_sums` undoes.
- * `small`: codes are -32 to 32, so that 16-bit sums of 16 inputs are below 2^15; of -12 to 12, those
- * of 32 inputs. */
+ * `small`: codes are -12 to 12, so that 16-bit sums of 32 inputs are below 2^15. */
 INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
 #if HAS_VNNI
   (void)small;
@@ -218,6 +217,18 @@ INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
   return added(sums + (ivec)_mm256_madd_epi16(pairs, one));
 #endif
 }
+#if !HAS_VNNI
+/* Products of codes of -32 to 32, 32 too large, for two steps: 16-bit sums below 2^15. */
+INLINE ivec products_of_two(const ivec codes[2], const int8_t *x) {
+  const __m256i first = _mm256_maddubs_epi16((__m256i)codes[0], (__m256i)splat_codes(x));
+  const __m256i second = _mm256_maddubs_epi16((__m256i)codes[1], (__m256i)splat_codes(x + 4));
+  return (ivec)_mm256_add_epi16(first, second);
+}
+/* Adds 32 to bytes of -32 to 32. */
+INLINE ivec plus_32(ivec codes) {
+  return (ivec)_mm256_add_epi8((__m256i)codes, _mm256_set1_epi8(32));
+}
+#endif
 INLINE vec to_floats(ivec v) { return __builtin_convertvector(v, vec); }
 
 /* As many float16, uint8 or int8 as a vector has floats. */
@@ -286,12 +297,15 @@ INLINE float inverse_of(float peak) { return peak > 127.0f / FLT_MAX ? 127.0f / 
 
 /* `sums`: of each half's codes. Inputs that are not finite have the code 0. */
 INLINE void round_codes(const float *x, float inverse, int8_t *codes, int32_t sums[2]) {
-  sums[0] = sums[1] = 0;
-  for (int i = 0; i < GROUP_INPUTS; i += LANES) {
-    const vec v = load(x + i), finite = choose(magnitude(v) < INFINITY, v, (vec){0});
-    const ivec code = nearest(finite * inverse);
-    store_int8(codes + i, code);
-    sums[i / (GROUP_INPUTS / 2)] += sum_of_integers(code);
+  for (int half = 0; half < 2; half++) {
+    ivec total = {0};
+    for (int i = 0; i < GROUP_INPUTS / 2; i += LANES, x += LANES, codes += LANES) {
+      const vec v = load(x), finite = choose(magnitude(v) < INFINITY, v, (vec){0});
+      const ivec code = nearest(finite * inverse);
+      store_int8(codes, code);
+      total += code;
+    }
+    sums[half] = sum_of_integers(total);
   }
 }
 

@@ -16,6 +16,7 @@ typedef struct {
   int8_t codes[SUPER_INPUTS];
   int32_t minus_128[2 * SUPER]; /* times the sum of each half group's codes: what undoes an offset */
   int32_t pairs[SUPER / 2];     /* sums of two adjacent groups' codes, as pairs of int16 */
+  int32_t halves[SUPER];        /* those of a group's halves */
   float scale;
 } __attribute__((aligned(64))) super_block;
 
@@ -31,6 +32,7 @@ static void round_super_block(const float *x, super_block *to) {
   for (int g = 0; g < SUPER; g++) {
     round_codes(x + g * GROUP_INPUTS, inverse, to->codes + g * GROUP_INPUTS, sums[g]);
     for (int half = 0; half < 2; half++) to->minus_128[2 * g + half] = -128 * sums[g][half];
+    to->halves[g] = pair_of(sums[g][0], sums[g][1]);
   }
   for (int g = 0; g < SUPER; g += 2)
     to->pairs[g / 2] = pair_of(sums[g][0] + sums[g][1], sums[g + 1][0] + sums[g + 1][1]);
@@ -84,6 +86,51 @@ INLINE vec add_super_block(const int kind, vec acc, ivec whole, const super_fact
   return acc;
 }
 
+/* A group of BYTES_K: adds its products, times the scales of its halves, to `whole`. */
+INLINE void add_bytes_of_group(const int R, const int H, const int h, const super_block *x,
+                               int64_t stride, const char *scales, int g,
+                               ivec whole[INTEGER_ROWS][2]) {
+  const char *codes = scales + scales_bytes(BYTES_K) + h * LANES * 4;
+  ivec scale[2][2];
+  for (int half = 0; half < 2; half++)
+    for (int p = 0; p < H; p++)
+      scale[half][p] = scales_of_group(BYTES_K, scales, half, LANES * (h + p));
+#pragma GCC unroll 1
+  for (int half = 0; half < 2; half++) {
+    const int64_t begin = g * GROUP_INPUTS + half * GROUP_INPUTS / 2;
+#if HAS_VNNI
+    ivec t[INTEGER_ROWS][2];
+    EACH_SUM t[r][p] = splat_integer(&x[r * stride].minus_128[2 * g + half]);
+#pragma GCC unroll 1
+    for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
+      EACH_SUM t[r][p] = add_bytes(1, t[r][p], load_bytes(codes + p * LANES * 4),
+                                   splat_codes(x[r * stride].codes + begin + 4 * k));
+    EACH_SUM whole[r][p] = add_scaled(whole[r][p], t[r][p], scale[half][p]);
+#else
+    ivec twice[2];
+    for (int p = 0; p < H; p++) twice[p] = repeated(scale[half][p]);
+    UNROLL_STEPS
+    for (int k = 0; k < STEPS / 2; k += 2, codes += PANEL * 8) {
+      ivec c[2][2];
+      for (int p = 0; p < H; p++)
+        for (int i = 0; i < 2; i++)
+          c[p][i] = plus_32(load_bytes(codes + (i * PANEL + p * LANES) * 4));
+      EACH_SUM {
+        const ivec t = products_of_two(c[p], x[r * stride].codes + begin + 4 * k);
+        whole[r][p] = added(dot_shorts(whole[r][p], t, twice[p]));
+      }
+    }
+#endif
+  }
+#if !HAS_VNNI
+  ivec pair[2]; /* -32 times the scales */
+  for (int p = 0; p < H; p++)
+    pair[p] = (scale[0][p] * -32 & 0xffff) | (scale[1][p] * -32) << 16;
+  EACH_SUM whole[r][p] =
+      added(dot_shorts(whole[r][p], pair[p], splat_integer(&x[r * stride].halves[g])));
+#endif
+}
+
 /* R rows by H halves of a panel, from half `h` on, over a super-block that begins at `header`. */
 INLINE void super_part(const int kind, const int R, const int H, const int h, const super_block *x,
                        int64_t stride, const char *header, prefetch ahead, float *sums) {
@@ -115,21 +162,7 @@ INLINE void super_part(const int kind, const int R, const int H, const int h, co
         scale[p] = factors_of_sums(scales_of_group(kind, scales, 0, LANES * (h + p)));
       EACH_SUM whole[r][p] = add_scaled(whole[r][p], t[r][p], scale[p]);
     } else
-#pragma GCC unroll 1
-      for (int half = 0; half < 2; half++) {
-        EACH_SUM t[r][p] = HAS_VNNI ? splat_integer(&x[r * stride].minus_128[2 * g + half])
-                                    : (ivec){0};
-        UNROLL_STEPS
-        for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
-          EACH_SUM {
-            const int8_t *from = x[r * stride].codes + g * GROUP_INPUTS + 4 * k;
-            t[r][p] = add_bytes(1, t[r][p], load_bytes(codes + p * LANES * 4),
-                                splat_codes(from + half * GROUP_INPUTS / 2));
-          }
-        for (int p = 0; p < H; p++)
-          scale[p] = factors_of_sums(scales_of_group(kind, scales, half, LANES * (h + p)));
-        EACH_SUM whole[r][p] = add_scaled(whole[r][p], t[r][p], scale[p]);
-      }
+      add_bytes_of_group(R, H, h, x, stride, scales, g, whole);
   }
   super_factors f[2];
   for (int p = 0; p < H; p++) f[p] = factors_of_super(kind, header, LANES * (h + p));

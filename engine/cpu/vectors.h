@@ -57,6 +57,12 @@ INLINE vec choose(ivec mask, vec yes, vec no) {
 INLINE float largest(vec v) {
 #if defined(FILLS_AVX512)
   return _mm512_reduce_max_ps((__m512)v);
+#elif LANES == 8
+  vec other = __builtin_shuffle(v, (ivec){4, 5, 6, 7, 0, 1, 2, 3});
+  v = choose(other > v, other, v);
+  other = __builtin_shuffle(v, (ivec){2, 3, 0, 1, 6, 7, 4, 5});
+  v = choose(other > v, other, v);
+  return v[1] > v[0] ? v[1] : v[0];
 #else
   float most = v[0];
   for (int i = 1; i < LANES; i++) most = v[i] > most ? v[i] : most;
@@ -67,6 +73,10 @@ INLINE float largest(vec v) {
 INLINE int32_t sum_of_integers(ivec v) {
 #if defined(FILLS_AVX512)
   return _mm512_reduce_add_epi32((__m512i)v);
+#elif LANES == 8
+  v += __builtin_shuffle(v, (ivec){4, 5, 6, 7, 0, 1, 2, 3});
+  v += __builtin_shuffle(v, (ivec){2, 3, 0, 1, 6, 7, 4, 5});
+  return v[0] + v[1];
 #else
   int32_t total = 0;
   for (int i = 0; i < LANES; i++) total += v[i];
@@ -78,6 +88,10 @@ INLINE int32_t sum_of_integers(ivec v) {
 INLINE void store_int8(int8_t *p, ivec v) {
 #if defined(FILLS_AVX512)
   _mm_storeu_si128((void *)p, _mm512_cvtepi32_epi8((__m512i)v));
+#elif defined(FILLS_AVX2)
+  const __m128i low = _mm256_castsi256_si128((__m256i)v);
+  const __m128i shorts = _mm_packs_epi32(low, _mm256_extracti128_si256((__m256i)v, 1));
+  _mm_storel_epi64((void *)p, _mm_packs_epi16(shorts, shorts));
 #else
   for (int i = 0; i < LANES; i++) p[i] = (int8_t)v[i];
 #endif
