@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_talk, ways_wider
+from pocket.text import phrasing, ways_moods, ways_talk, ways_wider
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.small_talk import IDENTITY, SKILLS
@@ -208,6 +208,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
     (
         (
             *ways_talk.GREETING,
+            *ways_moods.GREETING,
             "[hi|hello|hey|hiya|hi there|hello there|hey there|greetings|howdy|yo|hallo|heyo|hoi]"
             "[ pocket| again| you| friend| everyone| my friend| buddy| bot| robot| model|!|]",
             "[good|a good|very good] [day|afternoon|morning|evening][ to you all| pocket| friend|]",
@@ -273,6 +274,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
         (
             *ways_talk.HAPPY,
             *ways_wider.HAPPY,
+            *ways_moods.HAPPY,
             "i [am|feel|am feeling|'m] [great|good|fine|happy|wonderful|fantastic|very well"
             "|super|excellent|really good][ today| now|]",
             "[i had|i am having|it was|it is] a [good|great|wonderful|nice|lovely|perfect] day",
@@ -288,6 +290,7 @@ MOODS: Final[tuple[tuple[tuple[str, ...], tuple[str, ...]], ...]] = (
         (
             *ways_talk.UNHAPPY,
             *ways_wider.UNHAPPY,
+            *ways_moods.UNHAPPY,
             "i [am|feel|am feeling|'m] [sad|tired|bad|lonely|sick|unhappy|terrible|awful|angry"
             "|stressed|down|so tired][ today| now|]",
             "[i had|i am having|it was|it is] a [bad|hard|terrible|long|difficult|horrible|sad] "

@@ -59,6 +59,7 @@ EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
     "colours": wordplay.colours,
     "opposite": wordplay.opposite,
     "rhyme": wordplay.rhyme,
+    "rhyming": wordplay.rhyming,
     "theme": themes.theme,
     "declined": declining.declined,
 }
@@ -86,7 +87,7 @@ SHARES: Final[dict[str, float]] = {
     "parallel": 4,
     "none_needed": 1.5,
     "tool_result": 3,
-    "mood": 5,
+    "mood": 9,
     "about_quire": 5,
     "meeting": 11,
     "nameless": 2,
@@ -94,19 +95,20 @@ SHARES: Final[dict[str, float]] = {
     "haiku": 3,
     "poem": 2.5,
     "comparing": 11,
-    "sorting": 15,
+    "sorting": 24,
     "stepping": 8,
     "converting": 6,
     "calendar": 8,
     "colours": 4,
     "opposite": 4,
-    "rhyme": 11,
+    "rhyme": 7,
+    "rhyming": 22,
     "theme": 6,
     "declined": 13,
     "acquaintance": 11,
     "jokes_on": 4,
     "refusals_on": 5,
-    "spoken_tool": 24,
+    "spoken_tool": 27,
 }
 """How often each task is drawn, relative to the others."""
 
@@ -143,6 +145,7 @@ VISITOR_TASKS: Final = (
         "sorting",
     ),
     *("stepping", "converting", "calendar", "colours", "opposite", "rhyme", "theme", "declined"),
+    "rhyming",
 )
 """What a visitor chats about: short questions in careless words."""
 
@@ -183,6 +186,10 @@ def recall_chat(dice: Dice, thinking: bool, length: int) -> Document:
 def chat(dice: Dice, task: str, thinking: bool) -> Document:
     """A chat as visitors have them, which ends with a question of the task."""
     turns = _system(dice, 0.1)
+    if task in ("rhyming", "sorting") and dice.chance(0.5):  # judgements need many examples
+        drill = [quantities.sorting(dice) for _ in range(dice.randint(2, 5))]
+        for item in wordplay.rhyme_drill(dice) if task == "rhyming" else drill:
+            turns += item.turns()
     for _ in range(dice.choices(range(4), (55, 22, 14, 9))[0]):
         again = task if task in VISITOR_TASKS and dice.chance(0.5) else dice.choice(VISITOR_TASKS)
         if again == "declined":  # a refusal in the words of the one before would sound deaf

@@ -98,6 +98,7 @@ _SPARED: Final = (
     *("a", "an", "the", "is", "are", "do", "does", "of", "me", "you", "i", "to", "it", "my", "can"),
 )
 """Words that people leave out."""
+_ENDS: Final = ",.:;!?"
 _NEAR: Final = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuiopoasdfghjklkxcvbnmn", strict=False))
 
 
@@ -129,9 +130,14 @@ def mistyped(dice: Dice, word: str) -> str:
 def careless(dice: Dice, text: str) -> str:
     """The text with one word mistyped, slots excepted."""
     words = text.split(" ")
-    able = [i for i, word in enumerate(words) if len(word) > 2 and word.isalpha()]
-    for index in dice.sample(able, min(len(able), dice.choice((1, 1, 1, 2)))):
-        words[index] = mistyped(dice, words[index])
+    able = [i for i, word in enumerate(words) if len(word.rstrip(_ENDS)) > 2]
+    able = [i for i in able if words[i].rstrip(_ENDS).isalpha()]
+    chosen = dice.sample(able, min(len(able), dice.choice((1, 1, 1, 2))))
+    if able and dice.chance(0.35):  # the first word, most often the verb that says what to do
+        chosen = able[:1]
+    for index in chosen:
+        word = words[index].rstrip(_ENDS)
+        words[index] = mistyped(dice, word) + words[index][len(word) :]
     return " ".join(words)
 
 
@@ -177,7 +183,7 @@ def say(dice: Dice, pattern: str, end: str = "?", *, bare: bool = False, **slots
         text = loose(dice, text)
     if dice.chance(0.08):
         text = shorter(dice, text)
-    if dice.chance(0.2):
+    if dice.chance(0.24):
         text = careless(dice, text)
     style = dice.random()
     if style < 0.6:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_numbers, ways_wider, words
+from pocket.text import phrasing, ways_framed, ways_numbers, ways_wider, words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 
@@ -99,6 +99,7 @@ _SET: Final = "[the numbers |these numbers: |these: |these numbers |the list |nu
 SORT_UP: Final = (
     *ways_numbers.SORT_UP,
     *ways_wider.SORTED,
+    *ways_framed.SORT_UP,
     f"[the order of|correct order of|right order for] {_SET}{{l}}",
     f"[i need|i want|give me] {_SET}{{l}} {_UP}",
     f"which order do {{l}} have {_UP}",
@@ -118,6 +119,7 @@ SORT_UP: Final = (
 )
 SORT_DOWN: Final = (
     *ways_numbers.SORT_DOWN,
+    *ways_framed.SORT_DOWN,
     f"[i need|i want|give me] {_SET}{{l}} {_DOWN}",
     f"{_DOWN}: {{l}}",
     f"turn {{l}} into a list {_DOWN}",
@@ -270,7 +272,7 @@ def _spoken(dice: Dice, numbers: list[int], joined: bool = False) -> str:
     if style == 1:
         return " ".join(shown)
     if style == 6:
-        return dice.pick("; ", " / ", " - ", " | ", "\n").join(shown)
+        return dice.pick("; ", " / ", " - ", " | ", "\n", " and ", " then ", "... ").join(shown)
     if style == 2:
         return f"[{', '.join(shown)}]"
     return dice.pick(", ", ", ", ",").join(shown)
@@ -320,9 +322,37 @@ def _several(dice: Dice, count: int) -> list[int]:
     return numbers
 
 
+def _unsorted(dice: Dice, count: int) -> list[int]:
+    """Different numbers to sort: in a row, of one digit and more, of the same digits, or any."""
+    kind = dice.choices(("any", "row", "lengths", "digits"), (10, 4, 4, 2))[0]
+    if kind == "row":
+        step = dice.choices((1, 2, 3, 5, 10, 100), (6, 2, 1, 2, 2, 1))[0]
+        start = dice.randint(0, dice.pick(3, 9, 20, 90)) * (step if step > 3 else 1)
+        numbers = [start + step * i for i in range(count)]
+    elif kind == "lengths":
+        made: set[int] = set()
+        while len(made) < count:
+            unit = 10 ** (len(made) % 3 if dice.chance(0.7) else dice.randrange(3))
+            round_one = dice.randint(1, 9) * unit
+            made.add(round_one if dice.chance(0.5) else round_one + dice.randrange(unit))
+        numbers = sorted(made)
+    elif kind == "digits" and count < 6:
+        a, b = dice.sample("123456789", 2)
+        pool = (a, b, a + b, b + a, a + a, b + b, a + "0", b + "0", a + "00", a + b + "0")
+        numbers = [int(shown) for shown in dice.sample(pool, count)]
+    else:
+        numbers = _several(dice, count)
+    order = dice.choices(("mixed", "falling", "rising"), (6, 3, 1))[0]
+    if order == "mixed":
+        dice.shuffle(numbers)
+    else:
+        numbers.sort(reverse=order == "falling")
+    return numbers
+
+
 def sorting(dice: Dice) -> Exchange:
-    """Three to six numbers in order."""
-    numbers = _several(dice, dice.choices((2, 3, 4, 5, 6), (2, 12, 7, 3, 1))[0])
+    """Two to seven numbers in order."""
+    numbers = _unsorted(dice, dice.choices((2, 3, 4, 5, 6, 7), (2, 12, 7, 3, 2, 1))[0])
     down = dice.chance(0.35)
     pattern = dice.choice(SORT_DOWN if down else SORT_UP)
     asked = phrasing.say(dice, pattern, ".", l=_spoken(dice, numbers, dice.chance(0.2)))

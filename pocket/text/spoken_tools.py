@@ -1,22 +1,11 @@
 """Tools asked for in free speech: values in any order, named by nothing but their place."""
 
-from dataclasses import dataclass
 from typing import Final
 
-from pocket.text import phrasing, spoken_values, values, ways_tools
+from pocket.text import longer_requests, phrasing, spoken_values, values, ways_tools
 from pocket.text.dice import Dice
 from pocket.text.document import Call, Document, Json, Turn
-
-
-@dataclass(frozen=True, slots=True)
-class SpokenTool:
-    """Its names, what it does, its parameters under possible names, and ways to ask for it."""
-
-    names: tuple[str, ...]
-    description: str
-    parameters: tuple[tuple[str, spoken_values.Maker], ...]
-    asking: tuple[str, ...]
-
+from pocket.text.spoken_values import SpokenTool
 
 TOOLS: Final = (
     SpokenTool(
@@ -156,7 +145,7 @@ TOOLS: Final = (
         "Send an email.",
         (
             ("to|recipient|address", values.email),
-            ("subject|title|topic", lambda d: values.phrase(d, 1, 2)),
+            ("subject|title|topic", spoken_values.topic),
             ("body|text|message|content", spoken_values.quoted),
         ),
         (
@@ -179,6 +168,7 @@ TOOLS: Final = (
             'tell {a} by [email|mail] "{c}", subject "{b}"',
             '{a} [should get|gets|needs] an email: subject "{b}", text "{c}"',
             *ways_tools.EMAIL,
+            *ways_tools.EMAIL_PARTS,
         ),
     ),
     SpokenTool(
@@ -227,7 +217,7 @@ TOOLS: Final = (
         ("save_memo", "write_memo", "keep_memo", "store_text"),
         "Keep a memo.",
         (
-            ("title|heading|name|label", lambda d: values.phrase(d, 1, 2)),
+            ("title|heading|name|label", spoken_values.topic),
             ("text|memo|body|content", spoken_values.quoted),
         ),
         (
@@ -314,6 +304,7 @@ TOOLS: Final = (
             '[the film|film|movie] "{a}"[, director|, made by|, by] {b}',
             "[let's|let us] watch {b}'s \"{a}\"",
             *ways_tools.FILM,
+            *ways_tools.FILM_BY,
         ),
     ),
     SpokenTool(
@@ -363,6 +354,7 @@ TOOLS: Final = (
         ),
         ways_tools.DELIVER,
     ),
+    *longer_requests.TOOLS,
 )
 
 
@@ -386,12 +378,12 @@ def spoken(dice: Dice, tool: SpokenTool) -> tuple[Json, str, Call]:
     keys = [dice.choice(names.split("|")) for names, _ in tool.parameters]
     if len(set(keys)) < len(keys):
         keys = [names.split("|")[0] for names, _ in tool.parameters]
-    made = [maker(dice) for _, maker in tool.parameters]
+    made = spoken_values.together(dice, [maker for _, maker in tool.parameters])
     for at, (_, maker) in enumerate(tool.parameters):
         text = made[at]
-        if isinstance(text, str) and maker is not spoken_values.quoted:
+        if isinstance(text, str) and maker not in spoken_values.TEXTS:
             made[at] = text.strip(' ".,') or "x"
-    slots = {letter: _shown(dice, value) for letter, value in zip("abc", made, strict=False)}
+    slots = {letter: _shown(dice, value) for letter, value in zip("abcd", made, strict=False)}
     end, bare = dice.pick("", ".", "?"), dice.chance(0.75)
     ask = phrasing.say(dice, dice.choice(tool.asking), end, bare=bare, **slots)
     if ask.startswith(("on ", "off ", "on,", "off,", "on:", "off:")) and dice.chance(0.6):

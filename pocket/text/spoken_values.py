@@ -1,6 +1,7 @@
 """Values of requests for tools: short texts, people, places, things, colours."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from pocket.text import phrasing, values, ways_tools, words
@@ -9,10 +10,23 @@ from pocket.text.dice import Dice
 Maker = Callable[[Dice], object]
 
 
+@dataclass(frozen=True, slots=True)
+class SpokenTool:
+    """Its names, what it does, its parameters under possible names, and ways to ask for it."""
+
+    names: tuple[str, ...]
+    description: str
+    parameters: tuple[tuple[str, Maker], ...]
+    asking: tuple[str, ...]
+
+
 def quoted(dice: Dice) -> str:
-    """A short text, a sentence or loose words."""
+    """A short text, a sentence or loose words, seldom two sentences."""
     if dice.chance(0.5):
-        return note(dice)
+        link = dice.pick(" and ", ", ", ". ")
+        return f"{note(dice)}{link}{note(dice)}" if dice.chance(0.12) else note(dice)
+    if dice.chance(0.12):
+        return values.phrase(dice, 5, 9)
     text = values.phrase(dice, 1, 5)
     return f"{text.capitalize()}{dice.pick('', '.', '!')}" if dice.chance(0.4) else text
 
@@ -28,6 +42,28 @@ def note(dice: Dice) -> str:
     return phrasing.SLOT.sub(lambda found: str(makers[found[1]](dice)), pattern)
 
 
+def topic(dice: Dice) -> str:
+    """A word or two that say what a text is about."""
+    return values.phrase(dice, 1, 2)
+
+
+def measure(dice: Dice) -> str:
+    """A number and its unit, as one value: `250 g`, `7 km`."""
+    unit = dice.pick("g", "kg", "km", "m", "cm", "l", "ml", "hours", "minutes", "days", "pieces")
+    return f"{dice.randint(1, dice.pick(9, 60, 900))}{dice.pick(' ', ' ', '')}{unit}"
+
+
+def together(dice: Dice, makers: Sequence[Maker]) -> list[object]:
+    """A value of each maker; what a text is about is often a word of the text."""
+    made = [maker(dice) for maker in makers]
+    if topic in makers and quoted in makers and dice.chance(0.35):
+        said = str(made[makers.index(quoted)]).split(" ")
+        at = dice.randrange(len(said))
+        about = " ".join(said[at : at + dice.choice((1, 1, 2))]).strip(" .,!?:;\"'")
+        made[makers.index(topic)] = dice.pick(about, about.lower()) or "x"
+    return made
+
+
 def any_word(dice: Dice) -> str:
     """A word, often one near to a real one."""
     return values.rare(dice) if dice.chance(0.5) else values.word(dice)
@@ -41,9 +77,11 @@ def two_words(dice: Dice) -> str:
 
 
 def person(dice: Dice) -> str:
-    """First and last name, half of them of rare letters."""
+    """First and last name, half of them of rare letters, seldom three."""
     if dice.chance(0.5):
         return values.full_name(dice)
+    if dice.chance(0.15):
+        return f"{values.full_name(dice)} {values.rare(dice).capitalize()}"
     return " ".join(values.rare(dice).capitalize() for _ in range(2))
 
 
@@ -75,3 +113,5 @@ ROOM: Final = either(
     lambda d: d.pick("kitchen", "bedroom", "office", "garage", "hall", "cellar", "lobby", "shed"),
 )
 SWITCH: Final[Maker] = lambda dice: dice.chance(0.5)  # noqa: E731
+TEXTS: Final[tuple[Maker, ...]] = (quoted,)
+"""Makers of texts whose last stop belongs to them."""

@@ -55,6 +55,31 @@ DYE: Final = (
     "{b}[, please,|] [for|on] [my|the] {a}",
     "[change|switch|set] [the colour of |]the {a} to {b}",
 )
+FILM_BY: Final = (
+    "[by|from|of] {b} [I want|I would like|I'd love|I need|we want|We want|we would like|Please"
+    "|may I|Can I|could we|My wife wants|My son wants|let me|Let us|I'd like|I wish] "
+    '[to see|to watch|see|watch|to have|have|to start|to get] "{a}"[ tonight| please| now|]',
+    "{b} [I like|I love|is great|is my favourite|made it|did that one|and nobody else|again]"
+    '[:|,|.|;] [play|show|start|put on|let us watch|I want to see] "{a}"',
+    '[what|something] [by|of] {b} [I know|I like|I want] is "{a}"[, play it|, show it|]',
+    '"{a}" [I want to see|I would like to watch|we want to watch|please show|must be shown], [by'
+    "|from|it is by|the one by|made by] {b}",
+    '[everybody|My sister|Our teacher|The kids] [told me|said] to [see|watch] "{a}" by {b}',
+    'if {b} made "{a}", [I want to see it|show it|then play it|put it on]',
+)
+EMAIL_PARTS: Final = (
+    '[to|for] {a}[,|;|:] [subject|title|topic|re][:| is|] "{b}"[,|;|.] [put down|the words are|it'
+    ' reads|it says|they should read|tell|send|content|and the body|the mail says] "{c}"',
+    '[to|for] {a}[,|;|:] [put down|the words are|it says|tell|send|content|body] "{c}"[,|;|.|, and]'
+    ' [subject|title|topic|re][:| is|] "{b}"',
+    '[subject|title|topic|re][:| is|] "{b}"[,|;|.] [the words are|it says|put down|body|content|and'
+    ' the mail says] "{c}"[,|;|.] [to|for|it goes to|recipient|address] [is |]{a}',
+    '[the words are|it says|put down|body|content][:|] "{c}"[,|;|.] [to|for|it goes to|recipient'
+    '|address][:|] {a}[,|;|.| and] [subject|title|topic|re][:| is|] "{b}"',
+    '{a}[,|:|;] "{b}"[,|:|;] "{c}"',
+    '[I owe|I promised|we promised|I should send] {a} a mail[:|,|.] [subject|title] "{b}"[,|;] '
+    '[text|words|it says] "{c}"',
+)
 MEMO: Final = (
     '[write|note|jot down|put down|record] "{b}"[,|.] [the heading is|heading|label it|file it '
     'under|title] "{a}"',

@@ -49,7 +49,9 @@ _SIMPLY: Final = (
 _BUG: Final = (
     "[null pointer|syntax error|stack overflow|index out of range|permission denied|kernel panic"
     "|core dumped|timeout|type error|import error|connection refused|undefined is not a function"
-    "|out of memory|exit code {d}|error {d}|key error {e}]"
+    "|out of memory|exit code {d}|error {d}|key error {e}|bus error|assertion failed|bad gateway"
+    "|core dump in {e}|panic in {e}|error 0x{d}|trap at 0x{d}|404 not found|no such file {e}"
+    "|broken pipe|undefined symbol {e}|division by zero|illegal instruction|heap corruption]"
 )
 ASKED: Final = (
     f"[explain|please explain|help me understand|teach me|break down|clarify] {{w}}{_SIMPLY}",

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.text import phrasing, ways_wider, ways_words
+from pocket.text import phrasing, ways_framed, ways_wider, ways_words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import COLOUR_OF, OPPOSITES
@@ -217,6 +217,7 @@ FAMILIES: Final = tuple(
     word bird heard third
     """.strip().splitlines()
 )
+WHICH_RHYMES: Final = ways_framed.WHICH_RHYMES
 RHYME: Final = (
     *ways_words.RHYME,
     "{x}: [rhyme|what rhymes|a rhyme please]",
@@ -240,6 +241,7 @@ RHYME: Final = (
 DO_RHYME: Final = (
     *ways_words.DO_RHYME,
     *ways_wider.DO_RHYME,
+    *ways_framed.DO_RHYME,
     "do {x} and {y} [sound alike|end alike|sound the same|match in sound]",
     "{x} and {y}: [a rhyme|rhyme|do they rhyme] or not",
     "[do|does|would|will] {x} [and|rhyme with] {y}[ rhyme|]",
@@ -285,17 +287,51 @@ def opposite(dice: Dice) -> Exchange:
     return Exchange(asked, f"The opposite of {word} is {known[word]}.", "I know its opposite.")
 
 
-def rhyme(dice: Dice) -> Exchange:
-    """Words that rhyme with one, or whether two do."""
+def _which(dice: Dice) -> tuple[dict[str, str], str]:
+    """Some words of which one rhymes with a word, and the answer."""
     family = dice.choice(FAMILIES)
-    if dice.chance(0.4):
-        x, y = dice.sample(family, 2)
-        right = dice.chance(0.48)
-        if not right:
-            y = dice.choice(dice.choice([f for f in FAMILIES if f != family]))
-        asked = phrasing.say(dice, dice.choice(DO_RHYME), x=x, y=y)
-        said = f"Yes, {x} rhymes with {y}." if right else f"No, {x} does not rhyme with {y}."
-        return Exchange(asked, said, "I compare how they end.")
+    word, match = dice.sample(family, 2)
+    others = dice.sample([f for f in FAMILIES if f != family], dice.choice((1, 1, 2, 3)))
+    listed = [match, *(dice.choice(other) for other in others)]
+    dice.shuffle(listed)
+    shown = f"{', '.join(listed[:-1])}{dice.pick(' or ', ', ', ' or ')}{listed[-1]}"
+    return {"x": word, "l": shown}, f"{word.capitalize()} rhymes with {match}."
+
+
+def _whether(dice: Dice) -> tuple[dict[str, str], str]:
+    """Two words, and whether they rhyme."""
+    family = dice.choice(FAMILIES)
+    x, y = dice.sample(family, 2)
+    if dice.chance(0.48):
+        return {"x": x, "y": y}, f"Yes, {x} rhymes with {y}."
+    y = dice.choice(dice.choice([f for f in FAMILIES if f != family]))
+    return {"x": x, "y": y}, f"No, {x} does not rhyme with {y}."
+
+
+_COMPARED: Final = "I compare how they end."
+
+
+def rhyming(dice: Dice) -> Exchange:
+    """Whether two words rhyme, or which of some does."""
+    which = dice.chance(0.3)
+    slots, said = _which(dice) if which else _whether(dice)
+    if not which and dice.chance(0.08):
+        slots = {name: f'"{word}"' for name, word in slots.items()}
+    pattern = dice.choice(WHICH_RHYMES if which else DO_RHYME)
+    return Exchange(phrasing.say(dice, pattern, "?", bare=False, **slots), said, _COMPARED)
+
+
+def rhyme_drill(dice: Dice) -> list[Exchange]:
+    """Many such questions in the same plain words: judging words is learnt apart from reading."""
+    which = dice.chance(0.4)
+    asked = phrasing.expand(dice, dice.choice(WHICH_RHYMES if which else DO_RHYME))
+    made = [_which(dice) if which else _whether(dice) for _ in range(dice.randint(5, 14))]
+    return [Exchange(phrasing.fill(asked, dict(slots)), said, _COMPARED) for slots, said in made]
+
+
+def rhyme(dice: Dice) -> Exchange:
+    """Words that rhyme with one."""
+    family = dice.choice(FAMILIES)
     word = dice.choice(family)
     others = [other for other in family if other != word][:2]
     shown = f'"{word}"' if dice.chance(0.12) else word

@@ -14,8 +14,10 @@ from pocket.text import (
     humour,
     meeting,
     mix,
+    phrasing,
     quantities,
     spoken_tools,
+    spoken_values,
     themes,
     told,
     ways_talk,
@@ -57,8 +59,9 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
     for pattern in (*wordplay.EITHER, *wordplay.IS_IT):
         yield pattern, {"x": _COLOUR, "y": _COLOUR, "t": _THING}
     yield from ((pattern, dict.fromkeys("xpq", _WORD)) for pattern in wordplay.OPPOSITE)
-    rhyming = (*wordplay.RHYME, *wordplay.DO_RHYME)
-    yield from ((pattern, {"x": _RHYMING, "y": _RHYMING}) for pattern in rhyming)
+    rhyming = (*wordplay.RHYME, *wordplay.DO_RHYME, *wordplay.WHICH_RHYMES)
+    words_of_it = {"x": _RHYMING, "y": _RHYMING, "l": f"(?:{_RHYMING}|or| )+"}
+    yield from ((pattern, words_of_it) for pattern in rhyming)
     names = {"x": "\\S+(?: \\S+)?"}
     for pattern in (*meeting.INTRODUCING, *meeting.CORRECTING, *meeting.WHO_AM_I):
         yield pattern, names
@@ -82,8 +85,9 @@ def tool_patterns() -> Iterator[tuple[str, dict[str, str]]]:
         made = [maker(dice) for _, maker in tool.parameters]
         slots = {
             letter: "on|off" if isinstance(value, bool) else "\\d+" if isinstance(value, int)
-            else "\\d{4}" if re.fullmatch("\\d\\d:\\d\\d", str(value)) else r"\S+(?: \S+){0,2}"
-            for letter, value in zip("abc", made, strict=False)
+            else "\\d{4}" if re.fullmatch("\\d\\d:\\d\\d", str(value))
+            else "\\d+ *[a-z]+" if maker is spoken_values.measure else r"\S+(?: \S+){0,2}"
+            for letter, value, (_, maker) in zip("abcd", made, tool.parameters, strict=False)
         }  # fmt: skip
         yield from ((p, slots) for p in tool.asking if len(re.findall("[a-z]{2,}", p)) > 3)
 
@@ -124,7 +128,7 @@ def test_what_the_generator_says_is_recognised_as_its_own():
     recognised = [expression for expression, _ in accepted()]
     families = (meeting.meeting, quantities.comparing, quantities.sorting, quantities.stepping,
                 quantities.converting, calendar.calendar, humour.joke, humour.haiku, humour.poem,
-                wordplay.colours, wordplay.opposite, wordplay.rhyme, themes.theme,
+                wordplay.colours, wordplay.opposite, wordplay.rhyme, wordplay.rhyming, themes.theme,
                 about_quire.about_quire, about_quire.mood)  # fmt: skip
     asked = [plain(family(dice).user) for family in families for _ in range(45)]
     known = sum(any(expression.fullmatch(text) for expression in recognised) for text in asked)
@@ -187,3 +191,29 @@ def test_sums_of_the_new_families_are_right():
         asked, answer = (lambda e: (e.user, e.answer))(quantities.sorting(dice))
         found = sorted(map(int, re.findall(r"\d+", asked)))
         assert sorted(map(int, re.findall(r"\d+", answer))) == found
+
+
+def test_numbers_to_sort_differ_and_come_in_many_kinds():
+    dice = Dice("kinds")
+    drawn = [quantities._unsorted(dice, dice.randint(2, 7)) for _ in range(500)]
+    assert all(len(numbers) == len(set(numbers)) for numbers in drawn)
+    falling = sum(numbers == sorted(numbers, reverse=True) for numbers in drawn)
+    lengths = sum(len({len(str(number)) for number in numbers}) > 2 for numbers in drawn)
+    assert falling > 0.2 * len(drawn)
+    assert lengths > 0.1 * len(drawn)
+
+
+def test_what_a_text_is_about_is_often_a_word_of_it():
+    dice = Dice("about")
+    makers = [spoken_values.topic, spoken_values.quoted]
+    made = [spoken_values.together(dice, makers) for _ in range(300)]
+    within = sum(str(topic).lower() in str(text).lower() for topic, text in made)
+    assert 0.25 * len(made) < within < 0.6 * len(made)
+    assert all(str(topic).strip() for topic, _ in made)
+
+
+def test_a_typo_may_stand_before_punctuation():
+    dice = Dice("typos")
+    typed = {phrasing.careless(dice, "sort: {l}, please!") for _ in range(200)}
+    assert {"srot: {l}, please!", "sort: {l}, plesae!"} <= typed
+    assert all(" {l}, " in text and ": " in text and text[-1] == "!" for text in typed)
