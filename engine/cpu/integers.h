@@ -29,7 +29,9 @@ enum { NIBBLES = 16, NIBBLES_K, BYTES, BYTES_K, BYTES_FLOAT, NIBBLES_ZERO, NIBBL
 #define STEPS (GROUP_INPUTS / 4)
 #define SUPER 8 /* groups that share a header */
 #define INTEGER_ROWS 6 /* of a tile, at most */
-#define INTEGER_AHEAD 4096 /* bytes to prefetch ahead where one tile has all rows */
+/* Bytes to prefetch ahead where one tile has all rows: to the L1 cache, and to the L2. */
+#define NEAR_AHEAD 4096
+#define FAR_AHEAD 8192
 /* Groups that all rows use before the next ones are read: those of a header. */
 #define INTEGER_BLOCK SUPER
 
@@ -55,16 +57,6 @@ INLINE int64_t group_begin(int kind, int64_t group) {
 
 /* Twice the numbers of E2M1. */
 static const int8_t mx_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-
-/* GROUP_INPUTS inputs of a row: a cache line, and an eighth of what SUPER groups have. */
-typedef struct {
-  int8_t codes[GROUP_INPUTS];
-  float scale;
-  int32_t minus_8; /* times the sum of the codes: undoes what an offset of 8 in weights adds */
-  int32_t minus_128, minus_128_of[2]; /* the same for 128, and for each half of the inputs */
-  float scaled_of[2]; /* the sum of each half's codes times the scale */
-} __attribute__((aligned(64))) eighth;
-_Static_assert(sizeof(eighth) == 64, "a cache line");
 
 /* --- vectors of bytes ------------------------------------------------------------------------ */
 
@@ -102,6 +94,21 @@ INLINE ivec dot_bytes(ivec sums, ivec codes, ivec x) {
 #endif
 }
 #endif
+
+/* GROUP_INPUTS inputs of a row: an eighth of what SUPER groups have. Without VNNI there is a second
+ * cache line. */
+typedef struct {
+  int8_t codes[GROUP_INPUTS];
+  float scale;
+  int32_t minus_8; /* times the sum of the codes: undoes what an offset of 8 in weights adds */
+  int32_t minus_128, minus_128_of[2]; /* the same for 128, and for each half of the inputs */
+  float scaled_of[2]; /* the sum of each half's codes times the scale */
+#if !HAS_VNNI
+  /* The codes as pairs of int16: the first and third of each four, and the second and fourth. */
+  int32_t even[STEPS] __attribute__((aligned(64))), odd[STEPS];
+#endif
+} __attribute__((aligned(64))) eighth;
+_Static_assert(sizeof(eighth) == (HAS_VNNI ? 64 : 128), "whole cache lines");
 
 /* Four adjacent codes of a row, repeated in every element. */
 INLINE ivec splat_codes(const int8_t *p) {
@@ -161,17 +168,17 @@ INLINE ivec either_byte(ivec even, ivec odd) {
   return (even & 0x00ff00ff) | (odd & (int32_t)0xff00ff00);
 }
 
-/* Returns it unchanged. So GCC adds each product to the sums at once: it would add two products first,
- * and then move every sum to another register. */
-INLINE ivec added(ivec sums) {
+/* Returns `sums` unchanged. Keeps GCC from adding two products first and then moving every sum to
+ * another register. */
+INLINE ivec keep_order(ivec sums) {
 #if !HAS_VNNI
   __asm__("" : "+x"(sums));
 #endif
   return sums;
 }
 
-/* How often to unroll the steps of a group. With VNNI GCC would load all codes first, and has no
- * registers for them. */
+/* Unrolls the steps of a group, but not with VNNI: GCC would load all codes first and run out of
+ * registers. */
 #if HAS_VNNI
 #define UNROLL_STEPS _Pragma("GCC unroll 1")
 #else
@@ -184,7 +191,7 @@ INLINE ivec add_nibbles(ivec sums, ivec codes, ivec x) {
   return dot_bytes(sums, codes, x);
 #else
   const __m256i pairs = _mm256_maddubs_epi16((__m256i)codes, (__m256i)x);
-  return added((ivec)_mm256_add_epi16((__m256i)sums, pairs));
+  return keep_order((ivec)_mm256_add_epi16((__m256i)sums, pairs));
 #endif
 }
 INLINE ivec whole_sums(ivec sums) {
@@ -213,12 +220,30 @@ INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
 #else
   const __m256i w = (__m256i)codes, one = _mm256_set1_epi16(1);
   const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8((__m256i)x, w));
-  if (small) return added((ivec)_mm256_add_epi16((__m256i)sums, pairs));
-  return added(sums + (ivec)_mm256_madd_epi16(pairs, one));
+  if (small) return keep_order((ivec)_mm256_add_epi16((__m256i)sums, pairs));
+  return keep_order(sums + (ivec)_mm256_madd_epi16(pairs, one));
 #endif
 }
 #if !HAS_VNNI
-/* Products of codes of -32 to 32, 32 too large, for two steps: 16-bit sums below 2^15. */
+/* Adds 256 times the products of 8-bit codes of four inputs, of R rows by a panel. Pairs of int16 take
+ * fewer instructions than `add_bytes`, which needs signs, if each load of inputs serves two products. */
+INLINE void add_shorts(const int R, ivec sums[][2], const char *codes, const eighth *x,
+                       int64_t stride, int step) {
+  ivec even[2], odd[2];
+  for (int p = 0; p < 2; p++) {
+    const ivec all = load_bytes(codes + p * LANES * 4);
+    even[p] = (ivec)((shorts)all << 8), odd[p] = all & (int32_t)0xff00ff00;
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < R; r++) {
+    const ivec first = splat_integer(&x[r * stride].even[step]);
+    for (int p = 0; p < 2; p++) sums[r][p] = keep_order(dot_shorts(sums[r][p], even[p], first));
+    const ivec second = splat_integer(&x[r * stride].odd[step]);
+    for (int p = 0; p < 2; p++) sums[r][p] = keep_order(dot_shorts(sums[r][p], odd[p], second));
+  }
+}
+/* Adds the products of two steps, as 16-bit sums below 2^15. `codes`: 0 to 64, those of -32 to 32 plus
+ * 32. */
 INLINE ivec products_of_two(const ivec codes[2], const int8_t *x) {
   const __m256i first = _mm256_maddubs_epi16((__m256i)codes[0], (__m256i)splat_codes(x));
   const __m256i second = _mm256_maddubs_epi16((__m256i)codes[1], (__m256i)splat_codes(x + 4));
@@ -324,6 +349,11 @@ static void round_group(const float *x, eighth *to) {
     to->minus_128_of[h] = -128 * sums[h];
     to->scaled_of[h] = scale * (float)sums[h];
   }
+#if !HAS_VNNI
+  const shorts codes = (shorts)load_bytes(to->codes);
+  *(memory_ivec *)to->even = (ivec)(codes << 8 >> 8);
+  *(memory_ivec *)to->odd = (ivec)(codes >> 8);
+#endif
 }
 
 INLINE int groups_of(int inputs) { return (inputs + GROUP_INPUTS - 1) / GROUP_INPUTS; }
@@ -374,6 +404,9 @@ INLINE int has_halves(int kind) { return kind == BYTES_FLOAT; }
  * so that its sums, and those of each row's products, stay in registers. */
 INLINE int most_whole_panel_rows(int kind) { return LANES == 8 ? 2 : has_halves(kind) ? 4 : 6; }
 
+/* Whether a tile of R rows multiplies pairs of int16 instead of bytes (`add_shorts`). */
+INLINE int in_shorts(int kind, int R) { return !HAS_VNNI && kind == BYTES && R > 2; }
+
 /* What the sums of a group start with, or of a half of its inputs where they are apart: what undoes
  * the offset of codes. */
 INLINE ivec first_sums(const int kind, const eighth *e, int half) {
@@ -398,27 +431,36 @@ INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, 
 }
 
 /* How the tiles of a block of weights prefetch: `distance` bytes after what they read. They share the
- * lines, each fetching every `turns`-th from its `turn` on, so that none waits for all of the memory. */
+ * lines, each fetching every `turns`-th from its `turn` on, so that none waits for all of the memory.
+ * `far`: to the L2 cache only, which can wait for more lines at once than the L1. */
 typedef struct {
   int64_t distance;
-  int turn, turns;
+  int turn, turns, far;
 } prefetch;
 
-/* Several tiles fetch the next block while they use this one; `block_bytes`: from one to the next. */
-INLINE prefetch prefetch_for(int rows, int64_t block_bytes) {
-  const int tiles = (rows + INTEGER_ROWS - 1) / INTEGER_ROWS;
-  return (prefetch){tiles > 1 ? block_bytes : INTEGER_AHEAD, 0, tiles};
+/* The most rows of a tile. */
+INLINE int most_rows_of(int kind) { return in_shorts(kind, INTEGER_ROWS) ? 4 : INTEGER_ROWS; }
+
+/* Several tiles fetch the next block while they use this one; `block_bytes`: from one to the next. What
+ * is far was measured (Zen 4): where much is computed with each line, near is faster. */
+INLINE prefetch prefetch_for(int kind, int rows, int64_t block_bytes) {
+  const int tiles = (rows + most_rows_of(kind) - 1) / most_rows_of(kind);
+  const int far = rows > 2 && (tiles > 1 || !has_super_blocks(kind)) &&
+                  (HAS_VNNI || !is_nibbles(kind));
+  return (prefetch){tiles > 1 ? block_bytes : far ? FAR_AHEAD : NEAR_AHEAD, 0, tiles, far};
 }
 
 /* Prefetches a tile's share of a group's lines. The halves of a panel, if multiplied one after the
  * other (H = 1), also share them. */
 INLINE void prefetch_group(const int kind, const int H, const int h, const char *group,
                            prefetch ahead) {
-  const int64_t step = 64 * (H == 2 ? 1 : 2);
+  const int64_t step = 64 * (H == 2 ? 1 : 2), turns = ahead.turns * step;
   const char *line = group + ahead.distance + h * 64 + ahead.turn * step;
-  for (const char *end = group + ahead.distance + group_bytes(kind); line < end;
-       line += ahead.turns * step)
-    __builtin_prefetch(line);
+  const char *end = group + ahead.distance + group_bytes(kind);
+  if (ahead.far)
+    for (; line < end; line += turns) __builtin_prefetch(line, 0, 1);
+  else
+    for (; line < end; line += turns) __builtin_prefetch(line);
 }
 
 /* Of a tile of R rows by H halves of a panel. */
@@ -463,6 +505,13 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
           }
         }
       }
+#if !HAS_VNNI
+    } else if (in_shorts(kind, R)) {
+#pragma GCC unroll 8
+      for (int k = 0; k < STEPS; k++, codes += PANEL * 4)
+        add_shorts(R, t, codes, own, stride, k);
+      EACH_SUM t[r][p] >>= 8;
+#endif
     } else {
       UNROLL_STEPS
       for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
@@ -493,7 +542,7 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
 
 INLINE void integer_tile(const int kind, const int R, const eighth *x, int64_t stride,
                          const char *panel, int first, int last, prefetch ahead, float *sums) {
-  if (R <= most_whole_panel_rows(kind))
+  if (R <= most_whole_panel_rows(kind) || in_shorts(kind, R))
     integer_part(kind, R, 2, 0, x, stride, panel, first, last, ahead, sums);
   else
     for (int h = 0; h < 2; h++)
@@ -528,7 +577,7 @@ static void sum_integers(int kind, const char *panel, int inputs, const eighth *
       sum_block_in_tiles(kind, panel, g, last, x, stride, rows, sums);
       continue;
     }
-    prefetch ahead = prefetch_for(rows, INTEGER_BLOCK * group_bytes(kind));
+    prefetch ahead = prefetch_for(kind, rows, INTEGER_BLOCK * group_bytes(kind));
     for (int r = 0, left = ahead.turns; left; left--, ahead.turn++) {
       const int height = (rows - r + left - 1) / left;
       integer_tiles[kind - NIBBLES][height](x + (int64_t)r * stride, stride, panel, g, last,

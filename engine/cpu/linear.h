@@ -39,7 +39,7 @@
 /* The same with AMX, whose products need more rows for each weight read, and whose L2 is larger. */
 #define MAX_TILED_ROWS 256
 #define TILED_ROWS_BYTES (1 << 20)
-#define AHEAD 2048 /* bytes to prefetch ahead where weights are read only once */
+#define AHEAD 4096 /* bytes to prefetch ahead where weights are read only once */
 #define LINE 64    /* bytes in a cache line */
 /* Rows of scratch start at different offsets in the L1 cache, so that they do not collide. */
 #define APART 16
@@ -108,8 +108,9 @@ INLINE void tile(const int kind, const int R, const int P, const void *x, int64_
       /* Otherwise GCC keeps the inputs in registers for the next panel and spills the sums. */
       if (2 * R * P + R + 2 > REGISTERS) own = opaque(own);
       widen(kind, at, &low, &high);
-      if (ahead) __builtin_prefetch(at + ahead);
-      if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE);
+      /* To the L2 cache, which can wait for more lines at once than the L1. */
+      if (ahead) __builtin_prefetch(at + ahead, 0, 1);
+      if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE, 0, 1);
 #pragma GCC unroll 16
       for (int r = 0; r < R; r++)
         if (kind == BFLOAT16_PAIRS) {
@@ -289,10 +290,12 @@ static int panels_of(const linear *l) { return (l->outputs + PANEL - 1) / PANEL;
 /* Panels that are computed together. */
 static int unit_of(int outcome) { return outcome >= GATED_SILU ? 2 : 1; }
 
+/* Whether rows are rounded before they are multiplied by weights of this kind. */
+INLINE int rounds_rows(int kind) { return kind == BFLOAT16_PAIRS || is_integer(kind); }
+
 /* Rows that are computed together at most. */
 INLINE int most_rows(const linear *l) {
-  const int paired = l->kind == BFLOAT16_PAIRS, small = paired || is_integer(l->kind);
-  const int tiled = HAS_TILES && small;
+  const int paired = l->kind == BFLOAT16_PAIRS, tiled = HAS_TILES && rounds_rows(l->kind);
   const int multiple = tiled ? 2 * TILE_HEIGHT : TILE_ROWS, least = tiled ? multiple : 2 * TILE_ROWS;
   const int limit = tiled ? MAX_TILED_ROWS : MAX_ROWS, bytes = tiled ? TILED_ROWS_BYTES : ROWS_BYTES;
   const int fit = bytes / (tiled || paired ? 2 : 4) / l->inputs / multiple * multiple;
@@ -345,7 +348,7 @@ static void apply_block(const linear *l, int first, int last, const float *x, in
   float sums[2 * (HAS_TILES ? MAX_TILED_ROWS : MAX_ROWS) * PANEL];
   const void *from = x + row * in_stride;
   float *to = y + row * out_stride;
-  if (paired || integer) {
+  if (rounds_rows(l->kind)) {
     if (room->first != row) {
       room->rows = rounded_rows(l, from, in_stride, height, padded, rounded);
       room->first = row;
@@ -399,8 +402,7 @@ static void apply_panels(const linear *l, int first, int last, const float *x, i
 static void apply(const linear *l, team *t, const float *x, int64_t in_stride, int rows, float *y,
                   int64_t out_stride, int width, int outcome) {
   const int unit = unit_of(outcome), units = panels_of(l) / unit;
-  const int rounded = l->kind == BFLOAT16_PAIRS || is_integer(l->kind);
-  const int blocks = rounded ? row_blocks(l, rows) : 1, total = blocks * units;
+  const int blocks = rounds_rows(l->kind) ? row_blocks(l, rows) : 1, total = blocks * units;
   int first, last, block = -1, row, height;
   room_of_rows room;
   while (claim(t, total, 4 / unit, total, &first, &last))

@@ -16,7 +16,7 @@ typedef struct {
   int8_t codes[SUPER_INPUTS];
   int32_t minus_128[2 * SUPER]; /* times the sum of each half group's codes: what undoes an offset */
   int32_t pairs[SUPER / 2];     /* sums of two adjacent groups' codes, as pairs of int16 */
-  int32_t halves[SUPER];        /* those of a group's halves */
+  int32_t halves[SUPER];        /* sums of the codes of a group's two halves, as a pair of int16 */
   float scale;
 } __attribute__((aligned(64))) super_block;
 
@@ -103,7 +103,7 @@ INLINE void add_bytes_of_group(const int R, const int H, const int h, const supe
     EACH_SUM t[r][p] = splat_integer(&x[r * stride].minus_128[2 * g + half]);
 #pragma GCC unroll 1
     for (int k = 0; k < STEPS / 2; k++, codes += PANEL * 4)
-      EACH_SUM t[r][p] = add_bytes(1, t[r][p], load_bytes(codes + p * LANES * 4),
+      EACH_SUM t[r][p] = add_bytes(0, t[r][p], load_bytes(codes + p * LANES * 4),
                                    splat_codes(x[r * stride].codes + begin + 4 * k));
     EACH_SUM whole[r][p] = add_scaled(whole[r][p], t[r][p], scale[half][p]);
 #else
@@ -117,17 +117,17 @@ INLINE void add_bytes_of_group(const int R, const int H, const int h, const supe
           c[p][i] = plus_32(load_bytes(codes + (i * PANEL + p * LANES) * 4));
       EACH_SUM {
         const ivec t = products_of_two(c[p], x[r * stride].codes + begin + 4 * k);
-        whole[r][p] = added(dot_shorts(whole[r][p], t, twice[p]));
+        whole[r][p] = keep_order(dot_shorts(whole[r][p], t, twice[p]));
       }
     }
 #endif
   }
 #if !HAS_VNNI
-  ivec pair[2]; /* -32 times the scales */
+  ivec offset[2]; /* -32 times the scales: what undoes `plus_32` */
   for (int p = 0; p < H; p++)
-    pair[p] = (scale[0][p] * -32 & 0xffff) | (scale[1][p] * -32) << 16;
+    offset[p] = (scale[0][p] * -32 & 0xffff) | (scale[1][p] * -32) << 16;
   EACH_SUM whole[r][p] =
-      added(dot_shorts(whole[r][p], pair[p], splat_integer(&x[r * stride].halves[g])));
+      keep_order(dot_shorts(whole[r][p], offset[p], splat_integer(&x[r * stride].halves[g])));
 #endif
 }
 
@@ -304,7 +304,7 @@ static void sum_super_blocks(int kind, const char *panel, int inputs, const supe
       sum_super_block_in_tiles(kind, panel, x, stride, rows, sums);
       continue;
     }
-    prefetch ahead = prefetch_for(rows, bytes);
+    prefetch ahead = prefetch_for(kind, rows, bytes);
     for (int r = 0, left = ahead.turns; left; left--, ahead.turn++) {
       const int height = (rows - r + left - 1) / left;
       super_tiles[kind == BYTES_K][height](x + r * stride, stride, panel, ahead, sums + r * PANEL);
