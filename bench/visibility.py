@@ -5,9 +5,9 @@
     python -m bench.visibility --parts log scrape   # only these against nothing
 
 Each side is a real worker with an engine of 5 ms steps (a simulated model), all of them up at once.
-A client keeps 32 streamed chats going, in short windows that go round the sides, so that what else
-the machine does meets all alike (on a shared machine, the same work may take twice the time some
-minutes later); the engine of a side that waits does nothing. Only the worker's CPU
+A client keeps 32 streamed chats open on one side after another, in short windows, so that other
+load on the machine affects all sides alike: on a shared machine the same work may take twice as
+long a few minutes later. The engines of the other sides are idle meanwhile. Only the worker's CPU
 time counts, on a core that engines and clients do not use: where all move between cores, the same
 work takes up to a tenth more or less time. Ratios are to the first side, which has nothing on; a
 second one like it shows how far two equal sides differ.
@@ -42,10 +42,10 @@ from tests.service.tiny_model import write_tiny_model
 STREAMS = 32
 STEP_MS = 5
 _FIRST_CHUNKS = 3  # of a stream: headers, role and first token are not gaps between tokens
-# Reads a path over and over, once a second or for as long as it lasts, on one connection as
-# Prometheus does.
+# Requests a path again a second after each response ends, on one connection, as Prometheus does. A
+# feed's response does not end. If one thread fails, the process ends, which `measure` notices.
 _READER = """
-import http.client, sys, threading, time
+import http.client, os, sys, threading, time, traceback
 port, path, readers = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
 def read():
@@ -57,8 +57,14 @@ def read():
             pass
         answer.close()
         time.sleep(1.0)
+def read_or_end():
+    try:
+        read()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(1)
 for _ in range(readers):
-    threading.Thread(target=read).start()
+    threading.Thread(target=read_or_end).start()
 """
 
 
@@ -205,7 +211,9 @@ class Clients:
 
 
 @contextmanager
-def reading(parts: Sequence[Part], port: int, admin_port: int) -> Iterator[None]:
+def reading(
+    parts: Sequence[Part], port: int, admin_port: int
+) -> Iterator[list[subprocess.Popen[bytes]]]:
     readers = [
         subprocess.Popen(
             [
@@ -217,7 +225,7 @@ def reading(parts: Sequence[Part], port: int, admin_port: int) -> Iterator[None]
         if part.readers
     ]
     try:
-        yield
+        yield readers
     finally:
         for reader in readers:
             reader.kill()
@@ -235,6 +243,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
         model = write_tiny_model(folder / "model")
         simulated = f"simulated:step={STEP_MS}ms,context=100000,tokenizer={model}"
         services, clients, admin_ports = [], [], []
+        readers: list[subprocess.Popen[bytes]] = []
         for number, side in enumerate(sides):
             own = folder / str(number)
             own.mkdir()
@@ -249,7 +258,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
                 services.append(stack.enter_context(service))
             keep_apart(service.worker.popen.pid, cores)
             # All the time, so that they take the machine's time from all sides alike.
-            stack.enter_context(reading(side.parts, service.port, admin_ports[-1]))
+            readers += stack.enter_context(reading(side.parts, service.port, admin_ports[-1]))
             clients.append(Clients(service.port, tokens))
             clients[-1].run(0.5)  # what happens only once is not counted
         for window in range(windows):
@@ -261,15 +270,17 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
                 found[number].cpu.append(cpu_seconds(worker) - before)
                 found[number].requests.append(ended)
                 found[number].p99_gap.append(sorted(gaps)[int(len(gaps) * 0.99)])
+                if any(reader.poll() is not None for reader in readers):
+                    raise RuntimeError("a reader has ended; its side was measured without it")
     return found
 
 
 def in_rounds(
     sides: Sequence[Side], rounds: int, windows: int, seconds: float, tokens: int
 ) -> list[Found]:
-    """Return what each side used per request in each round, over all of its windows, and the median
-    of their gaps. Each round starts new processes: two equal ones differ by more than two windows
-    of one."""
+    """Return each side's CPU seconds per request in each round, over all its windows, and the
+    median of the windows' 99th percentiles of gaps. Each round starts new processes, because two
+    equal processes differ by more than two windows of the same one."""
     found = [Found() for _ in sides]
     for number in range(rounds):
         turned = number % len(sides)

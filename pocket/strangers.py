@@ -1,6 +1,7 @@
-"""Requests as strangers type them, none of a form the generator knows. Nothing is trained on them.
+"""Requests as strangers type them, none of a form the generator knows.
 
-They serve one gate: whatever the model answers, it must come to an end.
+They are not in the training data, apart from what anybody types, such as three emoji. They serve
+one gate: whatever the model answers, it must come to an end.
 """
 
 from typing import Final

@@ -1,14 +1,19 @@
-"""Requests in free speech for tools of three or four values, amounts with their units among them.
-
-Values stand before and behind what they are for, in any order.
+"""Requests in free speech for tools that mostly take three or four values, such as amounts with
+units. The values come in any order.
 """
 
 from typing import Final
 
 from pocket.text import spoken_values, values
-from pocket.text.spoken_values import SpokenTool
+from pocket.text.spoken_values import Measure, SpokenTool
 
 _I: Final = "[I want|I need|I would like|I'd like|we want|We need|please get me|my boss wants]"
+_WEIGHT: Final = Measure(("g", "kg"))
+_GOODS: Final = Measure(("g", "kg", "l", "ml", "pieces"))
+_DISTANCE: Final = Measure(("km", "m"))
+_DURATION: Final = Measure(("hours", "minutes"))
+_TRAINING: Final = Measure(("km", "m", "hours", "minutes"))
+_SIZE: Final = Measure(("cm", "m", "l"))
 TOOLS: Final = (
     SpokenTool(
         ("book_flight", "find_flight", "reserve_flight", "book_train"),
@@ -74,7 +79,7 @@ TOOLS: Final = (
         "Put a thing on a shopping list.",
         (
             ("item|thing|product|what", spoken_values.THING),
-            ("amount|quantity|how_much", spoken_values.measure),
+            ("amount|quantity|how_much", _GOODS),
             ("list|shop|store", spoken_values.either(spoken_values.two_words, values.name)),
         ),
         (
@@ -93,7 +98,10 @@ TOOLS: Final = (
         "Keep what somebody has done.",
         (
             ("activity|sport|what", spoken_values.any_word),
-            ("amount|distance|duration", spoken_values.measure),
+            (
+                "amount|distance|duration",
+                {"amount": _TRAINING, "distance": _DISTANCE, "duration": _DURATION},
+            ),
             ("date|day|when", values.date),
         ),
         (
@@ -111,7 +119,7 @@ TOOLS: Final = (
         (
             ("receiver|to|name", spoken_values.person),
             ("city|place|town", spoken_values.PLACE),
-            ("weight|size|amount", spoken_values.measure),
+            ("weight|size|amount", {"weight": _WEIGHT, "size": _SIZE, "amount": _GOODS}),
             ("content|contents|what", spoken_values.THING),
         ),
         (

@@ -98,7 +98,7 @@ _SPARED: Final = (
     *("a", "an", "the", "is", "are", "do", "does", "of", "me", "you", "i", "to", "it", "my", "can"),
 )
 """Words that people leave out."""
-_ENDS: Final = ",.:;!?"
+_PUNCTUATION: Final = ",.:;!?"
 _NEAR: Final = dict(zip("qwertyuiopasdfghjklzxcvbnm", "wertyuiopoasdfghjklkxcvbnmn", strict=False))
 
 
@@ -128,15 +128,15 @@ def mistyped(dice: Dice, word: str) -> str:
 
 
 def careless(dice: Dice, text: str) -> str:
-    """The text with one word mistyped, slots excepted."""
+    """The text with one or two words mistyped, never a slot."""
     words = text.split(" ")
-    able = [i for i, word in enumerate(words) if len(word.rstrip(_ENDS)) > 2]
-    able = [i for i in able if words[i].rstrip(_ENDS).isalpha()]
+    able = [i for i, word in enumerate(words) if len(word.rstrip(_PUNCTUATION)) > 2]
+    able = [i for i in able if words[i].rstrip(_PUNCTUATION).isalpha()]
     chosen = dice.sample(able, min(len(able), dice.choice((1, 1, 1, 2))))
     if able and dice.chance(0.35):  # the first word, most often the verb that says what to do
         chosen = able[:1]
     for index in chosen:
-        word = words[index].rstrip(_ENDS)
+        word = words[index].rstrip(_PUNCTUATION)
         words[index] = mistyped(dice, word) + words[index][len(word) :]
     return " ".join(words)
 

@@ -322,8 +322,9 @@ def _several(dice: Dice, count: int) -> list[int]:
     return numbers
 
 
-def _unsorted(dice: Dice, count: int) -> list[int]:
-    """Different numbers to sort: in a row, of one digit and more, of the same digits, or any."""
+def numbers_to_sort(dice: Dice, count: int) -> list[int]:
+    """Return `count` different numbers: evenly spaced, of different lengths, made of the same
+    digits, or any; mixed, falling or rising."""
     kind = dice.choices(("any", "row", "lengths", "digits"), (10, 4, 4, 2))[0]
     if kind == "row":
         step = dice.choices((1, 2, 3, 5, 10, 100), (6, 2, 1, 2, 2, 1))[0]
@@ -333,8 +334,8 @@ def _unsorted(dice: Dice, count: int) -> list[int]:
         made: set[int] = set()
         while len(made) < count:
             unit = 10 ** (len(made) % 3 if dice.chance(0.7) else dice.randrange(3))
-            round_one = dice.randint(1, 9) * unit
-            made.add(round_one if dice.chance(0.5) else round_one + dice.randrange(unit))
+            round_number = dice.randint(1, 9) * unit
+            made.add(round_number if dice.chance(0.5) else round_number + dice.randrange(unit))
         numbers = sorted(made)
     elif kind == "digits" and count < 6:
         a, b = dice.sample("123456789", 2)
@@ -352,7 +353,7 @@ def _unsorted(dice: Dice, count: int) -> list[int]:
 
 def sorting(dice: Dice) -> Exchange:
     """Two to seven numbers in order."""
-    numbers = _unsorted(dice, dice.choices((2, 3, 4, 5, 6, 7), (2, 12, 7, 3, 2, 1))[0])
+    numbers = numbers_to_sort(dice, dice.choices((2, 3, 4, 5, 6, 7), (2, 12, 7, 3, 2, 1))[0])
     down = dice.chance(0.35)
     pattern = dice.choice(SORT_DOWN if down else SORT_UP)
     asked = phrasing.say(dice, pattern, ".", l=_spoken(dice, numbers, dice.chance(0.2)))

@@ -375,13 +375,11 @@ def _schema(value: object) -> Json:
 
 def spoken(dice: Dice, tool: SpokenTool) -> tuple[Json, str, Call]:
     """A tool's schema, a request for it and the call that the request means."""
-    keys = [dice.choice(names.split("|")) for names, _ in tool.parameters]
-    if len(set(keys)) < len(keys):
-        keys = [names.split("|")[0] for names, _ in tool.parameters]
-    made = spoken_values.together(dice, [maker for _, maker in tool.parameters])
-    for at, (_, maker) in enumerate(tool.parameters):
+    keys, makers = tool.draw(dice)
+    made = spoken_values.draw_values(dice, makers)
+    for at, maker in enumerate(makers):
         text = made[at]
-        if isinstance(text, str) and maker not in spoken_values.TEXTS:
+        if isinstance(text, str) and maker not in spoken_values.KEEP_PUNCTUATION:
             made[at] = text.strip(' ".,') or "x"
     slots = {letter: _shown(dice, value) for letter, value in zip("abcd", made, strict=False)}
     end, bare = dice.pick("", ".", "?"), dice.chance(0.75)

@@ -12,12 +12,24 @@ Maker = Callable[[Dice], object]
 
 @dataclass(frozen=True, slots=True)
 class SpokenTool:
-    """Its names, what it does, its parameters under possible names, and ways to ask for it."""
+    """Its names, what it does, its parameters under possible names, and ways to ask for it. A
+    parameter whose name decides what fits has a maker for each name."""
 
     names: tuple[str, ...]
     description: str
-    parameters: tuple[tuple[str, Maker], ...]
+    parameters: tuple[tuple[str, Maker | dict[str, Maker]], ...]
     asking: tuple[str, ...]
+
+    def draw(self, dice: Dice) -> tuple[list[str], list[Maker]]:
+        """Draw a name for each parameter. Return the names and the makers of their values."""
+        keys = [dice.choice(names.split("|")) for names, _ in self.parameters]
+        if len(set(keys)) < len(keys):
+            keys = [names.split("|")[0] for names, _ in self.parameters]
+        makers = [
+            maker[key] if isinstance(maker, dict) else maker
+            for key, (_, maker) in zip(keys, self.parameters, strict=True)
+        ]
+        return keys, makers
 
 
 def quoted(dice: Dice) -> str:
@@ -47,14 +59,19 @@ def topic(dice: Dice) -> str:
     return values.phrase(dice, 1, 2)
 
 
-def measure(dice: Dice) -> str:
-    """A number and its unit, as one value: `250 g`, `7 km`."""
-    unit = dice.pick("g", "kg", "km", "m", "cm", "l", "ml", "hours", "minutes", "days", "pieces")
-    return f"{dice.randint(1, dice.pick(9, 60, 900))}{dice.pick(' ', ' ', '')}{unit}"
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """Makes a number and its unit, as one value: `250 g`, `7 km`."""
+
+    units: tuple[str, ...]
+
+    def __call__(self, dice: Dice) -> str:
+        number = dice.randint(1, dice.pick(9, 60, 900))
+        return f"{number}{dice.pick(' ', ' ', '')}{dice.choice(self.units)}"
 
 
-def together(dice: Dice, makers: Sequence[Maker]) -> list[object]:
-    """A value of each maker; what a text is about is often a word of the text."""
+def draw_values(dice: Dice, makers: Sequence[Maker]) -> list[object]:
+    """Draw one value from each maker. A topic is often a word or two of the quoted text."""
     made = [maker(dice) for maker in makers]
     if topic in makers and quoted in makers and dice.chance(0.35):
         said = str(made[makers.index(quoted)]).split(" ")
@@ -113,5 +130,5 @@ ROOM: Final = either(
     lambda d: d.pick("kitchen", "bedroom", "office", "garage", "hall", "cellar", "lobby", "shed"),
 )
 SWITCH: Final[Maker] = lambda dice: dice.chance(0.5)  # noqa: E731
-TEXTS: Final[tuple[Maker, ...]] = (quoted,)
-"""Makers of texts whose last stop belongs to them."""
+KEEP_PUNCTUATION: Final[tuple[Maker, ...]] = (quoted,)
+"""Makers whose values keep their final punctuation."""

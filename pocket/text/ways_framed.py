@@ -1,6 +1,5 @@
-"""Frames in which the items come first or last: "x / y: ...", "x... y... no?", "these need ...".
-
-As data; see `phrasing`.
+"""More ways to ask for sorting and for rhymes, with the items first or last. As data; see
+`phrasing`.
 """
 
 from typing import Final

@@ -85,15 +85,19 @@ _WENT: Final = (
     "|today is a] [really |truly |very |]%s [day|week|evening|morning|time|trip|weekend|night]",
     "[today|life|work|school|everything|it all|the news|my job|this year] [is|was|feels|has been]"
     " [really |so |just |]%s[ today| lately| right now|]",
-    "%s [day|week|morning|evening|night|times][ so far| today| here|]",
 )
+_TIMES: Final = "%s [day|week|morning|evening|night|times][ so far| today| here|]"
+# "Good morning" is a greeting.
+_PLEASANT_TIMES: Final = _PLEASANT.replace("|good|", "|").replace("|jolly good|", "|")
 HAPPY: Final = (
     *(way.replace("%s", _HAPPY) for way in _FELT),
     *(way.replace("%s", _PLEASANT) for way in _WENT),
+    _TIMES.replace("%s", _PLEASANT_TIMES),
 )
 UNHAPPY: Final = (
     *(way.replace("%s", _UNHAPPY) for way in _FELT),
     *(way.replace("%s", _UNPLEASANT) for way in _WENT),
+    _TIMES.replace("%s", _UNPLEASANT),
 )
 _HAIL: Final = "[hi|hello|hey|hallo|yo|psst|ahem|excuse me|hiya|howdy|hey there|hi there]"
 _ABOUT: Final = (

@@ -288,7 +288,7 @@ def opposite(dice: Dice) -> Exchange:
 
 
 def _which(dice: Dice) -> tuple[dict[str, str], str]:
-    """Some words of which one rhymes with a word, and the answer."""
+    """A word, several others of which one rhymes with it, and the answer."""
     family = dice.choice(FAMILIES)
     word, match = dice.sample(family, 2)
     others = dice.sample([f for f in FAMILIES if f != family], dice.choice((1, 1, 2, 3)))
@@ -312,7 +312,7 @@ _COMPARED: Final = "I compare how they end."
 
 
 def rhyming(dice: Dice) -> Exchange:
-    """Whether two words rhyme, or which of some does."""
+    """Whether two words rhyme, or which of several rhymes with a word."""
     which = dice.chance(0.3)
     slots, said = _which(dice) if which else _whether(dice)
     if not which and dice.chance(0.08):
@@ -322,7 +322,8 @@ def rhyming(dice: Dice) -> Exchange:
 
 
 def rhyme_drill(dice: Dice) -> list[Exchange]:
-    """Many such questions in the same plain words: judging words is learnt apart from reading."""
+    """Five to fourteen of these questions in the same words, so that only the rhyming words
+    differ."""
     which = dice.chance(0.4)
     asked = phrasing.expand(dice, dice.choice(WHICH_RHYMES if which else DO_RHYME))
     made = [_which(dice) if which else _whether(dice) for _ in range(dice.randint(5, 14))]

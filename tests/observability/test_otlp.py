@@ -66,10 +66,27 @@ def test_spans_arrive_with_their_ids_parents_times_and_attributes(receiver: Rece
     assert exporting.dropped_spans() == 0
 
 
-@pytest.mark.parametrize(("variable", "seconds"), [(None, 2.0), ("250", 0.25)])
-def test_the_time_between_exports_is_two_seconds_or_the_variables(
-    variable: str | None, seconds: float, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("variable", "seconds", "warned"),
+    [
+        (None, 2.0, False),
+        ("", 2.0, False),
+        (" ", 2.0, False),
+        ("250", 0.25, False),
+        ("9" * 20, 3600.0, False),
+        ("9" * 5000, 3600.0, False),
+        ("0", 2.0, True),
+        ("-5", 2.0, True),
+        ("abc", 2.0, True),
+        ("1.5", 2.0, True),
+        ("2s", 2.0, True),
+    ],
+)
+def test_spans_are_exported_every_two_seconds_or_as_often_as_the_variable_says(
+    variable: str | None, seconds: float, warned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    stream = Lines()
+    writer = configure(log_format="json", stream=stream)
     with http_receiver() as running:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.endpoint)
         monkeypatch.delenv("OTEL_BSP_SCHEDULE_DELAY", raising=False)
@@ -88,6 +105,30 @@ def test_the_time_between_exports_is_two_seconds_or_the_variables(
         until(lambda: bool(waited), 30, "the exporting thread waits")
         exporting.close()
     assert waited[0] == seconds
+    said = [line for line in stream.read_all(writer) if line["level"] == "warning"]
+    assert [line["value"] for line in said] == ([variable] if warned else [])
+    for line in said:
+        assert line["event"] == (
+            "OTEL_BSP_SCHEDULE_DELAY must be a whole number of milliseconds, at least 1; "
+            "2000 is used"
+        )
+
+
+def test_many_spans_are_exported_before_the_queue_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    requests, children = 250, [finished("decode")] * 40
+    count = requests * (1 + len(children))
+    assert count > otlp.MAX_QUEUED_SPANS
+    with http_receiver() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.endpoint)
+        exporting = tracer()
+        for _ in range(requests):
+            exporting.write(exporting.begin(None, None), finished(), children)
+            time.sleep(1 / 120)
+        running.wait_for(count - otlp.MAX_QUEUED_SPANS // 2)
+        exporting.close(10)
+        running.wait_for(count)
+    assert exporting.dropped_spans() == 0
 
 
 def test_a_failed_request_is_an_error_span(receiver: Receiver) -> None:

@@ -12,6 +12,7 @@ from pocket.text import (
     declining,
     facts,
     humour,
+    longer_requests,
     meeting,
     mix,
     phrasing,
@@ -20,6 +21,7 @@ from pocket.text import (
     spoken_values,
     themes,
     told,
+    ways_moods,
     ways_talk,
     ways_unknown,
     wordplay,
@@ -82,12 +84,13 @@ def tool_patterns() -> Iterator[tuple[str, dict[str, str]]]:
     """The patterns of requests for tools."""
     dice = Dice("slots")
     for tool in spoken_tools.TOOLS:
-        made = [maker(dice) for _, maker in tool.parameters]
+        _, makers = tool.draw(dice)
+        made = [maker(dice) for maker in makers]
         slots = {
             letter: "on|off" if isinstance(value, bool) else "\\d+" if isinstance(value, int)
             else "\\d{4}" if re.fullmatch("\\d\\d:\\d\\d", str(value))
-            else "\\d+ *[a-z]+" if maker is spoken_values.measure else r"\S+(?: \S+){0,2}"
-            for letter, value, (_, maker) in zip("abcd", made, tool.parameters, strict=False)
+            else "\\d+ *[a-z]+" if isinstance(maker, spoken_values.Measure) else r"\S+(?: \S+){0,2}"
+            for letter, value, maker in zip("abcd", made, makers, strict=False)
         }  # fmt: skip
         yield from ((p, slots) for p in tool.asking if len(re.findall("[a-z]{2,}", p)) > 3)
 
@@ -195,7 +198,7 @@ def test_sums_of_the_new_families_are_right():
 
 def test_numbers_to_sort_differ_and_come_in_many_kinds():
     dice = Dice("kinds")
-    drawn = [quantities._unsorted(dice, dice.randint(2, 7)) for _ in range(500)]
+    drawn = [quantities.numbers_to_sort(dice, dice.randint(2, 7)) for _ in range(500)]
     assert all(len(numbers) == len(set(numbers)) for numbers in drawn)
     falling = sum(numbers == sorted(numbers, reverse=True) for numbers in drawn)
     lengths = sum(len({len(str(number)) for number in numbers}) > 2 for numbers in drawn)
@@ -206,10 +209,32 @@ def test_numbers_to_sort_differ_and_come_in_many_kinds():
 def test_what_a_text_is_about_is_often_a_word_of_it():
     dice = Dice("about")
     makers = [spoken_values.topic, spoken_values.quoted]
-    made = [spoken_values.together(dice, makers) for _ in range(300)]
+    made = [spoken_values.draw_values(dice, makers) for _ in range(300)]
     within = sum(str(topic).lower() in str(text).lower() for topic, text in made)
     assert 0.25 * len(made) < within < 0.6 * len(made)
     assert all(str(topic).strip() for topic, _ in made)
+
+
+def test_the_unit_of_an_amount_fits_its_name():
+    fitting = {"weight": "g|kg", "distance": "km|m", "duration": "hours|minutes", "size": "cm|m|l"}
+    dice = Dice("units")
+    drawn = [
+        item
+        for tool in longer_requests.TOOLS
+        for _ in range(60)
+        for item in spoken_tools.spoken(dice, tool)[2].arguments.items()
+        if item[0] in fitting
+    ]
+    assert {key for key, _ in drawn} == set(fitting)
+    assert all(re.fullmatch(rf"\d+ ?(?:{fitting[key]})", str(value)) for key, value in drawn)
+
+
+def test_a_greeting_is_not_good_news():
+    dice = Dice("greeting")
+    *_, pattern = ways_moods.HAPPY
+    said = [phrasing.expand(dice, pattern) for _ in range(2000)]
+    assert any("lovely morning" in text for text in said)
+    assert not any("good" in text for text in said)
 
 
 def test_a_typo_may_stand_before_punctuation():
