@@ -7,6 +7,7 @@ take, is counted and lost: telemetry never holds up a request or the server's en
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,13 +36,15 @@ MAX_QUEUED_SPANS = 8192
 EXPORT_TIMEOUT_SECONDS = 5.0
 # Time between exports. Each takes about 1.3 ms of CPU time, so not every second.
 _SCHEDULE_DELAY_MS = 2000
-# The exporting thread cannot wait for just any time.
+# `threading.Event.wait` raises OverflowError for very long times.
 _MAX_SCHEDULE_DELAY_MS = 3_600_000
 _DELAY_VARIABLE = "OTEL_BSP_SCHEDULE_DELAY"
 # The processor exports early once a batch of entries is queued, and counts entries, not spans. So
 # an entry holds few enough spans that half of the bound always wakes it.
 _BATCH_ENTRIES = 256
 _SPANS_TOGETHER = MAX_QUEUED_SPANS // 2 // _BATCH_ENTRIES
+# Of one request, so that it fits the queue.
+_MOST_CHILDREN = MAX_QUEUED_SPANS // 2
 # Kinds of spans, in OTLP's numbers.
 _INTERNAL, _SERVER = 1, 2
 
@@ -202,15 +205,16 @@ class OtlpTracer:
         below = encode_place(
             trace_id=trace_id, parent_id=own_id, parent_is_remote=False, trace_state=state
         )
+        rest = iter(children)
         encoded = [encode_span(server, kind=_SERVER, place=root, span_id=own_id)]
         encoded += [
             encode_span(
                 child, kind=_INTERNAL, place=below, span_id=new_span_id().to_bytes(8, "big")
             )
-            for child in children
+            for child in itertools.islice(rest, _MOST_CHILDREN)
         ]
-        for start in range(0, len(encoded), _SPANS_TOGETHER):
-            self._submit(encoded[start : start + _SPANS_TOGETHER])
+        self._refused += sum(1 for _ in rest)
+        self._submit(encoded)
 
     def write_root(self, identity: SpanIdentity, span: FinishedSpan) -> None:
         place = encode_place(
@@ -247,14 +251,17 @@ class OtlpTracer:
 
     def _submit(self, spans: list[bytes]) -> None:
         # The processor makes room by losing its oldest entry without a word. Keeping count of what
-        # is inside lets us refuse, and count, the one that does not fit.
+        # is inside lets us refuse, and count, what does not fit: all spans of a request, as its
+        # phases say little without its first span.
         count = len(spans)
         if self._closed or self._submitted - self._exporter.taken + count > MAX_QUEUED_SPANS:
             self._refused += count
             return
         self._submitted += count
-        queued: Any = _EncodedSpans(b"".join(spans), count)
-        self._processor.on_end(queued)
+        for start in range(0, count, _SPANS_TOGETHER):
+            together = spans[start : start + _SPANS_TOGETHER]
+            queued: Any = _EncodedSpans(b"".join(together), len(together))
+            self._processor.on_end(queued)
 
     def _request_of(self, batch: Sequence[_EncodedSpans]) -> bytes:
         return encode_request(self._resource, self._scope, [each.data for each in batch])

@@ -95,8 +95,8 @@ INLINE ivec dot_bytes(ivec sums, ivec codes, ivec x) {
 }
 #endif
 
-/* GROUP_INPUTS inputs of a row: an eighth of what SUPER groups have. Without VNNI there is a second
- * cache line. */
+/* GROUP_INPUTS inputs of a row: an eighth of what SUPER groups have. Without VNNI it has a second
+ * cache line, of the same codes as int16. */
 typedef struct {
   int8_t codes[GROUP_INPUTS];
   float scale;
@@ -225,8 +225,9 @@ INLINE ivec add_bytes(const int small, ivec sums, ivec codes, ivec x) {
 #endif
 }
 #if !HAS_VNNI
-/* Adds 256 times the products of 8-bit codes of four inputs, of R rows by a panel. Pairs of int16 take
- * fewer instructions than `add_bytes`, which needs signs, if each load of inputs serves two products. */
+/* Adds 256 times the products of four inputs' 8-bit codes, of R rows by a panel. Pairs of int16 take
+ * fewer instructions than `add_bytes`, which must move signs, but only where weights, once widened,
+ * serve several rows. */
 INLINE void add_shorts(const int R, ivec sums[][2], const char *codes, const eighth *x,
                        int64_t stride, int step) {
   ivec even[2], odd[2];
@@ -401,7 +402,8 @@ INLINE factors factors_of(const int kind, const char *scales, int at) {
 INLINE int has_halves(int kind) { return kind == BYTES_FLOAT; }
 
 /* The most rows that a tile multiplies by a whole panel. With more it takes one half after the other,
- * so that its sums, and those of each row's products, stay in registers. */
+ * so that its sums, and those of each row's products, stay in registers. `in_shorts` tiles always take
+ * a whole panel. */
 INLINE int most_whole_panel_rows(int kind) { return LANES == 8 ? 2 : has_halves(kind) ? 4 : 6; }
 
 /* Whether a tile of R rows multiplies pairs of int16 instead of bytes (`add_shorts`). */
@@ -432,22 +434,25 @@ INLINE vec add_group(const int kind, vec acc, ivec t, ivec u, const factors *f, 
 
 /* How the tiles of a block of weights prefetch: `distance` bytes after what they read. They share the
  * lines, each fetching every `turns`-th from its `turn` on, so that none waits for all of the memory.
- * `far`: to the L2 cache only, which can wait for more lines at once than the L1. */
+ * `far`: to the L2 cache, where the CPU heeds that (Zen 4, Intel): it can wait for more lines at once
+ * than the L1. */
 typedef struct {
-  int64_t distance;
+  int32_t distance;
   int turn, turns, far;
 } prefetch;
+_Static_assert(sizeof(prefetch) <= 16, "passed in registers");
 
 /* The most rows of a tile. */
 INLINE int most_rows_of(int kind) { return in_shorts(kind, INTEGER_ROWS) ? 4 : INTEGER_ROWS; }
 
-/* Several tiles fetch the next block while they use this one; `block_bytes`: from one to the next. What
- * is far was measured (Zen 4): where much is computed with each line, near is faster. */
+/* Several tiles fetch the next block while they use this one; `block_bytes`: from one to the next.
+ * Which cache is faster was measured (Zen 4). Near: one or two rows, 4-bit kinds without VNNI, and one
+ * tile by super-blocks. Far: all others. */
 INLINE prefetch prefetch_for(int kind, int rows, int64_t block_bytes) {
   const int tiles = (rows + most_rows_of(kind) - 1) / most_rows_of(kind);
   const int far = rows > 2 && (tiles > 1 || !has_super_blocks(kind)) &&
                   (HAS_VNNI || !is_nibbles(kind));
-  return (prefetch){tiles > 1 ? block_bytes : far ? FAR_AHEAD : NEAR_AHEAD, 0, tiles, far};
+  return (prefetch){tiles > 1 ? (int32_t)block_bytes : far ? FAR_AHEAD : NEAR_AHEAD, 0, tiles, far};
 }
 
 /* Prefetches a tile's share of a group's lines. The halves of a panel, if multiplied one after the
@@ -457,8 +462,8 @@ INLINE void prefetch_group(const int kind, const int H, const int h, const char 
   const int64_t step = 64 * (H == 2 ? 1 : 2), turns = ahead.turns * step;
   const char *line = group + ahead.distance + h * 64 + ahead.turn * step;
   const char *end = group + ahead.distance + group_bytes(kind);
-  if (ahead.far)
-    for (; line < end; line += turns) __builtin_prefetch(line, 0, 1);
+  if ((HAS_VNNI || !is_nibbles(kind)) && ahead.far)
+    for (; line < end; line += turns) __builtin_prefetch(line, 0, 2);
   else
     for (; line < end; line += turns) __builtin_prefetch(line);
 }
@@ -510,7 +515,7 @@ INLINE void integer_part(const int kind, const int R, const int H, const int h, 
 #pragma GCC unroll 8
       for (int k = 0; k < STEPS; k++, codes += PANEL * 4)
         add_shorts(R, t, codes, own, stride, k);
-      EACH_SUM t[r][p] >>= 8;
+      EACH_SUM t[r][p] >>= 8; /* exact: sums are multiples of 256, and below 2^27 */
 #endif
     } else {
       UNROLL_STEPS

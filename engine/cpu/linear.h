@@ -108,9 +108,9 @@ INLINE void tile(const int kind, const int R, const int P, const void *x, int64_
       /* Otherwise GCC keeps the inputs in registers for the next panel and spills the sums. */
       if (2 * R * P + R + 2 > REGISTERS) own = opaque(own);
       widen(kind, at, &low, &high);
-      /* To the L2 cache, which can wait for more lines at once than the L1. */
-      if (ahead) __builtin_prefetch(at + ahead, 0, 1);
-      if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE, 0, 1);
+      /* To the L2 cache (see `prefetch` in integers.h). */
+      if (ahead) __builtin_prefetch(at + ahead, 0, 2);
+      if (ahead && bytes_of(kind, step) > LINE) __builtin_prefetch(at + ahead + LINE, 0, 2);
 #pragma GCC unroll 16
       for (int r = 0; r < R; r++)
         if (kind == BFLOAT16_PAIRS) {

@@ -131,6 +131,39 @@ def test_many_spans_are_exported_before_the_queue_is_full(monkeypatch: pytest.Mo
     assert exporting.dropped_spans() == 0
 
 
+def test_a_request_that_does_not_fit_the_queue_is_dropped_whole(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Phases without the span that they belong to would help nobody."""
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
+    monkeypatch.setattr(otlp, "MAX_QUEUED_SPANS", 24)
+    monkeypatch.setattr(otlp, "_BATCH_ENTRIES", 8)
+    with http_receiver() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.endpoint)
+        exporting = tracer()
+        fits = exporting.begin(None, None)
+        exporting.write(fits, finished(), [finished("queue")] * 9)
+        exporting.write(exporting.begin(None, None), finished(), [finished("decode")] * 19)
+        exporting.close(10)
+        running.wait_for(10)
+        assert {span.trace_id.hex() for span in running.spans} == {fits.trace_id_hex}
+    assert exporting.dropped_spans() == 20
+
+
+def test_of_a_request_with_more_phases_than_fit_the_last_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp, "_MOST_CHILDREN", 30)
+    with http_receiver() as running:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", running.endpoint)
+        exporting = tracer()
+        exporting.write(exporting.begin(None, None), finished(), iter([finished("decode")] * 45))
+        exporting.close(10)
+        running.wait_for(31)
+        assert len(running.spans) == 31
+    assert exporting.dropped_spans() == 15
+
+
 def test_a_failed_request_is_an_error_span(receiver: Receiver) -> None:
     exporting = tracer()
     exporting.write(exporting.begin(None, None), finished(error="error:engine"), [])
