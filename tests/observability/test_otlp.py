@@ -134,7 +134,7 @@ def test_many_spans_are_exported_before_the_queue_is_full(monkeypatch: pytest.Mo
 def test_a_request_that_does_not_fit_the_queue_is_dropped_whole(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Phases without the span that they belong to would help nobody."""
+    """Phases are of no use without the span that they belong to."""
     monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "3600000")
     monkeypatch.setattr(otlp, "MAX_QUEUED_SPANS", 24)
     monkeypatch.setattr(otlp, "_BATCH_ENTRIES", 8)
