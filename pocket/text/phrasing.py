@@ -130,8 +130,11 @@ def mistyped(dice: Dice, word: str) -> str:
 def careless(dice: Dice, text: str) -> str:
     """The text with one or two words mistyped, never a slot."""
     words = text.split(" ")
-    able = [i for i, word in enumerate(words) if len(word.rstrip(_PUNCTUATION)) > 2]
-    able = [i for i in able if words[i].rstrip(_PUNCTUATION).isalpha()]
+    able = [
+        i
+        for i, word in enumerate(words)
+        if len(bare := word.rstrip(_PUNCTUATION)) > 2 and bare.isalpha()
+    ]
     chosen = dice.sample(able, min(len(able), dice.choice((1, 1, 1, 2))))
     if able and dice.chance(0.35):  # the first word, most often the verb that says what to do
         chosen = able[:1]

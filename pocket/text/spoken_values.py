@@ -33,7 +33,7 @@ class SpokenTool:
 
 
 def quoted(dice: Dice) -> str:
-    """A short text, a sentence or loose words, seldom two sentences."""
+    """A short text: a sentence or a few loose words, rarely two sentences."""
     if dice.chance(0.5):
         link = dice.pick(" and ", ", ", ". ")
         return f"{note(dice)}{link}{note(dice)}" if dice.chance(0.12) else note(dice)
@@ -94,7 +94,7 @@ def two_words(dice: Dice) -> str:
 
 
 def person(dice: Dice) -> str:
-    """First and last name, half of them of rare letters, seldom three."""
+    """A first and last name, half of them made of rare letters, a few with a third word."""
     if dice.chance(0.5):
         return values.full_name(dice)
     if dice.chance(0.15):

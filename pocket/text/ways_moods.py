@@ -1,4 +1,4 @@
-"""Words for how one feels and how things went, and calls to see whether anybody is there. As data.
+"""Words for how one feels and how things went, and ways to ask whether anybody is there. As data.
 
 The same frames take happy and unhappy words, so that the word decides and not the frame.
 """

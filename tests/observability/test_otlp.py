@@ -124,7 +124,7 @@ def test_many_spans_are_exported_before_the_queue_is_full(monkeypatch: pytest.Mo
         exporting = tracer()
         for _ in range(requests):
             exporting.write(exporting.begin(None, None), finished(), children)
-            time.sleep(1 / 120)
+            time.sleep(1 / 120)  # the load, not a wait
         running.wait_for(count - otlp.MAX_QUEUED_SPANS // 2)
         exporting.close(10)
         running.wait_for(count)
