@@ -15,6 +15,7 @@
 #define QUERIES 96  /* in a tile, at most */
 #define UNIT 16     /* elements; a head's size is a multiple of this */
 #define MOST_HEADS 3 /* that use a key while it is in a register */
+#define KEYS_AHEAD 16384 /* bytes */
 #define MIX_WIDTH (4 * LANES) /* elements of a value that `mix` adds at once, in registers */
 
 INLINE void rms_norm(const float *x, const float *weight, float *y, int size, float eps) {
@@ -130,9 +131,11 @@ INLINE stretch stretch_at(const model *m, const int64_t *table, int token, int e
 }
 
 /* Prefetches one row of a head's block of keys or values while another block is computed. Blocks
- * are scattered in memory, where hardware does not prefetch. Each call prefetches one row. */
+ * are scattered in memory, where hardware does not prefetch. To the L2 cache: the L1 can wait for too
+ * few lines at once. */
 INLINE void fetch_row(const char *rows, int64_t row_bytes, int row) {
-  for (int64_t at = 0; at < row_bytes; at += 64) __builtin_prefetch(rows + row * row_bytes + at);
+  for (int64_t at = 0; at < row_bytes; at += 64)
+    __builtin_prefetch(rows + row * row_bytes + at, 0, 2);
 }
 
 /* to[g][i] = q[g] . keys[i], for G heads and up to four keys. */
@@ -196,9 +199,17 @@ INLINE void mix_block(const int kind, const int G, const float *p, int stride, c
 /* How many of the remaining heads to compute together. */
 INLINE int heads_at_once(int left) { return left == 3 || left > 4 ? 3 : left == 1 ? 1 : 2; }
 
+/* What is read while block `now` of a row's context is computed: the head's keys, or values, of a
+ * later block, and at the end of the keys the first blocks' values. `here`, at the end of both. */
+INLINE const char *read_later(const model *m, const layer *l, const int kind, const int64_t *table,
+                              int first, int blocks, int later, int value, int head, int slot,
+                              const char *here) {
+  if (later >= blocks && !value) later -= blocks, value = 1;
+  return later < blocks ? cached(m, l, kind, table[first + later], value, head, slot) : here;
+}
+
 /* Query heads of one row, of key heads first_head .. last_head: out = softmax(q . keys * scale)
- * values. Processes all heads block by block, so that memory is read in order, and prefetches each
- * head's rows of the next block. */
+ * values. Processes all heads block by block, so that memory is read in order. */
 INLINE void attend_to(const int kind, const model *m, const layer *l, const batch *b, int row,
                       int first_head, int last_head, const float *q, float *out, float *scores) {
   const int D = l->head_dim, group = m->heads / l->kv_heads, longest = b->longest;
@@ -206,17 +217,19 @@ INLINE void attend_to(const int kind, const model *m, const layer *l, const batc
   const int64_t row_bytes = bytes_stored(kind, D);
   const int end = (int)b->positions[row] + 1;
   const int start = l->window && end > l->window ? end - l->window : 0;
-  stretch now, later;
-  for (int t = start; t < end; t += now.count) {
+  const int first = start / m->block_size, blocks = (end - 1) / m->block_size + 1 - first;
+  const int64_t block_bytes = row_bytes * m->block_size * (last_head - first_head);
+  const int ahead = (int)((KEYS_AHEAD + block_bytes - 1) / block_bytes);
+  stretch now;
+  for (int t = start, n = ahead; t < end; t += now.count, n++) {
     now = stretch_at(m, table, t, end);
-    const int more = t + now.count < end;
-    if (more) later = stretch_at(m, table, t + now.count, end);
     for (int head = first_head; head < last_head; head++) {
       const char *keys = cached(m, l, kind, now.block, 0, head, now.slot);
-      const char *next = more ? cached(m, l, kind, later.block, 0, head, later.slot) : keys;
+      const char *next =
+          read_later(m, l, kind, table, first, blocks, n, 0, head, now.slot, keys);
       for (int i = 0; i < now.count; i += 4) {
         const int count = now.count - i < 4 ? now.count - i : 4;
-        for (int n = i; n < i + count; n++) fetch_row(next, row_bytes, n);
+        for (int r = i; r < i + count; r++) fetch_row(next, row_bytes, r);
         for (int g = 0, heads; g < group; g += heads) {
           const int64_t at = (int64_t)(head - first_head) * group + g;
           float *to = scores + at * longest + (t - start) + i;
@@ -233,14 +246,12 @@ INLINE void attend_to(const int kind, const model *m, const layer *l, const batc
   }
   for (int64_t at = 0; at < all; at++) softmax(scores + at * longest, end - start, l->scale);
   memset(out, 0, sizeof(float) * all * D);
-  for (int t = start; t < end; t += now.count) {
+  for (int t = start, n = ahead; t < end; t += now.count, n++) {
     now = stretch_at(m, table, t, end);
-    const int more = t + now.count < end;
-    if (more) later = stretch_at(m, table, t + now.count, end);
     for (int head = first_head; head < last_head; head++) {
       const char *values = cached(m, l, kind, now.block, 1, head, now.slot);
       const char *next =
-          more ? cached(m, l, kind, later.block, 1, head, later.slot) : values;
+          read_later(m, l, kind, table, first, blocks, n, 1, head, now.slot, values);
       for (int i = 0; i < now.count; i++) fetch_row(next, row_bytes, i);
       for (int g = 0, heads; g < group; g += heads) {
         const int64_t at = (int64_t)(head - first_head) * group + g;
@@ -467,10 +478,24 @@ static int run_of(const batch *b, int row) {
   return last - row;
 }
 
-static int count_runs(const batch *b) {
-  int count = 0;
-  for (int row = 0; row < b->rows; row += run_of(b, row)) count++;
-  return count;
+/* Sequences, and into how many parts to divide each one's key heads, so that threads finish together:
+ * many if few sequences have most of the work. Larger parts read memory in longer stretches. */
+typedef struct {
+  int sequences, parts;
+} division;
+
+static division divide(const batch *b, int threads, int kv_heads) {
+  int64_t total = 0, largest = 0, parts = 1;
+  division d = {0};
+  for (int row = 0, run; row < b->rows; row += run, d.sequences++) {
+    run = run_of(b, row);
+    const int64_t work = run * (b->positions[row + run - 1] + 1);
+    total += work;
+    largest = work > largest ? work : largest;
+  }
+  if (threads > 1) parts = (2 * threads * largest + total - 1) / total;
+  d.parts = parts < kv_heads ? (int)parts : kv_heads;
+  return d;
 }
 
 /* One key head's heads of a sequence's rows: normalises, rotates, stores keys and values. */
@@ -494,10 +519,10 @@ static void attend_all(const model *m, const layer *l, const batch *b, const int
                        team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
                        float *scratch) {
   const int D = l->head_dim, group = m->heads / l->kv_heads;
-  const int useful = t->count == 1 ? 1 : 2 * t->count, sequences = count_runs(b);
-  const int parts = useful < l->kv_heads ? useful : l->kv_heads; /* of a sequence's key heads */
+  const division divided = divide(b, t->count, l->kv_heads);
+  const int parts = divided.parts;
   int row = 0, run = run_of(b, 0), place = 0, number = 0, part, end;
-  while (claim(t, sequences * parts, 1, 1, &part, &end))
+  while (claim(t, divided.sequences * parts, 1, 1, &part, &end))
     for (; part < end; part++) {
       for (; number < part / parts; number++) {
         row += run;
