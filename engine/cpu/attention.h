@@ -15,7 +15,7 @@
 #define QUERIES 96  /* in a tile, at most */
 #define UNIT 16     /* elements; a head's size is a multiple of this */
 #define MOST_HEADS 3 /* that use a key while it is in a register */
-#define KEYS_AHEAD 16384 /* bytes */
+#define BYTES_AHEAD 16384 /* how far ahead of their use keys and values are prefetched */
 #define MIX_WIDTH (4 * LANES) /* elements of a value that `mix` adds at once, in registers */
 
 INLINE void rms_norm(const float *x, const float *weight, float *y, int size, float eps) {
@@ -130,9 +130,9 @@ INLINE stretch stretch_at(const model *m, const int64_t *table, int token, int e
   return (stretch){table[token / m->block_size], slot, room < end - token ? room : end - token};
 }
 
-/* Prefetches one row of a head's block of keys or values while another block is computed. Blocks
- * are scattered in memory, where hardware does not prefetch. To the L2 cache: the L1 can wait for too
- * few lines at once. */
+/* Prefetches one row of a head's block of keys or values before it is needed. Blocks are scattered
+ * in memory, where hardware does not prefetch. Into the L2 cache: too few loads into the L1 can be
+ * pending at once. */
 INLINE void fetch_row(const char *rows, int64_t row_bytes, int row) {
   for (int64_t at = 0; at < row_bytes; at += 64)
     __builtin_prefetch(rows + row * row_bytes + at, 0, 2);
@@ -199,13 +199,16 @@ INLINE void mix_block(const int kind, const int G, const float *p, int stride, c
 /* How many of the remaining heads to compute together. */
 INLINE int heads_at_once(int left) { return left == 3 || left > 4 ? 3 : left == 1 ? 1 : 2; }
 
-/* What is read while block `now` of a row's context is computed: the head's keys, or values, of a
- * later block, and at the end of the keys the first blocks' values. `here`, at the end of both. */
-INLINE const char *read_later(const model *m, const layer *l, const int kind, const int64_t *table,
-                              int first, int blocks, int later, int value, int head, int slot,
+/* The rows to prefetch for a query that sees `blocks` blocks from token `start` on: the head's keys
+ * (or values) of block `later` of these; past the last keys, the first values; past the last values,
+ * `here`, which is in the cache. */
+INLINE const char *rows_ahead(const int kind, const model *m, const layer *l, const int64_t *table,
+                              int start, int blocks, int later, int value, int head,
                               const char *here) {
   if (later >= blocks && !value) later -= blocks, value = 1;
-  return later < blocks ? cached(m, l, kind, table[first + later], value, head, slot) : here;
+  if (later >= blocks) return here;
+  const int64_t block = table[start / m->block_size + later];
+  return cached(m, l, kind, block, value, head, later ? 0 : start % m->block_size);
 }
 
 /* Query heads of one row, of key heads first_head .. last_head: out = softmax(q . keys * scale)
@@ -217,16 +220,17 @@ INLINE void attend_to(const int kind, const model *m, const layer *l, const batc
   const int64_t row_bytes = bytes_stored(kind, D);
   const int end = (int)b->positions[row] + 1;
   const int start = l->window && end > l->window ? end - l->window : 0;
-  const int first = start / m->block_size, blocks = (end - 1) / m->block_size + 1 - first;
+  const int blocks = (end - 1) / m->block_size + 1 - start / m->block_size;
   const int64_t block_bytes = row_bytes * m->block_size * (last_head - first_head);
-  const int ahead = (int)((KEYS_AHEAD + block_bytes - 1) / block_bytes);
+  const int wanted = (int)((BYTES_AHEAD + block_bytes - 1) / block_bytes);
+  /* The first blocks are not prefetched, so they must be few in a short context. */
+  const int ahead = wanted < blocks / 4 ? wanted : blocks < 8 ? 1 : blocks / 4;
   stretch now;
-  for (int t = start, n = ahead; t < end; t += now.count, n++) {
+  for (int t = start, later = ahead; t < end; t += now.count, later++) {
     now = stretch_at(m, table, t, end);
     for (int head = first_head; head < last_head; head++) {
       const char *keys = cached(m, l, kind, now.block, 0, head, now.slot);
-      const char *next =
-          read_later(m, l, kind, table, first, blocks, n, 0, head, now.slot, keys);
+      const char *next = rows_ahead(kind, m, l, table, start, blocks, later, 0, head, keys);
       for (int i = 0; i < now.count; i += 4) {
         const int count = now.count - i < 4 ? now.count - i : 4;
         for (int r = i; r < i + count; r++) fetch_row(next, row_bytes, r);
@@ -246,12 +250,11 @@ INLINE void attend_to(const int kind, const model *m, const layer *l, const batc
   }
   for (int64_t at = 0; at < all; at++) softmax(scores + at * longest, end - start, l->scale);
   memset(out, 0, sizeof(float) * all * D);
-  for (int t = start, n = ahead; t < end; t += now.count, n++) {
+  for (int t = start, later = ahead; t < end; t += now.count, later++) {
     now = stretch_at(m, table, t, end);
     for (int head = first_head; head < last_head; head++) {
       const char *values = cached(m, l, kind, now.block, 1, head, now.slot);
-      const char *next =
-          read_later(m, l, kind, table, first, blocks, n, 1, head, now.slot, values);
+      const char *next = rows_ahead(kind, m, l, table, start, blocks, later, 1, head, values);
       for (int i = 0; i < now.count; i++) fetch_row(next, row_bytes, i);
       for (int g = 0, heads; g < group; g += heads) {
         const int64_t at = (int64_t)(head - first_head) * group + g;
@@ -478,23 +481,28 @@ static int run_of(const batch *b, int row) {
   return last - row;
 }
 
-/* Sequences, and into how many parts to divide each one's key heads, so that threads finish together:
- * many if few sequences have most of the work. Larger parts read memory in longer stretches. */
+/* How many sequences there are, and how many key heads a thread claims at once, at most. With many,
+ * memory is read in longer stretches. If one sequence has much of the work, a thread claims only a
+ * few, so that threads finish together. */
 typedef struct {
-  int sequences, parts;
+  int sequences, most;
 } division;
 
-static division divide(const batch *b, int threads, int kv_heads) {
-  int64_t total = 0, largest = 0, parts = 1;
-  division d = {0};
+static division divide(const batch *b, const layer *l, int threads) {
+  int64_t total = 0, largest = 1;
+  division d = {0, l->kv_heads};
   for (int row = 0, run; row < b->rows; row += run, d.sequences++) {
     run = run_of(b, row);
-    const int64_t work = run * (b->positions[row + run - 1] + 1);
-    total += work;
-    largest = work > largest ? work : largest;
+    int64_t seen = b->positions[row + run - 1] + 1;
+    if (l->window && seen > l->window + run) seen = l->window + run;
+    total += run * seen;
+    largest = run * seen > largest ? run * seen : largest;
   }
-  if (threads > 1) parts = (2 * threads * largest + total - 1) / total;
-  d.parts = parts < kv_heads ? (int)parts : kv_heads;
+  const int64_t most = l->kv_heads * total / (2 * threads * largest);
+  if (threads == 1)
+    d.most = d.sequences * l->kv_heads;
+  else if (most < l->kv_heads)
+    d.most = most ? (int)most : 1;
   return d;
 }
 
@@ -518,19 +526,18 @@ static void place_heads(const model *m, const layer *l, const batch *b, int row,
 static void attend_all(const model *m, const layer *l, const batch *b, const int64_t *kept,
                        team *t, float *qkv, int64_t qkv_width, float *mixed, int64_t mixed_width,
                        float *scratch) {
-  const int D = l->head_dim, group = m->heads / l->kv_heads;
-  const division divided = divide(b, t->count, l->kv_heads);
-  const int parts = divided.parts;
-  int row = 0, run = run_of(b, 0), place = 0, number = 0, part, end;
-  while (claim(t, divided.sequences * parts, 1, 1, &part, &end))
-    for (; part < end; part++) {
-      for (; number < part / parts; number++) {
+  const int D = l->head_dim, group = m->heads / l->kv_heads, kv_heads = l->kv_heads;
+  const division d = divide(b, l, t->count);
+  int row = 0, run = run_of(b, 0), place = 0, number = 0, claimed, end;
+  while (claim(t, d.sequences * kv_heads, 1, d.most, &claimed, &end))
+    for (int next; claimed < end; claimed = next) {
+      for (; number < claimed / kv_heads; number++) {
         row += run;
         run = run_of(b, row);
       }
       while (kept && place < b->kept_rows && kept[place] < row) place++;
-      int first_head, last_head;
-      share(l->kv_heads, parts, part % parts, &first_head, &last_head);
+      next = (number + 1) * kv_heads < end ? (number + 1) * kv_heads : end;
+      const int first_head = claimed % kv_heads, last_head = first_head + next - claimed;
       for (int head = first_head; head < last_head; head++)
         place_heads(m, l, b, row, run, head, qkv, qkv_width);
       if (!kept && (run > 3 || m->deterministic)) {
