@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 
 from bench.report import print_table, write_result
-from bench.visibility import STEP_MS, Clients, keep_apart
+from bench.visibility import STEP_MS, STREAMS, Clients, Load, keep_apart
 from tests.service.running import RunningService
 from tests.service.tiny_model import write_tiny_model
 
@@ -41,7 +41,7 @@ def gaps(seconds: float, tokens: int) -> tuple[int, list[float]]:
             worker_args=("--store-url", store),
         ) as service:
             keep_apart(service.worker.popen.pid, cores)
-            clients = Clients(service.port, tokens)
+            clients = Clients(service.port, Load(STREAMS, tokens))
             clients.run(1.0)
             requests, found = 0, list[float]()
             for _ in range(round(seconds / ROUND_SECONDS)):

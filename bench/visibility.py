@@ -3,13 +3,14 @@
     python -m bench.visibility                      # all but the log's lines against nothing
     python -m bench.visibility --tracing            # no tracing, and 0, 1, 10 and 100 % of traces
     python -m bench.visibility --parts log scrape   # only these against nothing
+    python -m bench.visibility --streams 128 --tokens 256 --name visibility_busy
 
 Each side is a real worker with an engine of 5 ms steps (a simulated model), all of them up at once.
-A client keeps 32 streamed chats open on one side after another, in short windows, so that other
-load on the machine affects all sides alike: on a shared machine the same work may take twice as
-long a few minutes later. The engines of the other sides are idle meanwhile. Only the worker's CPU
-time counts, on a core that engines and clients do not use: where all move between cores, the same
-work takes up to a tenth more or less time. Ratios are to the first side, which has nothing on; a
+A client keeps streamed chats open on one side after another, in short windows, so that other load
+on the machine affects all sides alike: on a shared machine the same work may take twice as long a
+few minutes later. The engines of the other sides are idle meanwhile. Only the worker's CPU time
+counts, on a core that engines and clients do not use: where all move between cores, the same work
+takes up to a tenth more or less time. Ratios are to the first side, which has nothing on; a
 second one like it shows how far two equal sides differ.
 """
 
@@ -28,7 +29,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from operator import truediv
 from pathlib import Path
 from statistics import median
@@ -120,6 +121,14 @@ TRACING_SIDES = (
 )
 
 
+@dataclass(frozen=True)
+class Load:
+    """So many streamed chats at a time, each of so many tokens."""
+
+    streams: int
+    tokens: int
+
+
 @dataclass
 class Found:
     """One side's figures, one for each window or each round; in the latter case ``cpu`` is per
@@ -158,14 +167,14 @@ def keep_apart(worker: int, cores: Sequence[int]) -> None:
 
 
 class Clients:
-    """Keep ``STREAMS`` chats of ``tokens`` tokens going."""
+    """Keep a load going."""
 
-    def __init__(self, port: int, tokens: int) -> None:
+    def __init__(self, port: int, load: Load) -> None:
         body = json.dumps(
             {
                 "model": "tiny",
                 "messages": [{"role": "user", "content": "go on"}],
-                "max_tokens": tokens,
+                "max_tokens": load.tokens,
                 "ignore_eos": True,
                 "stream": True,
             }
@@ -174,6 +183,7 @@ class Clients:
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
         self._request = (head + body).encode()
         self._port = port
+        self._streams = load.streams
 
     def run(self, seconds: float) -> tuple[int, list[float]]:
         """Begin chats for so long and read them to their ends. Return how many there were, and the
@@ -181,13 +191,13 @@ class Clients:
         ended, gaps = 0, list[float]()
         last: dict[int, list[float]] = {}  # when its chunks came
         with ExitStack() as stack, selectors.DefaultSelector() as selector:
-            for _ in range(STREAMS):
+            for _ in range(self._streams):
                 address = ("127.0.0.1", self._port)
                 opened = stack.enter_context(socket.create_connection(address))
                 selector.register(opened, selectors.EVENT_READ)
                 opened.sendall(self._request)
             end = time.monotonic() + seconds
-            running = STREAMS
+            running = self._streams
             while running:
                 for key, _ in selector.select(30):
                     connection: Any = key.fileobj
@@ -232,7 +242,7 @@ def reading(
             reader.wait()
 
 
-def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) -> list[Found]:
+def measure(sides: Sequence[Side], windows: int, seconds: float, load: Load) -> list[Found]:
     found = [Found() for _ in sides]
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) > 1:
@@ -259,7 +269,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
             keep_apart(service.worker.popen.pid, cores)
             # All the time, so that they take the machine's time from all sides alike.
             readers += stack.enter_context(reading(side.parts, service.port, admin_ports[-1]))
-            clients.append(Clients(service.port, tokens))
+            clients.append(Clients(service.port, load))
             clients[-1].run(0.5)  # what happens only once is not counted
         for window in range(windows):
             order = range(len(sides)) if window % 2 == 0 else reversed(range(len(sides)))
@@ -276,7 +286,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, tokens: int) ->
 
 
 def in_rounds(
-    sides: Sequence[Side], rounds: int, windows: int, seconds: float, tokens: int
+    sides: Sequence[Side], rounds: int, windows: int, seconds: float, load: Load
 ) -> list[Found]:
     """Return each side's CPU seconds per request in each round, over all its windows, and the
     median of the windows' 99th percentiles of gaps. Each round starts new processes, because two
@@ -285,7 +295,7 @@ def in_rounds(
     for number in range(rounds):
         turned = number % len(sides)
         order = [*range(turned, len(sides)), *range(turned)]
-        in_round = measure([sides[one] for one in order], windows, seconds, tokens)
+        in_round = measure([sides[one] for one in order], windows, seconds, load)
         for side, its in zip(order, in_round, strict=True):
             found[side].cpu.append(sum(its.cpu) / sum(its.requests))
             found[side].requests.append(sum(its.requests))
@@ -340,16 +350,19 @@ def main() -> None:
         "--windows", type=int, default=8, help="of each side in a round (%(default)s)"
     )
     parser.add_argument("--seconds", type=float, default=1.0, help="of each window (%(default)s)")
+    parser.add_argument("--streams", type=int, default=STREAMS, help="at a time (%(default)s)")
     parser.add_argument("--tokens", type=int, default=64, help="of each answer (%(default)s)")
+    parser.add_argument("--name", help="of the file in bench/results")
     options = parser.parse_args()
     on = tuple(part for part in PARTS if part.name in options.parts)
     on_and_off = (Side("nothing"), Side(", ".join(options.parts), on), Side("nothing, again"))
     sides = TRACING_SIDES if options.tracing else on_and_off
-    found = in_rounds(sides, options.rounds, options.windows, options.seconds, options.tokens)
+    load = Load(options.streams, options.tokens)
+    found = in_rounds(sides, options.rounds, options.windows, options.seconds, load)
     rows = rows_of(sides, found, options.tokens)
     print_table(rows)
-    name = "visibility_tracing" if options.tracing else "visibility"
-    print(write_result(name, rows, tokens=options.tokens, rounds=options.rounds))
+    name = options.name or ("visibility_tracing" if options.tracing else "visibility")
+    print(write_result(name, rows, **asdict(load), rounds=options.rounds))
 
 
 if __name__ == "__main__":
