@@ -24,7 +24,7 @@ from typing import Any
 import httpx
 
 from bench.report import print_table, write_result
-from bench.visibility import STEP_MS, Clients, cpu_seconds
+from bench.visibility import STEP_MS, STREAMS, Clients, Load, cpu_seconds
 from tests.service.running import RunningService
 from tests.service.running_postgres import Postgres, programs
 from tests.service.tiny_model import write_tiny_model
@@ -98,7 +98,7 @@ def measure(
             )
         )
         measured = Measured(service, server, binaries)
-        clients = Clients(service.port, 64)
+        clients = Clients(service.port, Load(STREAMS, 64))
         measured.window(clients, "there", 1.0)  # what happens only once is not counted
         rows = []
         for _ in range(windows):
@@ -110,7 +110,9 @@ def measure(
             server.start()
         measured.settled()
         server.stop()
-        rows.append(measured.window(Clients(service.port, _SHORT_TOKENS), "away, full", away))
+        rows.append(
+            measured.window(Clients(service.port, Load(STREAMS, _SHORT_TOKENS)), "away, full", away)
+        )
         server.start()
         there, lost = measured.settled()
     return rows, {"requests": measured.requests, "stored": there, "dropped": lost}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.report import print_table, write_result
-from bench.visibility import Clients, cpu_seconds
+from bench.visibility import STREAMS, Clients, Load, cpu_seconds
 from tests.dashboard.running import CHROMIUM, PATIENCE_MS, chromium, dashboard_of
 from tests.service.running import RunningService, free_port
 from tests.service.tiny_model import write_tiny_model
@@ -28,8 +28,8 @@ STEP_MS = 20
 
 
 def load(port: int, over: threading.Event) -> None:
-    """Keep 32 chats going until ``over``."""
-    clients = Clients(port, 256)
+    """Keep ``STREAMS`` chats going until ``over``."""
+    clients = Clients(port, Load(STREAMS, 256))
     while not over.is_set():
         clients.run(2.0)
 
