@@ -67,6 +67,14 @@ class GgufKeys:
         found: list[float] = value.tolist()
         return found
 
+    def flags(self, key: str, count: int) -> list[bool]:
+        """An array of ``count`` booleans."""
+        value = self._value(key, None)
+        if not isinstance(value, np.ndarray) or value.dtype != bool or value.size != count:
+            raise self.error(key, f"an array of {count} booleans", value)
+        found: list[bool] = value.tolist()
+        return found
+
     def error(self, key: str, expected: str, value: object) -> ConfigError:
         shown = f"an array of {len(value)}" if isinstance(value, list | np.ndarray) else repr(value)
         if len(shown) > 80:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -17,18 +17,28 @@ from torch import Tensor
 from engine.architecture.errors import WeightsError
 from engine.architecture.rotary import pair_order
 from engine.gguf.blocks import DECODERS, DecodedBlocks, Floats
-from engine.gguf.config import family_of
 from engine.gguf.container import GgufTensor, header_of
-from engine.gguf.names import ROPE_FACTORS, gguf_name
+from engine.gguf.families import family_of
+from engine.gguf.names import ROPE_FACTORS, expert_of, gguf_name
 from engine.gguf.types import NUMBERS
 from engine.weights.blocks import BlockRows
 from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight, Scales
+from engine.weights.stored import Shape
 from engine.weights.weights import Shapes, mismatches, narrowed
 
 # Decoding a piece takes about ten times as much memory for a moment.
 _PIECE_BYTES = 1 << 20
 _FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+
+
+class _Place(NamedTuple):
+    """Where a parameter is: ``rows`` rows from ``first`` on of the file's tensor ``tensor``, seen
+    as a matrix. A vector is one row."""
+
+    tensor: str
+    first: int
+    rows: int
 
 
 class GgufWeights:
@@ -65,7 +75,8 @@ class GgufWeights:
             ends.callback(self._file.close)
             header = header_of(self._file, keep_texts=False)
             self._tensors = header.tensors
-            self._permuted = family_of(header).permuted
+            self._family = family_of(header)
+            self._places = _places(shapes, self._family.modules)
             self._match()
             self._ends = ends.pop_all()
 
@@ -82,10 +93,10 @@ class GgufWeights:
 
     def tensor(self, name: str) -> Tensor:
         """Raises WeightsError."""
-        stored = self._take(name)
+        self._take(name)
         shape = self._shapes[name]
         found = torch.empty(shape, dtype=self._dtype)
-        for first, piece in self._pieces(stored, self._order(name)):
+        for first, piece in self._pieces(name):
             values = piece.dequantised() if isinstance(piece, GroupedWeight) else piece
             found.view(-1, shape[-1])[first : first + values.shape[0]] = values
         return found.to(self._device)
@@ -96,97 +107,128 @@ class GgufWeights:
 
     def blocks(self, name: str) -> BlockRows | None:
         """Return where a matrix is in the file; None if it is stored in floats."""
-        stored = self._tensors[gguf_name(name)]
+        stored = self._stored(name)
         if stored.type.name not in DECODERS:
             return None
         self._take(name)
-        rows, inputs = stored.shape
-        begins = torch.arange(rows) * stored.row_bytes + stored.begin
-        types = torch.full((rows,), NUMBERS[stored.type.name], dtype=torch.int32)
-        found = BlockRows(self._file, begins, types, inputs)
+        place = self._places[name]
+        begins = torch.arange(place.first, place.first + place.rows) * stored.row_bytes
+        types = torch.full((place.rows,), NUMBERS[stored.type.name], dtype=torch.int32)
+        found = BlockRows(self._file, begins + stored.begin, types, stored.shape[-1])
         order = self._order(name)
-        return found if order is None else found.rows(_by_head(order, rows))
+        return found if order is None else found.rows(_by_head(order, place.rows))
 
     def grouped(self, name: str) -> GroupedWeight | None:
         """Return a matrix in its few bits; None if it is stored in floats. Raises WeightsError."""
-        if self._tensors[gguf_name(name)].type.name not in DECODERS:
+        if self._stored(name).type.name not in DECODERS:
             return None
-        stored = self._take(name)
+        self._take(name)
         weight: GroupedWeight | None = None
-        for first, piece in self._pieces(stored, self._order(name)):
+        for first, piece in self._pieces(name):
             assert isinstance(piece, GroupedWeight)
             if weight is None:
-                weight = _empty_like(piece, stored.shape[0])
+                weight = _empty_like(piece, self._places[name].rows)
             weight.put(first, piece)
         return weight
 
     # --- reading -------------------------------------------------------------------------------
 
-    def _take(self, name: str) -> GgufTensor:
+    def _stored(self, name: str) -> GgufTensor:
+        return self._tensors[self._places[name].tensor]
+
+    def _take(self, name: str) -> None:
         if name not in self._taken:
             self._taken.add(name)
             self._done += math.prod(self._shapes[name])
         self._progress(self._done, self._total)
-        return self._tensors[gguf_name(name)]
 
     def _order(self, name: str) -> Tensor | None:
         """Return the place in a head at which each of its rows is stored; None: its own."""
-        if self._permuted and (".q_proj." in name or ".k_proj." in name):
+        if self._family.permuted and (".q_proj." in name or ".k_proj." in name):
             return torch.argsort(pair_order(self._head_dim))
         return None
 
-    def _pieces(
-        self, stored: GgufTensor, order: Tensor | None
-    ) -> Iterator[tuple[int, GroupedWeight | Tensor]]:
-        """Yield (first row, rows) of the tensor as a matrix; whole heads if they have an order."""
-        row_bytes, columns = stored.row_bytes, stored.shape[-1]
-        rows = stored.num_bytes // row_bytes
-        unit = 1
-        if order is not None:
-            if len(stored.shape) == 1:  # a bias: one row, permuted by columns
-                ((first, piece),) = self._pieces(stored, None)
-                assert isinstance(piece, Tensor)
-                yield first, piece.view(-1, self._head_dim)[:, order].reshape(1, -1)
-                return
-            unit = self._head_dim
-        count = max(1, _PIECE_BYTES // row_bytes // unit) * unit
-        for first in range(0, rows, count):
-            height = min(count, rows - first)
-            raw = np.empty((height, row_bytes), np.uint8)
-            self._file.read_into(raw.data.cast("B"), stored.begin + first * row_bytes)
-            piece = _decoded(stored, raw, columns)
+    def _pieces(self, name: str) -> Iterator[tuple[int, GroupedWeight | Tensor]]:
+        """Yield (first row, rows) of a parameter as a matrix; whole heads if they have an order."""
+        stored, place, order = self._stored(name), self._places[name], self._order(name)
+        if order is not None and len(stored.shape) == 1:  # a bias: one row, permuted by columns
+            values = self._rows(stored, 0, 1)
+            assert isinstance(values, Tensor)
+            yield 0, values.view(-1, self._head_dim)[:, order].reshape(1, -1)
+            return
+        unit = 1 if order is None else self._head_dim
+        count = max(1, _PIECE_BYTES // stored.row_bytes // unit) * unit
+        for first in range(0, place.rows, count):
+            height = min(count, place.rows - first)
+            piece = self._rows(stored, place.first + first, height)
             if order is not None:
                 index = _by_head(order, height)
                 piece = piece.rows(index) if isinstance(piece, GroupedWeight) else piece[index]
             yield first, piece
 
+    def _rows(self, stored: GgufTensor, first: int, count: int) -> GroupedWeight | Tensor:
+        raw = np.empty((count, stored.row_bytes), np.uint8)
+        self._file.read_into(raw.data.cast("B"), stored.begin + first * stored.row_bytes)
+        return _decoded(stored, raw, stored.shape[-1])
+
     # --- checking ------------------------------------------------------------------------------
 
     def _match(self) -> None:
-        """Find each tensor of ``shapes`` and report all mismatches at once."""
-        names = {name: gguf_name(name) for name in self._shapes}
-        missing = [stored for stored in names.values() if stored not in self._tensors]
+        """Find each tensor that ``shapes`` need and report all mismatches at once."""
+        expected = _expected(self._shapes, self._places)
+        missing = [name for name in expected if name not in self._tensors]
         wrong = []
-        for name, shape in self._shapes.items():
-            stored = self._tensors.get(names[name])
+        for name, shape in expected.items():
+            stored = self._tensors.get(name)
             if stored is None:
                 continue
-            if stored.shape != tuple(shape):
-                wrong.append(f"{stored.name} {list(stored.shape)} instead of {list(shape)}")
+            if stored.shape != shape:
+                wrong.append(f"{name} {list(stored.shape)} instead of {list(shape)}")
             elif stored.type.name not in DECODERS | _FLOATS:
                 wrong.append(
                     f"{stored.name} of type {stored.type.name}, which is not supported (supported: "
                     f"{', '.join([*_FLOATS, *DECODERS])})"
                 )
-            elif stored.type.name in DECODERS and len(shape) == 1:
+            elif stored.type.name in DECODERS and len(stored.shape) == 1:
                 wrong.append(f"{stored.name} of type {stored.type.name} instead of floats")
-        known = {*names.values(), ROPE_FACTORS}
+        known = {*expected, ROPE_FACTORS, *self._family.vectors}
         unexpected = [name for name in self._tensors if name not in known]
         complaints = mismatches(missing=missing, unusable=wrong, unexpected=unexpected)
         if complaints:
             raise WeightsError(
                 f"the tensors in {self._file.path} do not fit its keys; {complaints}"
             )
+
+
+def _places(shapes: Shapes, modules: Mapping[str, str]) -> dict[str, _Place]:
+    """Return where each parameter is. Those of the same tensor are one after the other."""
+    places: dict[str, _Place] = {}
+    ends: dict[str, int] = {}
+    for name, shape in shapes.items():
+        tensor = gguf_name(name, modules)
+        rows = shape[0] if len(shape) == 2 else 1
+        first = ends.get(tensor, 0)
+        places[name] = _Place(tensor, first, rows)
+        ends[tensor] = first + rows
+    return places
+
+
+def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
+    """Return the shape of each tensor: that of its parameter, or of several one after the other, of
+    experts as a matrix for each."""
+    parts: dict[str, list[str]] = {}
+    for name in shapes:
+        parts.setdefault(places[name].tensor, []).append(name)
+    found: dict[str, Shape] = {}
+    for tensor, names in parts.items():
+        *_, columns = shapes[names[0]]
+        rows = sum(places[name].rows for name in names)
+        experts = {number for name in names if (number := expert_of(name)) is not None}
+        if experts:
+            found[tensor] = (len(experts), rows // len(experts), columns)
+        else:
+            found[tensor] = shapes[names[0]] if len(names) == 1 else (rows, columns)
+    return found
 
 
 def _decoded(stored: GgufTensor, raw: np.ndarray[Any, Any], columns: int) -> GroupedWeight | Tensor:

@@ -139,6 +139,8 @@ def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
     """An image-text config.json has the flag twice, and the two may differ, so the files decide
     whether the output head is tied to the embeddings. They also decide how experts are stored:
     tools that quantize experts split them, and transformers writes their matrices transposed."""
+    if settings.dummy_seed is None and (settings.directory / LINK).exists():
+        return _as_in_gguf(config)
     is_stacked = config.experts is not None and config.expert_storage is not ExpertStorage.APART
     if settings.dummy_seed is not None or (config.text_part is None and not is_stacked):
         return config
@@ -152,6 +154,12 @@ def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
             stored, stored_shapes(parameter_shapes(config), config), config.expert_storage
         ),
     )
+
+
+def _as_in_gguf(config: ModelConfig) -> ModelConfig:
+    """``GgufWeights`` gives all families' parameters Llama's names, and files have norms' weights
+    whole."""
+    return replace(config, tensor_names=(), offset_norms=False, expert_storage=ExpertStorage.APART)
 
 
 def load_encoder(config: EncoderConfig, settings: LoadSettings) -> LoadedEncoder:

@@ -11,15 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.architecture.rotary import pair_order
-from engine.gguf.names import gguf_name
-
-ARCHITECTURES = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "llama",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-}
+from tests.engine.gguf.family_files import ARCHITECTURES, add_family, file_tensors
 
 
 def write_gguf(
@@ -34,27 +26,28 @@ def write_gguf(
     """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
     the rest as F32."""
     config = json.loads((directory / "config.json").read_text())
-    config.setdefault("head_dim", config["hidden_size"] // config["num_attention_heads"])
+    if config.get("head_dim") is None:
+        config["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
     tensors = load_file(directory / "model.safetensors")
     architecture = ARCHITECTURES[config["architectures"][0]]
     writer = gguf.GGUFWriter(path, architecture)
     _add_config(writer, config)
     if tokenizer:
         _add_tokenizer(writer, directory, config)
+    else:
+        writer.add_tokenizer_model("none")
     if rope_factors is not None:
         writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
-    for name, tensor in tensors.items():
-        values = tensor.float()
-        if architecture == "llama" and (".q_proj." in name or ".k_proj." in name):
-            heads = values.view(-1, config["head_dim"], *values.shape[1:])
-            values = heads[:, pair_order(config["head_dim"])].reshape(values.shape)
-        wanted = (kinds or {}).get(name, kind) if tensor.dim() > 1 else "F32"
+    for name, stored, values in file_tensors(tensors, config):
+        wanted = (kinds or {}).get(name, kind) if values.dim() > 1 else "F32"
+        if ".ffn_gate_inp." in stored:
+            wanted = "F32"
         dtype = getattr(gguf.GGMLQuantizationType, wanted)
         if wanted == "BF16":
             data = values.bfloat16().view(torch.uint8).numpy()
         else:
             data = gguf.quantize(values.numpy(), dtype)
-        writer.add_tensor(gguf_name(name), data, raw_dtype=dtype)
+        writer.add_tensor(stored, data, raw_dtype=dtype)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -74,13 +67,17 @@ def _add_config(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_value_length(config["head_dim"])
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     rope = config.get("rope_parameters") or {}
+    rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
     if rope.get("rope_type") in ("linear", "yarn"):
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
         writer.add_rope_scaling_factor(rope["factor"])
         if rope["rope_type"] == "yarn":
             writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+            if "attention_factor" in rope:
+                writer.add_rope_scaling_yarn_attn_factor(rope["attention_factor"])
     writer.add_vocab_size(config["vocab_size"])
+    add_family(writer, config)
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict) -> None:

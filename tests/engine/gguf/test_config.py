@@ -15,6 +15,7 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.rotary import inverse_frequencies
 from engine.gguf.config import config_json
 from engine.gguf.container import read_gguf_header
+from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -57,6 +58,13 @@ def test_the_configuration_is_the_originals(name: str, tmp_path: Path) -> None:
     if expected.family == "mistral":  # GGUF has one name for both
         expected = dataclasses.replace(expected, family="llama", architecture="LlamaForCausalLM")
     assert read_back(path, tmp_path / "made") == expected
+
+
+@pytest.mark.parametrize("name", FAMILY_FILES)
+def test_the_configuration_of_other_families_is_the_originals(name: str, tmp_path: Path) -> None:
+    save_model(FAMILY_FILES[name], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "tiny.gguf", tokenizer=False)
+    assert read_back(path, tmp_path / "made") == load_model_config(tmp_path / "original")
 
 
 def test_the_scaling_of_llama_3_is_found_from_its_factors(tmp_path: Path) -> None:
@@ -105,7 +113,11 @@ def test_the_dtype_is_one_that_loses_nothing(kind: str, dtype: str, tmp_path: Pa
     [
         ("mamba", {}, "general.architecture 'mamba' is not supported as GGUF; supported: llama"),
         ("llama", {"split.count": 3}, "is one of several files; merge them"),
-        ("llama", {"llama.expert_count": 8}, "mixtures of experts"),
+        (
+            "qwen3",
+            {"qwen3.expert_count": 8},
+            "mixtures of experts of general.architecture 'qwen3' are not supported",
+        ),
         ("llama", {}, "has no matrix token_embd.weight"),
         ("llama", {"matrix": 1}, "has no llama.attention.head_count"),
         (

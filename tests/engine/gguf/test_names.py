@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import gguf
 import pytest
 from gguf.tensor_mapping import get_tensor_name_map
 
 from engine.architecture.config import load_model_config
-from engine.gguf.names import gguf_name
+from engine.gguf.container import read_gguf_header
+from engine.gguf.families import family_of
+from engine.gguf.names import expert_of, gguf_name
 from engine.model.parameters import parameter_shapes
 from pocket import MODEL_DIR
+from tests.engine.gguf.family_files import FAMILY_FILES
+from tests.engine.gguf.making import write_gguf
+from tests.engine.tiny_models import save_model
 
 
 @pytest.mark.parametrize("architecture", [gguf.MODEL_ARCH.LLAMA, gguf.MODEL_ARCH.QWEN3])
@@ -18,3 +25,19 @@ def test_names_are_those_that_the_librarys_converter_gives(architecture: gguf.MO
         if "_norm" in name and "self_attn" in name and architecture is gguf.MODEL_ARCH.LLAMA:
             continue  # it has none
         assert gguf_name(name) == names.get_name(name, try_suffixes=(".weight", ".bias"))
+
+
+@pytest.mark.parametrize("name", FAMILY_FILES)
+def test_a_files_tensors_are_those_that_its_parameters_are_in(name: str, tmp_path: Path) -> None:
+    save_model(FAMILY_FILES[name], tmp_path)
+    path = write_gguf(tmp_path, tmp_path / "tiny.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    family = family_of(header)
+    shapes = parameter_shapes(load_model_config(tmp_path))
+    found = {gguf_name(parameter, family.modules) for parameter in shapes}
+    assert found == header.tensors.keys() - family.vectors
+
+
+def test_only_experts_have_numbers() -> None:
+    assert expert_of("model.layers.3.mlp.experts.12.up_proj.weight") == 12
+    assert expert_of("model.layers.3.mlp.gate.weight") is None

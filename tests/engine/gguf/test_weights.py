@@ -18,6 +18,7 @@ from engine.gguf.weights import GgufWeights
 from engine.run.loader import parameter_shapes
 from engine.weights.blocks import BlockRows
 from engine.weights.weights import Shapes
+from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -100,6 +101,39 @@ def test_quantized_tensors_are_those_of_the_library(
             assert (blocks is None) == (grouped is None)
             if blocks is not None:
                 assert torch.equal(read_back(blocks, dtype), expected)
+
+
+@pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
+@pytest.mark.parametrize("name", FAMILY_FILES)
+def test_parts_of_a_tensor_are_quantized_as_the_library_does(
+    name: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Experts, and projections that are one tensor in the file."""
+    monkeypatch.setattr(weights, "_PIECE_BYTES", 1000)
+    save_model(FAMILY_FILES[name], tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    dtype = getattr(gguf.GGMLQuantizationType, kind)
+    floats = write_gguf(tmp_path, tmp_path / "floats.gguf", tokenizer=False)
+    path = write_gguf(tmp_path, tmp_path / "few.gguf", kind, tokenizer=False)
+    with (
+        opened(floats, shapes, head_dim=config.head_dim) as exact,
+        opened(path, shapes, head_dim=config.head_dim) as source,
+    ):
+        for parameter in shapes:
+            blocks, grouped = source.blocks(parameter), source.grouped(parameter)
+            expected = exact.tensor(parameter)
+            if expected.dim() == 1 or parameter.endswith("mlp.gate.weight"):  # in float32
+                assert blocks is grouped is None
+                assert torch.equal(source.tensor(parameter), expected)
+                continue
+            rows = gguf.quantize(expected.numpy(), dtype)
+            expected = torch.from_numpy(gguf.dequantize(rows, dtype))
+            assert blocks is not None
+            assert grouped is not None
+            assert torch.equal(source.tensor(parameter), expected), parameter
+            assert torch.equal(grouped.dequantised(), expected), parameter
+            assert torch.equal(read_back(blocks, dtype), expected), parameter
 
 
 def test_a_part_is_that_of_the_whole_and_the_dtype_is_the_one_asked_for(tmp_path: Path) -> None:

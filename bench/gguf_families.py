@@ -1,0 +1,71 @@
+"""Does llama.cpp read the same model from a GGUF file as we do, and as transformers from its
+checkpoint?
+
+    make peers                           # once: llama.cpp, in a separate environment
+    python -m bench.gguf_families
+
+For each family, tiny random weights, stored in float32 by the tests' writer. How far our logits and
+llama.cpp's are from those of transformers, relative to their range: the largest difference for a
+token, and its median over tokens. (Where two experts have nearly the same score, rounding decides
+which one is chosen, and the largest difference shows that.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bench.cpu_peers import ROOT
+from bench.fidelity import directory_of, our_logits, their_logits
+from bench.report import print_table, write_result
+from engine.architecture.config import load_model_config
+from tests.engine.gguf.family_files import FAMILY_FILES
+from tests.engine.gguf.making import write_gguf
+from tests.engine.tiny_models import VOCABULARY, save_model
+
+LENGTHS = (40, 300)  # of which one needs Phi-3's long factors
+
+
+def differences(name: str, found: Tensor, expected: Tensor) -> dict[str, float]:
+    each = (found - expected).abs().amax(-1) / (expected.max() - expected.min())
+    return {f"{name}, median": float(each.median()), f"{name}, largest": float(each.max())}
+
+
+def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
+    chance = random.Random(0)
+    texts = [chance.choices(range(VOCABULARY), k=length) for length in LENGTHS]
+    model: Any = save_model(FAMILY_FILES[name], folder / "original")
+    path = write_gguf(folder / "original", folder / f"{name}.gguf", tokenizer=False)
+    with torch.inference_mode():
+        expected = torch.cat([model(torch.tensor([tokens])).logits[0] for tokens in texts])
+    directory = directory_of(path, folder)
+    ours = our_logits(directory, load_model_config(directory), texts)
+    theirs = their_logits(path, texts, peers, folder)
+    return {
+        "family": name,
+        **differences("ours", ours, expected),
+        **differences("llama.cpp", theirs, expected),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--families", nargs="+", choices=FAMILY_FILES, default=[*FAMILY_FILES])
+    parser.add_argument("--peers", type=Path, default=ROOT / "build" / "peers")
+    options = parser.parse_args()
+    rows = []
+    for name in options.families:
+        with tempfile.TemporaryDirectory() as folder:
+            rows.append(measure(name, options.peers, Path(folder)))
+    print_table(rows)
+    print(write_result("gguf_families", rows))
+
+
+if __name__ == "__main__":
+    main()

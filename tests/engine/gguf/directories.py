@@ -1,0 +1,63 @@
+"""Model directories of GGUF files, and what decoders make of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from engine.architecture.config import load_model_config
+from engine.attention.cache import PagedKVCache
+from engine.attention.layout import Rows
+from engine.cpu.library import library
+from engine.gguf.config import config_json
+from engine.gguf.container import read_gguf_header
+from engine.gguf.names import LINK
+from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
+from tests.engine.gguf.making import write_gguf
+from tests.engine.model.decoding import states_in_pieces
+from tests.engine.tiny_models import MAX_POSITIONS
+
+_BLOCK_SIZE = 16
+_CPU = torch.device("cpu")
+
+
+def file_directory(original: Path, folder: Path, kind: str) -> Path:
+    """Return the directory, in ``folder``, of the checkpoint ``original`` as a file whose matrices
+    are of type ``kind``."""
+    path = write_gguf(original, folder / f"{kind}.gguf", kind, tokenizer=False)
+    directory = folder / kind
+    directory.mkdir()
+    (directory / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
+    (directory / LINK).symlink_to(path)
+    return directory
+
+
+def all_logits(directory: Path, tokens: Tensor, *, compiled: bool = False) -> Tensor:
+    """Return float32 [tokens, vocabulary] of a model whose layers have caches of one shape."""
+    config = load_model_config(directory)
+    settings = LoadSettings(directory, torch.float32, _CPU, lambda *_: None)
+    options = DecoderOptions(MAX_POSITIONS, library=library() if compiled else None)
+    blocks, count = MAX_POSITIONS // _BLOCK_SIZE, tokens.shape[0]
+    with torch.inference_mode():
+        decoder = load_decoder(config, settings, options).decoder
+        if not compiled:
+            (states,) = states_in_pieces(decoder, config, tokens.tolist(), [count])
+            plain: Tensor = decoder.logits(states)
+            return plain
+        cache = PagedKVCache(
+            num_layers=config.num_layers,
+            num_blocks=blocks,
+            num_kv_heads=config.num_kv_heads,
+            block_size=_BLOCK_SIZE,
+            head_dim=config.head_dim,
+            dtype=torch.float32,
+            device=_CPU,
+        )
+        table = torch.arange(blocks).unsqueeze(0)
+        layout = Rows(table, torch.zeros(count, dtype=torch.int64), count)
+        states = decoder.hidden_states(tokens, torch.arange(count), cache, layout, None)
+        found: Tensor = decoder.logits(states)
+    return found

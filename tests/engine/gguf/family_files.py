@@ -1,0 +1,244 @@
+"""How llama.cpp's converter writes the families that its files tell apart: keys and tensors."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import gguf
+import torch
+from gguf.tensor_mapping import get_tensor_name_map
+from torch import Tensor
+
+from engine.architecture.rotary import pair_order
+from tests.engine.tiny_models import Variant
+
+ARCHITECTURES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "llama",
+    "MixtralForCausalLM": "llama",
+    "Ministral3ForCausalLM": "mistral3",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3moe",
+    "Gemma3ForCausalLM": "gemma3",
+    "Phi3ForCausalLM": "phi3",
+    "GraniteForCausalLM": "granite",
+    "SmolLM3ForCausalLM": "smollm3",
+    "Olmo2ForCausalLM": "olmo2",
+    "Olmo3ForCausalLM": "olmo2",
+    "OlmoeForCausalLM": "olmoe",
+}
+_PERMUTED = {"llama", "mistral3", "granite", "smollm3"}
+_EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.(.*)")
+_YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
+_SLIDING_FULL = ["sliding_attention", "full_attention", "sliding_attention"]
+# Rows are multiples of 32, so that every type of blocks can hold them.
+_EVEN = {"intermediate_size": 96, "head_dim": 32}
+
+FAMILY_FILES: dict[str, Variant] = {
+    "llama": Variant("llama", _EVEN),
+    "qwen3": Variant("qwen3", _EVEN),
+    "mixtral": Variant("mixtral", _EVEN | {"num_local_experts": 4, "sliding_window": None}),
+    "ministral3": Variant(
+        "ministral3",
+        _EVEN
+        | {
+            "rope_parameters": _YARN
+            | {
+                "rope_theta": 10_000.0,
+                "llama_4_scaling_beta": 0.4,
+                "mscale": 1.0,
+                "mscale_all_dim": 1.0,
+                "original_max_position_embeddings": 32,
+            }
+        },
+    ),
+    "qwen3_moe": Variant(
+        "qwen3_moe",
+        _EVEN
+        | {
+            "moe_intermediate_size": 64,
+            "num_experts": 8,
+            "num_experts_per_tok": 3,
+            "norm_topk_prob": True,
+        },
+    ),
+    "gemma3": Variant(
+        "gemma3",
+        _EVEN
+        | {
+            "tie_word_embeddings": True,
+            "num_hidden_layers": 7,
+            "query_pre_attn_scalar": 32,
+            "sliding_window": 29,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+            },
+        },
+    ),
+    "phi3": Variant("phi3", {"intermediate_size": 96, "sliding_window": None}),
+    "phi3_partial": Variant(
+        "phi3",
+        {
+            "intermediate_size": 96,
+            "sliding_window": None,
+            "rope_parameters": {
+                "rope_type": "default",
+                "rope_theta": 500.0,
+                "partial_rotary_factor": 0.75,
+            },
+        },
+    ),
+    "phi3_long": Variant(
+        "phi3",
+        {
+            "intermediate_size": 96,
+            "sliding_window": None,
+            "original_max_position_embeddings": 256,
+            "rope_parameters": {
+                "rope_type": "longrope",
+                "rope_theta": 500.0,
+                "partial_rotary_factor": 0.75,
+                "short_factor": [1.0, 1.0, 1.0, 1.1, 1.2, 1.3],
+                "long_factor": [1.5, 2.0, 2.5, 3.0, 3.5, 4.0],
+            },
+        },
+    ),
+    "granite": Variant(
+        "granite",
+        {
+            "intermediate_size": 96,
+            "attention_bias": True,
+            "embedding_multiplier": 12.0,
+            "attention_multiplier": 0.3,
+            "residual_multiplier": 0.22,
+            "logits_scaling": 1.5,
+        },
+    ),
+    "smollm3": Variant(
+        "smollm3",
+        {
+            "intermediate_size": 96,
+            "num_hidden_layers": 5,
+            "no_rope_layers": None,
+            "no_rope_layer_interval": 4,
+        },
+    ),
+    "olmo2": Variant("olmo2", {"intermediate_size": 96}),
+    "olmo3": Variant(
+        "olmo3",
+        {
+            "intermediate_size": 96,
+            "layer_types": _SLIDING_FULL,
+            "sliding_window": 29,
+            "rope_parameters": {
+                "full_attention": _YARN | {"rope_theta": 500_000.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
+            },
+        },
+    ),
+    "olmoe": Variant(
+        "olmoe",
+        {
+            "intermediate_size": 96,
+            "num_key_value_heads": 4,
+            "num_experts": 8,
+            "num_experts_per_tok": 3,
+        },
+    ),
+}
+
+
+def add_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    """Write the keys that other families than Llama have."""
+    if "num_local_experts" in config or "num_experts" in config:
+        writer.add_expert_count(config.get("num_local_experts") or config["num_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if (inner := config.get("moe_intermediate_size")) is not None:
+        writer.add_expert_feed_forward_length(inner)
+    if (add := _KEYS.get(config["architectures"][0])) is not None:
+        add(writer, config)
+
+
+def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    rope = config["rope_parameters"]
+    writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+    writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+
+
+def _add_gemma3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_sliding_window(config["sliding_window"])
+
+
+def _add_phi3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    rope = config["rope_parameters"]
+    head_dim = config["hidden_size"] // config["num_attention_heads"]
+    writer.add_rope_dimension_count(int(rope.get("partial_rotary_factor", 1.0) * head_dim))
+    writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
+    writer.add_sliding_window(config["sliding_window"] or 0)
+    if "long_factor" in rope:
+        original = config["original_max_position_embeddings"]
+        scale = config["max_position_embeddings"] / original
+        factor = math.sqrt(1 + math.log(scale) / math.log(original))
+        writer.add_rope_scaling_attn_factors(factor)
+
+
+def _add_granite(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_attention_scale(config["attention_multiplier"])
+    writer.add_embedding_scale(config["embedding_multiplier"])
+    writer.add_residual_scale(config["residual_multiplier"])
+    writer.add_logit_scale(config["logits_scaling"])
+
+
+def _add_olmo3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_sliding_window_pattern([t == "sliding_attention" for t in config["layer_types"]])
+
+
+_KEYS = {
+    "Ministral3ForCausalLM": _add_ministral3,
+    "Gemma3ForCausalLM": _add_gemma3,
+    "Phi3ForCausalLM": _add_phi3,
+    "GraniteForCausalLM": _add_granite,
+    "Olmo3ForCausalLM": _add_olmo3,
+}
+
+
+def file_tensors(
+    tensors: dict[str, Tensor], config: dict[str, Any]
+) -> Iterator[tuple[str, str, Tensor]]:
+    """Yield a checkpoint's tensors by their names there, and by those in the file, as they are
+    there in float32."""
+    architecture = ARCHITECTURES[config["architectures"][0]]
+    numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
+    names = get_tensor_name_map(numbers[architecture], config["num_hidden_layers"])
+    stacks: dict[str, dict[int, Tensor]] = {}
+    for name, tensor in tensors.items():
+        values = tensor.float()
+        if match := _EXPERT.fullmatch(name):
+            prefix, number, rest = match.groups()
+            stacks.setdefault(prefix + rest, {})[int(number)] = values
+            continue
+        if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
+            heads = values.view(-1, config["head_dim"], *values.shape[1:])
+            values = heads[:, pair_order(config["head_dim"])].reshape(values.shape)
+        if architecture == "gemma3" and name.endswith("norm.weight"):
+            values = values + 1
+        yield name, _named(names, name), values
+    for name, experts in stacks.items():
+        yield name, _named(names, name), torch.stack([experts[i] for i in range(len(experts))])
+    rope = config.get("rope_parameters") or {}
+    for kind in ("long", "short"):
+        if (factors := rope.get(f"{kind}_factor")) is not None:
+            stored = f"rope_factors_{kind}.weight"
+            yield stored, stored, torch.tensor(factors, dtype=torch.float32)
+
+
+def _named(names: gguf.TensorNameMap, name: str) -> str:
+    found = names.get_name(name, try_suffixes=(".weight", ".bias"))
+    assert found is not None, name
+    return found
