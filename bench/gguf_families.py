@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 
 from bench.cpu_peers import ROOT
-from bench.fidelity import directory_of, our_logits, their_logits
+from bench.fidelity import directory_of, their_logits
 from bench.report import print_table, write_result
-from engine.architecture.config import load_model_config
+from tests.engine.gguf.directories import all_logits
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VOCABULARY, save_model
@@ -45,7 +45,7 @@ def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
     with torch.inference_mode():
         expected = torch.cat([model(torch.tensor([tokens])).logits[0] for tokens in texts])
     directory = directory_of(path, folder)
-    ours = our_logits(directory, load_model_config(directory), texts)
+    ours = torch.cat([all_logits(directory, torch.tensor(tokens)) for tokens in texts])
     theirs = their_logits(path, texts, peers, folder)
     return {
         "family": name,

@@ -9,9 +9,10 @@ import numpy as np
 
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
-from engine.gguf.families import FileKeys, GgufFamily, family_of, keys_of
+from engine.gguf.families import GgufFamily, family_of, keys_of
+from engine.gguf.keys import MOST, FileKeys
 from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name
-from engine.gguf.vectors import MOST, read_vector
+from engine.gguf.vectors import read_vector
 
 _MAX_POSITIONS = 1 << 30
 
@@ -53,20 +54,29 @@ def _common(keys: FileKeys, family: GgufFamily) -> dict[str, Any]:
                 f"{keys.all.source}: {keys.name(key)} differs from the head's size"
             )
     positions = keys.integer("context_length", high=_MAX_POSITIONS)
+    layers = keys.integer("block_count", high=4096)
+
+    def first(key: str, default: int | None, high: int) -> int:
+        """Return what the first layer has, and all others unless layers differ."""
+        sizes = keys.layers(key, layers, default, high=high)
+        if len(set(sizes)) > 1 and not family.layers_differ:
+            raise UnsupportedError(f"{keys.all.source}: {keys.name(key)} differs by layer")
+        return sizes[0]
+
     return {
         "architectures": [family.architecture],
         "vocab_size": embedding.shape[0],
         "hidden_size": hidden,
-        "intermediate_size": keys.integer("feed_forward_length", high=MOST),
-        "num_hidden_layers": keys.integer("block_count", high=4096),
+        "intermediate_size": first("feed_forward_length", None, MOST),
+        "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": keys.integer("attention.head_count_kv", heads, high=4096),
+        "num_key_value_heads": first("attention.head_count_kv", heads, 4096),
         "head_dim": head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": positions,
         "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon", low=0.0, high=1.0),
         "rope_theta": keys.number("rope.freq_base", 10000.0, low=1e-3, high=1e12),
-        "rope_scaling": _rope_scaling(keys, positions),
+        "rope_scaling": _rope_scaling(keys, family, positions),
         "tie_word_embeddings": gguf_name("lm_head.weight") not in tensors,
         "attention_bias": gguf_name("model.layers.0.self_attn.q_proj.bias") in tensors,
         "mlp_bias": gguf_name("model.layers.0.mlp.gate_proj.bias") in tensors,
@@ -91,8 +101,8 @@ def _dtype(header: GgufHeader, family: GgufFamily) -> str:
     return "bfloat16" if kinds == {"BF16"} or family.is_wide else "float16"
 
 
-def _rope_scaling(keys: FileKeys, positions: int) -> dict[str, Any] | None:
-    if ROPE_FACTORS in keys.header.tensors:
+def _rope_scaling(keys: FileKeys, family: GgufFamily, positions: int) -> dict[str, Any] | None:
+    if ROPE_FACTORS in keys.header.tensors.keys() - family.vectors:
         return _llama3_scaling(keys)
     kind = keys.all.text(keys.name("rope.scaling.type"), "none")
     if kind in ("none", "longrope"):  # LongRoPE's factors are read with the family's settings

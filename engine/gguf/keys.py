@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from engine.architecture.errors import ConfigError
 from engine.gguf.container import GgufHeader, Value
+
+ARCHITECTURE_KEY = "general.architecture"
+MOST = 1 << 24
+"""Of sizes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,3 +91,42 @@ class GgufKeys:
         if value is None:
             raise ConfigError(f"{self.source} has no {key}")
         return value
+
+
+@dataclass(frozen=True, slots=True)
+class FileKeys:
+    """The keys of a file. Those of its architecture are named without the prefix."""
+
+    header: GgufHeader
+    all: GgufKeys
+    prefix: str
+
+    def name(self, key: str) -> str:
+        return f"{self.prefix}.{key}"
+
+    def has(self, key: str) -> bool:
+        return self.all.has(self.name(key))
+
+    def integer(self, key: str, default: int | None = None, *, low: int = 1, high: int) -> int:
+        return self.all.integer(self.name(key), default, low=low, high=high)
+
+    def number(self, key: str, default: float | None = None, *, low: float, high: float) -> float:
+        return self.all.number(self.name(key), default, low=low, high=high)
+
+    def layers(self, key: str, count: int, default: int | None = None, *, high: int) -> list[int]:
+        """Return a positive number for each of ``count`` layers, of which all have the same unless
+        the key is an array."""
+        name = self.name(key)
+        value = self.header.keys.get(name)
+        if not isinstance(value, np.ndarray):
+            return [self.integer(key, default, high=high)] * count
+        found: list[Any] = value.tolist()
+        if len(found) != count or not all(type(n) is int and 1 <= n <= high for n in found):
+            raise self.all.error(
+                name, f"an integer from 1 to {high}, or an array of {count} of them", value
+            )
+        return found
+
+    def is_set(self, key: str) -> bool:
+        """True if the number ``key`` is given and is not 0."""
+        return self.has(key) and self.number(key, low=-1e30, high=1e30) != 0

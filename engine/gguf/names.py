@@ -9,6 +9,9 @@ _WHOLE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
     "lm_head": "output",
+    "model.embed_tokens_per_layer": "per_layer_token_embd",
+    "model.per_layer_model_projection": "per_layer_model_proj",
+    "model.per_layer_projection_norm": "per_layer_proj_norm",
 }
 _LAYER = "model.layers."
 _OF_LAYER = {
@@ -20,6 +23,7 @@ _OF_LAYER = {
     "self_attn.o_proj": "attn_output",
     "self_attn.q_norm": "attn_q_norm",
     "self_attn.k_norm": "attn_k_norm",
+    "self_attn.v_norm": "attn_v_norm",
     "mlp.gate_proj": "ffn_gate",
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
@@ -27,6 +31,12 @@ _OF_LAYER = {
     "mlp.experts.gate_proj": "ffn_gate_exps",
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
+}
+# Parameters whose names have no kind, and what they are called with one.
+_KINDLESS = {
+    "layer_scalar": "layer_output_scale.weight",
+    "router.scale": "ffn_gate_inp.scale",
+    "router.per_expert_scale": "ffn_down_exps.scale",
 }
 _EXPERT = re.compile(r"(mlp\.experts\.)(\d+)\.")
 _NOTHING: Mapping[str, str] = {}
@@ -43,11 +53,13 @@ def gguf_name(name: str, modules: Mapping[str, str] = _NOTHING) -> str:
     """Return what a GGUF file calls the tensor that is, or has, the parameter ``name`` of a
     Llama-like decoder. ``modules``: what a family calls a layer's modules that Llama's files call
     otherwise. A layer's experts are one tensor for each of their three matrices."""
-    module, _, kind = name.rpartition(".")
-    if not module.startswith(_LAYER):
+    if not name.startswith(_LAYER):
+        module, _, kind = name.rpartition(".")
         return f"{_WHOLE[module]}.{kind}"
-    layer, _, module = module.removeprefix(_LAYER).partition(".")
-    module = _EXPERT.sub(r"\1", module)
+    layer, _, rest = name.removeprefix(_LAYER).partition(".")
+    if rest in _KINDLESS:
+        return f"blk.{layer}.{_KINDLESS[rest]}"
+    module, _, kind = _EXPERT.sub(r"\1", rest).rpartition(".")
     return f"blk.{layer}.{modules.get(module) or _OF_LAYER[module]}.{kind}"
 
 

@@ -11,8 +11,6 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
 from engine.weights.file import TensorFile
 
-MOST = 1 << 24
-"""Elements of a dimension."""
 _MOST_NUMBERS = 1 << 12
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -59,8 +59,10 @@ class GgufWeights:
         dtype: torch.dtype,
         device: torch.device,
         progress: Callable[[int, int], None],
+        unused: Sequence[str] = (),
     ) -> None:
-        """Raises ModelError."""
+        """``unused``: parameters that the file may have and that are not read. Raises
+        ModelError."""
         self._shapes = shapes
         self._head_dim = head_dim
         self._dtype = dtype
@@ -77,7 +79,7 @@ class GgufWeights:
             self._tensors = header.tensors
             self._family = family_of(header)
             self._places = _places(shapes, self._family.modules)
-            self._match()
+            self._match({gguf_name(name, self._family.modules) for name in unused})
             self._ends = ends.pop_all()
 
     def __enter__(self) -> Self:
@@ -173,7 +175,7 @@ class GgufWeights:
 
     # --- checking ------------------------------------------------------------------------------
 
-    def _match(self) -> None:
+    def _match(self, unused: set[str]) -> None:
         """Find each tensor that ``shapes`` need and report all mismatches at once."""
         expected = _expected(self._shapes, self._places)
         missing = [name for name in expected if name not in self._tensors]
@@ -191,7 +193,7 @@ class GgufWeights:
                 )
             elif stored.type.name in DECODERS and len(stored.shape) == 1:
                 wrong.append(f"{stored.name} of type {stored.type.name} instead of floats")
-        known = {*expected, ROPE_FACTORS, *self._family.vectors}
+        known = {*expected, *unused, ROPE_FACTORS, *self._family.vectors}
         unexpected = [name for name in self._tensors if name not in known]
         complaints = mismatches(missing=missing, unusable=wrong, unexpected=unexpected)
         if complaints:

@@ -229,6 +229,7 @@ def _weights(
             dtype=dtype,
             device=device,
             progress=report,
+            unused=unused,
         )
     if (quantized := read_quantization(settings.directory)) is not None:
         return QuantizedCheckpoint(

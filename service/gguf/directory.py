@@ -24,7 +24,7 @@ from engine.gguf.keys import GgufKeys
 from engine.gguf.names import LINK
 from service.gguf.tokenizer import TOKENS, adds_bos, special_token, tokenizer_json
 
-_FORM = 1  # to be raised when the files are made differently
+_FORM = 2  # to be raised when the files are made differently
 _TEMPLATE = "tokenizer.chat_template"
 _TOKENIZER = "tokenizer.json"
 _MAX_TOKENIZER_BYTES = 256 << 20

@@ -37,20 +37,21 @@ class PreTokenizer(NamedTuple):
 _LLAMA3_LIKE = PreTokenizer(_LLAMA3, ignore_merges=True, adds_bos=True)
 _DIGITS_APART = PreTokenizer(_GPT2, digits=True)
 
+_PLAIN = PreTokenizer(_GPT2)
+_LLAMA3_ONLY = PreTokenizer(_LLAMA3)
+_QWEN2_LIKE = PreTokenizer(_QWEN2)
+_GPT4O_LIKE = PreTokenizer(_GPT4O)
+
 PRE_TOKENIZERS = {
-    "gpt-2": PreTokenizer(_GPT2),
-    "llama-bpe": _LLAMA3_LIKE,
-    "llama3": _LLAMA3_LIKE,
-    "llama-v3": _LLAMA3_LIKE,
-    "smaug-bpe": PreTokenizer(_LLAMA3),
-    "qwen2": PreTokenizer(_QWEN2),
-    "deepseek-r1-qwen": PreTokenizer(_QWEN2),
-    "megrez": PreTokenizer(_QWEN2),
+    **dict.fromkeys(("gpt-2", "olmo", "granite-docling"), _PLAIN),
+    **dict.fromkeys(
+        ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
+        _LLAMA3_LIKE,
+    ),
+    **dict.fromkeys(("smaug-bpe", "dbrx"), _LLAMA3_ONLY),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2"), _QWEN2_LIKE),
     "qwen35": PreTokenizer(_QWEN35),
     "tekken": PreTokenizer(_TEKKEN, ignore_merges=True, adds_bos=True),
-    "gpt-4o": PreTokenizer(_GPT4O),
-    "smollm": _DIGITS_APART,
-    "starcoder": _DIGITS_APART,
-    "refact": _DIGITS_APART,
-    "command-r": _DIGITS_APART,
+    **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
+    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS_APART),
 }

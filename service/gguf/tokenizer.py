@@ -1,7 +1,7 @@
 """The ``tokenizer.json`` that corresponds to the keys of a GGUF file.
 
-Two kinds of vocabulary: byte-level BPE ("gpt2") with its merges, and SentencePiece's BPE ("llama")
-with scores, from which the merges follow.
+Three kinds of vocabulary: byte-level BPE ("gpt2") with its merges, SentencePiece's BPE ("llama")
+with scores, from which the merges follow, and Gemma 4's, which is SentencePiece's with merges.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.gguf.keys import GgufKeys
+from engine.gguf.keys import ARCHITECTURE_KEY, GgufKeys
 from service.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 
 KIND = "tokenizer.ggml.model"
@@ -48,6 +48,9 @@ def tokenizer_json(keys: GgufKeys) -> dict[str, Any]:
         return _byte_level(keys)
     if kind == "llama":
         return _sentence_piece(keys)
+    if kind == "gemma4":
+        vocabulary = _vocabulary(keys.texts(TOKENS), keys)
+        return _spaced(keys, vocabulary, _stated_merges(keys, vocabulary), is_spaced=False)
     raise UnsupportedError(f"{keys.source}: {KIND} {kind!r} is not supported; {_WITHOUT}")
 
 
@@ -76,8 +79,7 @@ def _whole(keys: GgufKeys) -> dict[str, Any]:
     return found
 
 
-def _vocabulary(keys: GgufKeys) -> dict[str, int]:
-    tokens = keys.texts(TOKENS)
+def _vocabulary(tokens: list[str], keys: GgufKeys) -> dict[str, int]:
     if not tokens:
         raise ConfigError(f"{keys.source} has no {TOKENS}; {_WITHOUT}")
     vocabulary = {token: number for number, token in enumerate(tokens)}
@@ -108,7 +110,7 @@ def _added_tokens(keys: GgufKeys, vocabulary: dict[str, int]) -> list[dict[str, 
             "special": types[number] != TokenType.USER_DEFINED,
         }
         for token, number in vocabulary.items()
-        if types[number] in shown and token
+        if types[number] in shown and token.strip(_SPACE)
     ]
 
 
@@ -120,14 +122,8 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
             f"{keys.source}: {_PRE} {name!r} is not supported (supported: "
             f"{', '.join(PRE_TOKENIZERS)}); {_WITHOUT}"
         )
-    vocabulary = _vocabulary(keys)
-    merges = []
-    for number, merge in enumerate(keys.texts(_MERGES)):
-        place = merge.find(" ", 1)  # a token may begin with a space
-        pair = [merge[:place], merge[place + 1 :]]
-        if place < 0 or not vocabulary.keys() >= {*pair, "".join(pair)}:
-            raise keys.error(f"element {number} of {_MERGES}", "two tokens that make one", merge)
-        merges.append(pair)
+    vocabulary = _vocabulary(keys.texts(TOKENS), keys)
+    merges = _stated_merges(keys, vocabulary)
     return {
         "version": "1.0",
         "truncation": None,
@@ -144,6 +140,17 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
         },
         "model": _bpe(vocabulary, merges, ignore_merges=pre.ignore_merges),
     }
+
+
+def _stated_merges(keys: GgufKeys, vocabulary: dict[str, int]) -> list[list[str]]:
+    merges = []
+    for number, merge in enumerate(keys.texts(_MERGES)):
+        place = merge.find(" ", 1)  # a token may begin with a space
+        pair = [merge[:place], merge[place + 1 :]]
+        if place < 0 or not vocabulary.keys() >= {*pair, "".join(pair)}:
+            raise keys.error(f"element {number} of {_MERGES}", "two tokens that make one", merge)
+        merges.append(pair)
+    return merges
 
 
 def _splits(pre: PreTokenizer) -> list[dict[str, Any]]:
@@ -207,13 +214,30 @@ def _bos_first(keys: GgufKeys, vocabulary: dict[str, int]) -> dict[str, Any] | N
 
 
 def _sentence_piece(keys: GgufKeys) -> dict[str, Any]:
-    vocabulary = _vocabulary(keys)
+    tokens = keys.texts(TOKENS)
     scores = keys.numbers(_SCORES)
-    if len(scores) != len(vocabulary):
-        raise keys.error(_SCORES, f"an array of {len(vocabulary)} numbers, one a token", scores)
-    spaced = keys.flag("tokenizer.ggml.add_space_prefix", True)
-    prepend = [{"type": "Prepend", "prepend": _SPACE}] if spaced else []
-    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if spaced else []
+    if tokens and len(scores) != len(tokens):
+        raise keys.error(_SCORES, f"an array of {len(tokens)} numbers, one a token", scores)
+    if keys.text(ARCHITECTURE_KEY, "").startswith("gemma"):
+        # Gemma's tokens are in the order of its merges, which scores do not show; those of several
+        # spaces are written with spaces.
+        tokens = [_SPACE * len(token) if token == " " * len(token) else token for token in tokens]
+        scores = [-float(number) for number in range(len(tokens))]
+    vocabulary = _vocabulary(tokens, keys)
+    return _spaced(
+        keys,
+        vocabulary,
+        _merges(keys, vocabulary, scores),
+        is_spaced=keys.flag("tokenizer.ggml.add_space_prefix", True),
+    )
+
+
+def _spaced(
+    keys: GgufKeys, vocabulary: dict[str, int], merges: list[list[str]], *, is_spaced: bool
+) -> dict[str, Any]:
+    """Tokens have ▁ for a space. ``is_spaced``: one comes before every text."""
+    prepend = [{"type": "Prepend", "prepend": _SPACE}] if is_spaced else []
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if is_spaced else []
     unknown = special_token(keys, "unknown") or "<unk>"
     if unknown not in vocabulary:
         raise ConfigError(f"{keys.source}: {TOKENS} has no unknown token; {_WITHOUT}")
@@ -240,7 +264,7 @@ def _sentence_piece(keys: GgufKeys) -> dict[str, Any]:
                 *strip,
             ],
         },
-        "model": _bpe(vocabulary, _merges(keys, vocabulary, scores), unknown=unknown),
+        "model": _bpe(vocabulary, merges, unknown=unknown),
     }
 
 

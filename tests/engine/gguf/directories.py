@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import load_model_config
-from engine.attention.cache import PagedKVCache
 from engine.attention.layout import Rows
 from engine.cpu.library import library
 from engine.gguf.config import config_json
@@ -17,11 +16,8 @@ from engine.gguf.container import read_gguf_header
 from engine.gguf.names import LINK
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 from tests.engine.gguf.making import write_gguf
-from tests.engine.model.decoding import states_in_pieces
+from tests.engine.model.decoding import BLOCK_SIZE, CPU, empty_cache, states_in_pieces
 from tests.engine.tiny_models import MAX_POSITIONS
-
-_BLOCK_SIZE = 16
-_CPU = torch.device("cpu")
 
 
 def file_directory(original: Path, folder: Path, kind: str) -> Path:
@@ -36,28 +32,18 @@ def file_directory(original: Path, folder: Path, kind: str) -> Path:
 
 
 def all_logits(directory: Path, tokens: Tensor, *, compiled: bool = False) -> Tensor:
-    """Return float32 [tokens, vocabulary] of a model whose layers have caches of one shape."""
+    """Return float32 [tokens, vocabulary], in plain torch or by the compiled path."""
     config = load_model_config(directory)
-    settings = LoadSettings(directory, torch.float32, _CPU, lambda *_: None)
+    settings = LoadSettings(directory, torch.float32, CPU, lambda *_: None)
     options = DecoderOptions(MAX_POSITIONS, library=library() if compiled else None)
-    blocks, count = MAX_POSITIONS // _BLOCK_SIZE, tokens.shape[0]
+    count, blocks = len(tokens), MAX_POSITIONS // BLOCK_SIZE
     with torch.inference_mode():
         decoder = load_decoder(config, settings, options).decoder
-        if not compiled:
+        if compiled:
+            layout = Rows(torch.arange(blocks)[None], torch.zeros(count, dtype=torch.int64), count)
+            cache = empty_cache(config, blocks)
+            states = decoder.hidden_states(tokens, torch.arange(count), cache, layout, None)
+        else:
             (states,) = states_in_pieces(decoder, config, tokens.tolist(), [count])
-            plain: Tensor = decoder.logits(states)
-            return plain
-        cache = PagedKVCache(
-            num_layers=config.num_layers,
-            num_blocks=blocks,
-            num_kv_heads=config.num_kv_heads,
-            block_size=_BLOCK_SIZE,
-            head_dim=config.head_dim,
-            dtype=torch.float32,
-            device=_CPU,
-        )
-        table = torch.arange(blocks).unsqueeze(0)
-        layout = Rows(table, torch.zeros(count, dtype=torch.int64), count)
-        states = decoder.hidden_states(tokens, torch.arange(count), cache, layout, None)
         found: Tensor = decoder.logits(states)
     return found

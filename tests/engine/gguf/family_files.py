@@ -13,7 +13,7 @@ from gguf.tensor_mapping import get_tensor_name_map
 from torch import Tensor
 
 from engine.architecture.rotary import pair_order
-from tests.engine.tiny_models import Variant
+from tests.engine.tiny_models import VOCABULARY, Variant
 
 ARCHITECTURES = {
     "LlamaForCausalLM": "llama",
@@ -24,6 +24,7 @@ ARCHITECTURES = {
     "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3moe",
     "Gemma3ForCausalLM": "gemma3",
+    "Gemma4ForCausalLM": "gemma4",
     "Phi3ForCausalLM": "phi3",
     "GraniteForCausalLM": "granite",
     "SmolLM3ForCausalLM": "smollm3",
@@ -37,6 +38,15 @@ _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings":
 _SLIDING_FULL = ["sliding_attention", "full_attention", "sliding_attention"]
 # Rows are multiples of 32, so that every type of blocks can hold them.
 _EVEN = {"intermediate_size": 96, "head_dim": 32}
+_GEMMA4 = {
+    "intermediate_size": 96,
+    "tie_word_embeddings": True,
+    "layer_types": ["sliding_attention", "full_attention", "full_attention"],
+    "sliding_window": 29,
+    "head_dim": 32,
+    "global_head_dim": 64,
+    "final_logit_softcapping": 20.0,
+}
 
 FAMILY_FILES: dict[str, Variant] = {
     "llama": Variant("llama", _EVEN),
@@ -78,6 +88,41 @@ FAMILY_FILES: dict[str, Variant] = {
                 "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
                 "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
             },
+        },
+    ),
+    # Of the sizes of 31B, E2B and 26B-A4B, in small.
+    "gemma4": Variant(
+        "gemma4",
+        _GEMMA4
+        | {
+            "num_key_value_heads": 4,
+            "num_global_key_value_heads": 2,
+            "attention_k_eq_v": True,
+            "hidden_size_per_layer_input": 0,
+        },
+    ),
+    "gemma4_inputs": Variant(
+        "gemma4",
+        _GEMMA4
+        | {
+            "num_hidden_layers": 4,
+            "layer_types": ["sliding_attention", "full_attention"] * 2,
+            "num_kv_shared_layers": 2,
+            "use_double_wide_mlp": True,
+            "hidden_size_per_layer_input": 32,
+            "vocab_size_per_layer_input": VOCABULARY,
+        },
+    ),
+    "gemma4_experts": Variant(
+        "gemma4",
+        _GEMMA4
+        | {
+            "attention_k_eq_v": True,
+            "hidden_size_per_layer_input": 0,
+            "enable_moe_block": True,
+            "num_experts": 8,
+            "top_k_experts": 3,
+            "moe_intermediate_size": 64,
         },
     ),
     "phi3": Variant("phi3", {"intermediate_size": 96, "sliding_window": None}),
@@ -153,11 +198,23 @@ FAMILY_FILES: dict[str, Variant] = {
 }
 
 
+def in_hub_layout(config: dict[str, Any]) -> dict[str, Any]:
+    """Return config.json as models on the hub have it, from which llama.cpp's converter reads;
+    newer transformers name Gemma 4's layers with full attention one by one."""
+    full = next(iter((config.get("per_layer_config") or {}).values()), {})
+    found = {"num_global_key_value_heads": full.get("num_key_value_heads")} if full else {}
+    if "head_dim" in full:
+        found["global_head_dim"] = full["head_dim"]
+    if config.get("head_dim") is None:
+        found["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
+    return config | found
+
+
 def add_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     """Write the keys that other families than Llama have."""
-    if "num_local_experts" in config or "num_experts" in config:
-        writer.add_expert_count(config.get("num_local_experts") or config["num_experts"])
-        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if (experts := config.get("num_local_experts") or config.get("num_experts")) is not None:
+        writer.add_expert_count(experts)
+        writer.add_expert_used_count(config.get("num_experts_per_tok") or config["top_k_experts"])
     if (inner := config.get("moe_intermediate_size")) is not None:
         writer.add_expert_feed_forward_length(inner)
     if (add := _KEYS.get(config["architectures"][0])) is not None:
@@ -172,6 +229,36 @@ def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 def _add_gemma3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_sliding_window(config["sliding_window"])
+
+
+def _add_gemma4(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    slides = [kind == "sliding_attention" for kind in config["layer_types"]]
+    shared = config["num_kv_shared_layers"]
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_sliding_window_pattern(slides)
+    writer.add_shared_kv_layers(shared)
+    writer.add_embedding_length_per_layer_input(config["hidden_size_per_layer_input"])
+    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    for add, size in (
+        (writer.add_key_length, config["global_head_dim"]),
+        (writer.add_value_length, config["global_head_dim"]),
+        (writer.add_key_length_swa, config["head_dim"]),
+        (writer.add_value_length_swa, config["head_dim"]),
+        (writer.add_rope_dimension_count, config["global_head_dim"]),
+        (writer.add_rope_dimension_count_swa, config["head_dim"]),
+    ):
+        add(size)
+    if config["use_double_wide_mlp"]:
+        wide = len(slides) - shared
+        inner = config["intermediate_size"]
+        writer.add_feed_forward_length(
+            [inner if layer < wide else 2 * inner for layer in range(len(slides))]
+        )
+    if (of_full := config.get("num_global_key_value_heads")) is not None:
+        writer.add_head_count_kv(
+            [config["num_key_value_heads"] if slide else of_full for slide in slides]
+        )
 
 
 def _add_phi3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -202,6 +289,7 @@ def _add_olmo3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 _KEYS = {
     "Ministral3ForCausalLM": _add_ministral3,
     "Gemma3ForCausalLM": _add_gemma3,
+    "Gemma4ForCausalLM": _add_gemma4,
     "Phi3ForCausalLM": _add_phi3,
     "GraniteForCausalLM": _add_granite,
     "Olmo3ForCausalLM": _add_olmo3,
@@ -228,17 +316,32 @@ def file_tensors(
             values = heads[:, pair_order(config["head_dim"])].reshape(values.shape)
         if architecture == "gemma3" and name.endswith("norm.weight"):
             values = values + 1
+        if values.dim() == 3 and not name.endswith(".weight"):  # Gemma 4's experts
+            name += ".weight"
         yield name, _named(names, name), values
     for name, experts in stacks.items():
         yield name, _named(names, name), torch.stack([experts[i] for i in range(len(experts))])
     rope = config.get("rope_parameters") or {}
+    if architecture == "gemma4":
+        pairs = config["global_head_dim"] // 2
+        turning = int(pairs * rope["full_attention"]["partial_rotary_factor"])
+        factors = torch.tensor([1.0] * turning + [1e30] * (pairs - turning))
+        yield "rope_freqs.weight", "rope_freqs.weight", factors
     for kind in ("long", "short"):
         if (factors := rope.get(f"{kind}_factor")) is not None:
             stored = f"rope_factors_{kind}.weight"
             yield stored, stored, torch.tensor(factors, dtype=torch.float32)
 
 
+_UNMAPPED = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
+
+
 def _named(names: gguf.TensorNameMap, name: str) -> str:
+    for ending, stored in _UNMAPPED.items():
+        if name.endswith(ending):
+            return f"blk.{name.split('.')[2]}.{stored}"
+    if name.endswith(".layer_scalar"):
+        name += ".weight"
     found = names.get_name(name, try_suffixes=(".weight", ".bias"))
     assert found is not None, name
     return found

@@ -11,7 +11,13 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from tests.engine.gguf.family_files import ARCHITECTURES, add_family, file_tensors
+from engine.gguf.container import GgufHeader, read_gguf_header
+from tests.engine.gguf.family_files import (
+    ARCHITECTURES,
+    add_family,
+    file_tensors,
+    in_hub_layout,
+)
 
 
 def write_gguf(
@@ -25,9 +31,7 @@ def write_gguf(
 ) -> Path:
     """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
     the rest as F32."""
-    config = json.loads((directory / "config.json").read_text())
-    if config.get("head_dim") is None:
-        config["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
+    config = in_hub_layout(json.loads((directory / "config.json").read_text()))
     tensors = load_file(directory / "model.safetensors")
     architecture = ARCHITECTURES[config["architectures"][0]]
     writer = gguf.GGUFWriter(path, architecture)
@@ -53,6 +57,25 @@ def write_gguf(
     writer.write_tensors_to_file()
     writer.close()
     return path
+
+
+def written(folder: Path, architecture: str, **keys: float | list[bool]) -> GgufHeader:
+    """Return the header of a file without tensors. ``keys``: of the architecture, with __ for a
+    point."""
+    writer = gguf.GGUFWriter(folder / "t.gguf", architecture)
+    for name, value in keys.items():
+        key = f"{architecture}.{name.replace('__', '.')}"
+        if isinstance(value, list):
+            writer.add_array(key, value)
+        elif isinstance(value, float):
+            writer.add_float32(key, value)
+        else:
+            writer.add_uint32(key, value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return read_gguf_header(folder / "t.gguf")
 
 
 def _add_config(writer: gguf.GGUFWriter, config: dict) -> None:

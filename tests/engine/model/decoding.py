@@ -44,9 +44,7 @@ def states_in_pieces(
     """The states of each piece of ``tokens`` that ends at one of ``cuts``: of all its tokens, or of
     the rows that ``kept`` names for so many."""
     blocks = np.random.default_rng(0).permutation(-(-len(tokens) // BLOCK_SIZE))
-    groups = groups_of(config.kv_layers)
-    caches = [_cache(group, len(blocks)) for group in groups]
-    cache = caches[0] if len(caches) == 1 else GroupedKVCache(caches)
+    groups, cache = groups_of(config.kv_layers), empty_cache(config, len(blocks))
     found, start = [], 0
     for end in cuts:
         plans = tuple(_plans(group, blocks, start, end) for group in groups)
@@ -56,6 +54,11 @@ def states_in_pieces(
         found.append(decoder.hidden_states(ids, places, cache, layout, kept(end - start)))
         start = end
     return found
+
+
+def empty_cache(config: ModelConfig, num_blocks: int) -> PagedKVCache | GroupedKVCache:
+    caches = [_cache(group, num_blocks) for group in groups_of(config.kv_layers)]
+    return caches[0] if len(caches) == 1 else GroupedKVCache(caches)
 
 
 def _cache(group: LayerGroup, num_blocks: int) -> PagedKVCache:

@@ -12,12 +12,14 @@ from service.gguf.pre_tokenizers import PRE_TOKENIZERS
 from service.gguf.tokenizer import tokenizer_json
 from tests.service.gguf.vocabularies import TEXTS, byte_level, keys_of_byte_level
 
+DIGITS_FIRST = {"smollm", "starcoder", "refact", "command-r"}
+
 
 def oracle_of(name: str) -> pre_tokenizers.PreTokenizer:
     pattern = GGUF_PRE_TOKENIZER_SPLITS.get(name)
     if pattern is None:  # GPT-2's own, for some after the digits
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        digits = [pre_tokenizers.Digits(individual_digits=True)] if name != "gpt-2" else []
+        digits = [pre_tokenizers.Digits(individual_digits=True)] if name in DIGITS_FIRST else []
         return pre_tokenizers.Sequence([*digits, byte_level])
     return pre_tokenizers.Sequence(
         [

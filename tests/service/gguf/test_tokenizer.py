@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
-from transformers.integrations.gguf.gguf_tokenizer_mapping import sentencepiece_tokenizer
+from transformers.integrations.gguf.gguf_tokenizer_mapping import (
+    convert_gguf_tokenizer,
+    sentencepiece_tokenizer,
+)
 
 from engine.architecture.errors import ConfigError
 from service.gguf.pre_tokenizers import PRE_TOKENIZERS
@@ -81,6 +84,61 @@ def test_a_sentence_piece_vocabulary_gives_the_tokens_of_transformers(text: str)
     assert made(keys).encode(text).ids == [1, *found]
     if "<" not in text:
         assert made(keys).decode(found) == text
+
+
+GEMMA_TEXTS = (
+    "the  world in   a word",
+    "in\n\nthe\nworld",
+    " the world 東京",
+    "<start_of_turn>the world<end_of_turn>\n",
+    "",
+)
+
+
+def gemma_keys(architecture: str, **more: Any) -> Any:
+    """A vocabulary as Gemma's: its order says what is merged first, its scores do not."""
+    special = ["<pad>", "<eos>", "<bos>", "<unk>", "<start_of_turn>", "<end_of_turn>"]
+    spaces = "  " if architecture == "gemma3" else "▁▁"
+    runs = ["\n\n", spaces, spaces + spaces[0]]
+    pieces = ["in", "▁t", "he", "▁the", "er", "or", "wor", "ld", "world", "▁world", "▁▁t"]
+    letters = [*"▁thewainrldo\n"]
+    letters = sorted({*letters})
+    tokens = [*special, *(f"<0x{byte:02X}>" for byte in range(256)), *runs, *pieces, *letters]
+    types = [TokenType.CONTROL] * 3 + [TokenType.UNKNOWN] + [TokenType.CONTROL] * 2
+    types += [TokenType.BYTE] * 256 + [TokenType.USER_DEFINED] * len(runs)
+    types += [TokenType.NORMAL] * (len(pieces) + len(letters))
+    values: dict[str, Any] = {
+        "model": "llama" if architecture == "gemma3" else "gemma4",
+        "tokens": tokens,
+        "scores": np.array([-1000.0 + number for number in range(len(tokens))], np.float32),
+        "token_type": np.array(types, np.int32),
+        "bos_token_id": 2,
+        "eos_token_id": 1,
+        "unknown_token_id": 3,
+        "add_space_prefix": False,
+        "add_bos_token": True,
+    }
+    if architecture == "gemma4":
+        values["merges"] = ["\n \n", "▁ ▁", "▁▁ ▁", "i n", "▁ t", "h e", "▁t he", "o r", "w or"]
+    keys = keys_of(**(values | more))
+    keys.header.keys["general.architecture"] = architecture
+    return keys
+
+
+@pytest.mark.parametrize("architecture", ["gemma3", "gemma4"])
+@pytest.mark.parametrize("text", GEMMA_TEXTS)
+def test_gemmas_vocabulary_gives_the_tokens_of_transformers(architecture: str, text: str) -> None:
+    keys = gemma_keys(architecture)
+    values: dict[str, Any] = {
+        name.removeprefix("tokenizer.ggml."): value.tolist() if hasattr(value, "tolist") else value
+        for name, value in keys.header.keys.items()
+    }
+    values["tokenizer_type"] = values["model"]
+    oracle, _ = convert_gguf_tokenizer(architecture, values)
+    found = made(keys).encode(text, add_special_tokens=False)
+    assert found.ids == oracle.encode(text, add_special_tokens=False).ids
+    assert made(keys).encode(text).ids == [2, *found.ids]
+    assert made(keys).decode(found.ids, skip_special_tokens=False) == text
 
 
 def test_a_space_comes_first_unless_the_file_says_not() -> None:

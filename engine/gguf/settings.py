@@ -1,0 +1,157 @@
+"""What the keys of each architecture's GGUF files mean in config.json: the fields besides those
+that all families have."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from engine.architecture.errors import UnsupportedError
+from engine.gguf.keys import MOST, FileKeys
+from engine.gguf.vectors import read_vector
+
+LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
+_MOST_POSITIONS = 1 << 30
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+Settings = Callable[[FileKeys, dict[str, Any]], dict[str, Any]]
+"""Returns the fields, given the file's keys and the fields that all families have."""
+
+
+def nothing(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return {}
+
+
+def _experts(keys: FileKeys, inner: str) -> dict[str, Any]:
+    """``inner``: the key of an expert's size."""
+    return {
+        "num_experts": keys.integer("expert_count", high=4096),
+        "num_experts_per_tok": keys.integer("expert_used_count", high=4096),
+        "moe_intermediate_size": keys.integer(inner, high=MOST),
+    }
+
+
+def mixtral(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    found = _experts(keys, "feed_forward_length")
+    return {
+        "num_local_experts": found["num_experts"],
+        "num_experts_per_tok": found["num_experts_per_tok"],
+        "sliding_window": None,
+    }
+
+
+def olmoe(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    found = _experts(keys, "feed_forward_length")
+    del found["moe_intermediate_size"]  # it is the feed-forward's
+    return {**found, "norm_topk_prob": False}
+
+
+def qwen3_moe(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return {**_experts(keys, "expert_feed_forward_length"), "norm_topk_prob": True}
+
+
+def ministral3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Queries are scaled by position, and the temperature of YaRN is divided by another."""
+    scaling = common["rope_scaling"]
+    if scaling is None or scaling["rope_type"] != "yarn":
+        raise UnsupportedError(f"{keys.all.source}: {keys.prefix} without YaRN is not supported")
+    return {
+        "rope_scaling": None,
+        "rope_parameters": {
+            **scaling,
+            "rope_theta": common["rope_theta"],
+            "llama_4_scaling_beta": keys.number("attention.temperature_scale", low=0.0, high=1e3),
+            "mscale": 1.0,
+            "mscale_all_dim": keys.number(
+                "rope.scaling.yarn_log_multiplier", 0.0, low=0.0, high=1e3
+            ),
+        },
+        "sliding_window": None,
+    }
+
+
+def granite(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    usual = common["head_dim"] ** -0.5
+    return {
+        "attention_multiplier": keys.number("attention.scale", usual, low=1e-6, high=1e6),
+        "embedding_multiplier": keys.number("embedding_scale", 1.0, low=1e-6, high=1e6),
+        "residual_multiplier": keys.number("residual_scale", 1.0, low=1e-6, high=1e6),
+        "logits_scaling": keys.number("logit_scale", 1.0, low=1e-6, high=1e6),
+    }
+
+
+def smollm3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Files do not say which layers have no rotary embeddings: every fourth."""
+    return {"no_rope_layer_interval": 4}
+
+
+def olmo3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return windows(keys, common["num_hidden_layers"], 4)
+
+
+def windows(keys: FileKeys, num_layers: int, usual: int) -> dict[str, Any]:
+    """Which layers have a sliding window: those that an array says, or all but every few."""
+    name = keys.name("attention.sliding_window_pattern")
+    pattern = keys.header.keys.get(name, usual)
+    if isinstance(pattern, int) and not isinstance(pattern, bool):
+        every = keys.all.integer(name, usual, low=0, high=1 << 20)
+        slides = [not every or (layer + 1) % every != 0 for layer in range(num_layers)]
+    else:
+        slides = keys.all.flags(name, num_layers)
+    return {
+        "layer_types": [SLIDING if each else FULL for each in slides],
+        "sliding_window": keys.integer("attention.sliding_window", high=_MOST_POSITIONS),
+    }
+
+
+def phi3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    window = keys.integer("attention.sliding_window", 0, low=0, high=_MOST_POSITIONS)
+    head_dim, positions = common["head_dim"], common["max_position_embeddings"]
+    turning = keys.integer("rope.dimension_count", head_dim, high=head_dim)
+    original = keys.integer(
+        "rope.scaling.original_context_length", positions, low=2, high=_MOST_POSITIONS
+    )
+    return {
+        "sliding_window": window or None,
+        "partial_rotary_factor": turning / head_dim,
+        "original_max_position_embeddings": original,
+        "rope_scaling": _long_rope(keys, positions / original, original),
+    }
+
+
+def _long_rope(keys: FileKeys, factor: float, original: int) -> dict[str, Any] | None:
+    if LONG_FACTORS not in keys.header.tensors:
+        return None
+    usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
+    given = keys.number("rope.scaling.attn_factor", usual, low=0.0, high=1e6)
+    if not math.isclose(given, usual, rel_tol=1e-4):
+        raise UnsupportedError(
+            f"{keys.all.source}: {keys.name('rope.scaling.attn_factor')} {given:g} is not "
+            f"supported; LongRoPE's is {usual:g} here"
+        )
+    return {
+        "type": "longrope",
+        "long_factor": read_vector(keys.header, LONG_FACTORS),
+        "short_factor": read_vector(keys.header, SHORT_FACTORS),
+    }
+
+
+def gemma3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    if keys.is_set("final_logit_softcapping"):
+        raise UnsupportedError(
+            f"{keys.all.source}: {keys.name('final_logit_softcapping')} is not supported"
+        )
+    layers, heads = common["num_hidden_layers"], common["num_attention_heads"]
+    # Files do not say how scores are scaled; only the model of this many layers differs.
+    is_largest = layers == 62
+    found = {
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": common["hidden_size"] / heads
+        if is_largest
+        else common["head_dim"],
+        "rope_local_base_freq": keys.number("rope.freq_base_swa", 10000.0, low=1e-3, high=1e12),
+    }
+    if not keys.is_set("attention.sliding_window"):
+        return {**found, "layer_types": [FULL] * layers, "sliding_window": None}
+    return {**found, **windows(keys, layers, 6)}

@@ -1,0 +1,88 @@
+"""What the keys of single architectures mean in config.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.gguf.config import config_json
+from engine.gguf.container import read_gguf_header
+from engine.gguf.families import FAMILIES, family_of, keys_of
+from tests.engine.gguf.family_files import FAMILY_FILES
+from tests.engine.gguf.making import write_gguf, written
+from tests.engine.tiny_models import save_model
+
+COMMON = {
+    "num_hidden_layers": 8,
+    "num_attention_heads": 4,
+    "hidden_size": 64,
+    "head_dim": 16,
+    "rope_theta": 1e4,
+    "rope_scaling": None,
+    "max_position_embeddings": 512,
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "full"),
+    [(None, [5]), (4, [3, 7]), (1, [*range(8)]), (0, []), ([True] * 7 + [False], [7])],
+)
+def test_which_layers_have_a_window(
+    pattern: int | list[bool] | None, full: list[int], tmp_path: Path
+) -> None:
+    keys: dict[str, int | list[bool]] = {"attention__sliding_window": 512}
+    if pattern is not None:
+        keys["attention__sliding_window_pattern"] = pattern
+    made = keys_of(written(tmp_path, "gemma3", **keys))
+    fields = FAMILIES["gemma3"].settings(made, COMMON)
+    types = fields["layer_types"]
+    assert [layer for layer in range(8) if types[layer] == "full_attention"] == full
+    assert fields["sliding_window"] == 512
+
+
+def test_a_gemma_without_a_window_attends_to_everything(tmp_path: Path) -> None:
+    fields = FAMILIES["gemma3"].settings(keys_of(written(tmp_path, "gemma3")), COMMON)
+    assert fields["layer_types"] == ["full_attention"] * 8
+
+
+@pytest.mark.parametrize(("layers", "scale"), [(8, 16), (62, 64 / 4)])
+def test_the_largest_gemma_scales_scores_otherwise(
+    layers: int, scale: float, tmp_path: Path
+) -> None:
+    common = COMMON | {"num_hidden_layers": layers, "head_dim": 16 if layers == 8 else 32}
+    fields = FAMILIES["gemma3"].settings(keys_of(written(tmp_path, "gemma3")), common)
+    assert fields["query_pre_attn_scalar"] == scale
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys", "says"),
+    [
+        ("gemma3", {"final_logit_softcapping": 30.0}, "gemma3.final_logit_softcapping is not"),
+        (
+            "gemma3",
+            {"attention__sliding_window": 9, "attention__sliding_window_pattern": [True, False]},
+            "gemma3.attention.sliding_window_pattern must be an array of 8 booleans, not an array",
+        ),
+        ("mistral3", {"attention__temperature_scale": 0.1}, "mistral3 without YaRN"),
+        ("qwen3moe", {}, "has no qwen3moe.expert_count"),
+        ("qwen3moe", {"expert_count": 5000}, "expert_count must be an integer from 1 to 4096"),
+        ("granite", {"attention__scale": 0.0}, "granite.attention.scale must be a number from"),
+    ],
+)
+def test_keys_that_cannot_be_served_are_named(
+    architecture: str, keys: dict[str, float], says: str, tmp_path: Path
+) -> None:
+    header = written(tmp_path, architecture, **keys)
+    with pytest.raises(ConfigError, match=says):
+        family_of(header).settings(keys_of(header), COMMON)
+
+
+def test_other_temperatures_of_long_rope_are_refused(tmp_path: Path) -> None:
+    save_model(FAMILY_FILES["phi3_long"], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    header.keys["phi3.rope.scaling.attn_factor"] = 1.5
+    with pytest.raises(UnsupportedError, match=r"attn_factor 1.5 is not supported; LongRoPE's"):
+        config_json(header)
