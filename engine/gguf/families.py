@@ -22,7 +22,8 @@ class GgufFamily:
     the configuration. ``settings``: given the file's keys and the fields that all families have,
     returns the other fields of config.json. ``turns_in_part``: rotary embeddings may turn a part of
     each head. ``is_wide``: activations exceed what float16 can hold. ``has_experts``: mixtures of
-    experts are supported. ``layers_differ``: in size. ``variants``: the family that a file is of
+    experts are supported. ``layers_differ``: in size. ``by_transformers``: its code computes
+    the model, not ours. ``variants``: the family that a file is of
     instead if it has a key of this name, not 0."""
 
     architecture: str
@@ -34,6 +35,7 @@ class GgufFamily:
     is_wide: bool = False
     has_experts: bool = False
     layers_differ: bool = False
+    by_transformers: bool = False
     variants: Mapping[str, GgufFamily] = field(default_factory=dict)
 
 
@@ -91,6 +93,17 @@ FAMILIES: dict[str, GgufFamily] = {
         is_wide=True,
         has_experts=True,
         layers_differ=True,
+    ),
+    "gpt-oss": GgufFamily(
+        "GptOssForCausalLM",
+        modules={
+            "post_attention_layernorm": "post_attention_norm",
+            "mlp.router": "ffn_gate_inp",
+        },
+        settings=settings.gpt_oss,
+        is_wide=True,
+        has_experts=True,
+        by_transformers=True,
     ),
     "phi3": GgufFamily(
         "Phi3ForCausalLM",

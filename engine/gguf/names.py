@@ -37,6 +37,7 @@ _KINDLESS = {
     "layer_scalar": "layer_output_scale.weight",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
+    "self_attn.sinks": "attn_sinks.weight",
 }
 _EXPERT = re.compile(r"(mlp\.experts\.)(\d+)\.")
 _NOTHING: Mapping[str, str] = {}

@@ -51,6 +51,25 @@ def qwen3_moe(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     return {**_experts(keys, "expert_feed_forward_length"), "norm_topk_prob": True}
 
 
+def gpt_oss(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Every second layer has a window. YaRN's ramp ends between dimensions, which llama.cpp's does
+    not."""
+    scaling = common["rope_scaling"] or {"rope_type": "default"}
+    window = keys.integer("attention.sliding_window", high=_MOST_POSITIONS)
+    layers = common["num_hidden_layers"]
+    truncation = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
+    return {
+        "model_type": "gpt_oss",
+        "num_local_experts": keys.integer("expert_count", high=4096),
+        "num_experts_per_tok": keys.integer("expert_used_count", high=4096),
+        "intermediate_size": keys.integer("expert_feed_forward_length", high=MOST),
+        "layer_types": [FULL if layer % 2 else SLIDING for layer in range(layers)],
+        "sliding_window": window,
+        "rope_scaling": None,
+        "rope_parameters": {**scaling, "rope_theta": common["rope_theta"], **truncation},
+    }
+
+
 def ministral3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     """Queries are scaled by position, and the temperature of YaRN is divided by another."""
     scaling = common["rope_scaling"]

@@ -227,7 +227,8 @@ def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
         rows = sum(places[name].rows for name in names)
         experts = {number for name in names if (number := expert_of(name)) is not None}
         if experts:
-            found[tensor] = (len(experts), rows // len(experts), columns)
+            own = (columns,) if len(shapes[names[0]]) == 1 else (rows // len(experts), columns)
+            found[tensor] = (len(experts), *own)
         else:
             found[tensor] = shapes[names[0]] if len(names) == 1 else (rows, columns)
     return found

@@ -18,9 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from engine.architecture.errors import WeightsError
+from engine.gguf.names import LINK
 from engine.plugin.building import first_line, new_model
 from engine.plugin.config import PluginConfig
 from engine.plugin.conversion import TensorGroup, may_be_missing, tensor_groups, tied
+from engine.plugin.gguf import GgufTensors
 from engine.plugin.inline import implementation
 from engine.plugin.products import Products, is_linear, replace_part, takes_few_bits, takes_stored
 from engine.plugin.tensors import CheckpointTensors
@@ -28,6 +30,7 @@ from engine.weights.grouped import GroupedWeight
 from engine.weights.weights import RandomWeights, mismatches
 
 OnLoaded = Callable[[int], None]
+AnyTensors = CheckpointTensors | GgufTensors
 
 
 def loaded_model(
@@ -44,7 +47,7 @@ def loaded_model(
     model = empty_model(config.source, dtype)
     filling = _Filling(model, device, dtype, products, on_loaded)
     with ExitStack() as ends:
-        tensors = CheckpointTensors(directory, ends, getattr(torch, config.dtype), config.text_part)
+        tensors = _tensors(config, directory, ends, model)
         groups, unexpected = tensor_groups(model, tensors.names)
         filling.unexpected = [tensors.name_in_file(name) for name in unexpected]
         borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
@@ -72,6 +75,15 @@ def loaded_model(
     if complaints:
         raise WeightsError(f"the weights in {directory} do not fit its config.json; {complaints}")
     return model.to(device)
+
+
+def _tensors(
+    config: PluginConfig, directory: Path, ends: ExitStack, model: nn.Module
+) -> AnyTensors:
+    dtype = getattr(torch, config.dtype)
+    if (path := directory / LINK).exists():
+        return GgufTensors(path, ends, model, dtype)
+    return CheckpointTensors(directory, ends, dtype, config.text_part)
 
 
 def random_model(
@@ -180,14 +192,14 @@ class _Filling:
         if not self._missing.get(part) and not self._is_tied(part):
             self._finish(part)
 
-    def packs_at_once(self, group: TensorGroup, tensors: CheckpointTensors) -> bool:
+    def packs_at_once(self, group: TensorGroup, tensors: AnyTensors) -> bool:
         """Whether ``fill`` packs the parameter that a tensor becomes, and keeps it in no other
         form."""
         part, own = _divided(group.target)
         return (
             self.products is not None
             and group.renames_only
-            and not tensors.is_quantized(group.sources[0][0])
+            and tensors.takes_memory(group.sources[0][0])
             and not self._is_tied(part)
             and is_linear(self.model.get_submodule(part))
             and own == "weight"
@@ -203,7 +215,7 @@ class _Filling:
             and takes_few_bits(self.model.get_submodule(part), own)
         )
 
-    def fill_few_bits(self, group: TensorGroup, tensors: CheckpointTensors) -> bool:
+    def fill_few_bits(self, group: TensorGroup, tensors: AnyTensors) -> bool:
         """Keep a parameter in few bits; False if it is not stored so. Raises WeightsError."""
         [(source, _)] = group.sources
         part, own = _divided(group.target)

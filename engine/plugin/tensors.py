@@ -48,11 +48,13 @@ class CheckpointTensors:
     def name_in_file(self, name: str) -> str:
         return self._tensors[name].name
 
-    def is_quantized(self, name: str) -> bool:
-        return isinstance(self._tensors[name], QuantizedTensor)
+    def takes_memory(self, name: str) -> bool:
+        """Whether ``read`` uses the memory that it is given."""
+        return not isinstance(self._tensors[name], QuantizedTensor)
 
     def num_bytes(self, name: str) -> int:
-        """Return the bytes of a tensor that is not quantized. Raises WeightsError."""
+        """Return the bytes that ``read`` needs for a tensor which takes memory. Raises
+        WeightsError."""
         stored = self._tensors[name]
         assert not isinstance(stored, QuantizedTensor)
         return stored_bytes(stored)

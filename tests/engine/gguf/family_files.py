@@ -25,6 +25,7 @@ ARCHITECTURES = {
     "Qwen3MoeForCausalLM": "qwen3moe",
     "Gemma3ForCausalLM": "gemma3",
     "Gemma4ForCausalLM": "gemma4",
+    "GptOssForCausalLM": "gpt-oss",
     "Phi3ForCausalLM": "phi3",
     "GraniteForCausalLM": "granite",
     "SmolLM3ForCausalLM": "smollm3",
@@ -261,6 +262,11 @@ def _add_gemma4(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         )
 
 
+def _add_gpt_oss(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_sliding_window(config["sliding_window"])
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
+
+
 def _add_phi3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     rope = config["rope_parameters"]
     head_dim = config["hidden_size"] // config["num_attention_heads"]
@@ -290,6 +296,7 @@ _KEYS = {
     "Ministral3ForCausalLM": _add_ministral3,
     "Gemma3ForCausalLM": _add_gemma3,
     "Gemma4ForCausalLM": _add_gemma4,
+    "GptOssForCausalLM": _add_gpt_oss,
     "Phi3ForCausalLM": _add_phi3,
     "GraniteForCausalLM": _add_granite,
     "Olmo3ForCausalLM": _add_olmo3,
@@ -305,6 +312,8 @@ def file_tensors(
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     names = get_tensor_name_map(numbers[architecture], config["num_hidden_layers"])
     stacks: dict[str, dict[int, Tensor]] = {}
+    if architecture == "gpt-oss":
+        tensors = _divided_experts(tensors)
     for name, tensor in tensors.items():
         values = tensor.float()
         if match := _EXPERT.fullmatch(name):
@@ -333,6 +342,25 @@ def file_tensors(
             yield stored, stored, torch.tensor(factors, dtype=torch.float32)
 
 
+def _divided_experts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """gpt-oss has the outputs of gate and up in turn, and experts' matrices transposed."""
+    found = {}
+    for name, tensor in tensors.items():
+        if ".mlp.experts." not in name:
+            found[name] = tensor
+            continue
+        ending = "bias" if name.endswith("_bias") else "weight"
+        values = tensor if ending == "bias" else tensor.transpose(1, 2)
+        stem = name.removesuffix("_bias")
+        if stem.endswith("down_proj"):
+            found[f"{stem}.{ending}"] = values
+            continue
+        for first, projection in enumerate(("gate", "up")):
+            own = stem.replace("gate_up_proj", f"{projection}_proj")
+            found[f"{own}.{ending}"] = values[:, first::2].contiguous()
+    return found
+
+
 _UNMAPPED = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
 
 
@@ -340,7 +368,7 @@ def _named(names: gguf.TensorNameMap, name: str) -> str:
     for ending, stored in _UNMAPPED.items():
         if name.endswith(ending):
             return f"blk.{name.split('.')[2]}.{stored}"
-    if name.endswith(".layer_scalar"):
+    if name.endswith((".layer_scalar", ".sinks")):
         name += ".weight"
     found = names.get_name(name, try_suffixes=(".weight", ".bias"))
     assert found is not None, name

@@ -35,15 +35,19 @@ def checkpoint(directory: Path, kind: str, name: str) -> PreTrainedModel:
 
 
 def difference(engine: Engine, oracle: PreTrainedModel) -> float:
-    """Return the largest difference of a log-probability, as a share of the logits' range."""
+    return max(differences(engine, oracle))
+
+
+def differences(engine: Engine, oracle: PreTrainedModel) -> list[float]:
+    """Return differences of log-probabilities, as shares of the logits' range."""
     prompt_ids = prompt(40, seed=1)
     params = SamplingParams(max_tokens=1, temperature=0.0, prompt_logprobs=0)
     [output] = engine.generate([prompt_ids], params)
     whole = expected(oracle, prompt_ids)
     rows = zip(whole.logprobs, prompt_ids[1:], output.prompt_logprobs, strict=False)
-    differences = [abs(float(row[token]) - found.logprob) for row, token, found in rows]
-    assert len(differences) == 39
-    return max(differences) / whole.span
+    found = [abs(float(row[token]) - one.logprob) / whole.span for row, token, one in rows]
+    assert len(found) == 39
+    return found
 
 
 CASES = [
