@@ -120,8 +120,8 @@ class FileKeys:
         value = self.header.keys.get(name)
         if not isinstance(value, np.ndarray):
             return [self.integer(key, default, high=high)] * count
-        found: list[Any] = value.tolist()
-        if len(found) != count or not all(type(n) is int and 1 <= n <= high for n in found):
+        found: list[Any] = value.tolist() if value.size == count else []
+        if not found or not all(type(n) is int and 1 <= n <= high for n in found):
             raise self.all.error(
                 name, f"an integer from 1 to {high}, or an array of {count} of them", value
             )

@@ -13,6 +13,7 @@ from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 _MOST_POSITIONS = 1 << 30
+_MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 Settings = Callable[[FileKeys, dict[str, Any]], dict[str, Any]]
@@ -57,11 +58,12 @@ def gpt_oss(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     scaling = common["rope_scaling"] or {"rope_type": "default"}
     window = keys.integer("attention.sliding_window", high=_MOST_POSITIONS)
     layers = common["num_hidden_layers"]
+    most = max(1, _MOST_EXPERTS // layers)
     truncation = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
     return {
         "model_type": "gpt_oss",
-        "num_local_experts": keys.integer("expert_count", high=4096),
-        "num_experts_per_tok": keys.integer("expert_used_count", high=4096),
+        "num_local_experts": keys.integer("expert_count", high=most),
+        "num_experts_per_tok": keys.integer("expert_used_count", high=most),
         "intermediate_size": keys.integer("expert_feed_forward_length", high=MOST),
         "layer_types": [FULL if layer % 2 else SLIDING for layer in range(layers)],
         "sliding_window": window,
