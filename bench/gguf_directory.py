@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
 from engine.gguf.names import LINK
+from engine.gguf.parts import read_gguf_header
 
 
 def write_gguf_directory(path: Path, directory: Path) -> None:

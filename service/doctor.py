@@ -30,6 +30,7 @@ from engine.cpu.library import (
     library,
     may_use_tiles,
 )
+from engine.gguf.part_names import named_part, parts_by_name
 from engine.python_command import python_command
 from service.version import VERSION
 
@@ -273,7 +274,8 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
         return Finding(Level.FAIL, "model", problem, _MODEL_REMEDY)
     if without_weights:
         return Finding(Level.OK, "model", f"simulated, with the tokenizer in {model}")
-    weights = [*model.glob("*.safetensors"), *model.glob("*.gguf")]
+    gguf = {each for file in model.glob("*.gguf") for each in parts_by_name(named_part(file))}
+    weights = [*model.glob("*.safetensors"), *filter(Path.is_file, gguf)]
     if not weights:
         return Finding(
             Level.NOTE,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from engine.simulation.spec import is_simulated, parse_spec, with_tokenizer
 from pocket import MODEL_DIR
-from service.gguf.name import is_gguf_name
+from service.gguf.name import is_gguf_name, model_name
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 
@@ -27,8 +27,8 @@ class ServedModel:
     """``reference`` is passed to the engine; ``directory`` holds the tokenizer and the chat
     template; ``name`` is what clients use unless settings say otherwise (None: the directory's);
     ``note`` is shown to the operator. ``place``: of a model with a name on the hub, whose directory
-    is known once its files are there. ``gguf``: a GGUF file, whose directory is made at the start;
-    None if it is not there yet.
+    is known once its files are there. ``gguf``: a GGUF file, or the first of several, whose
+    directory is made at the start; None if it is not there yet.
     """
 
     reference: str
@@ -51,7 +51,7 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
     # OWNER/NAME:FILE.gguf is a name, OWNER/FILE.gguf a path.
     if is_gguf_name(asked) and not (":" in asked and is_hub_name(asked)):
         path = Path(asked)
-        return ServedModel(asked, path, path.stem, gguf=path)
+        return ServedModel(asked, path, model_name(path), gguf=path)
     if is_hub_name(asked):
         hub = hub or HubSettings()
         place = ModelPlace.of(asked, hub.revision, hub.download_dir)

@@ -319,32 +319,33 @@ INLINE void fill_panel(const int kind, int inputs, const char *const *rows, cons
 #define READ_BYTES (128 << 10) /* about as many are read at a time: a part of the L2 cache */
 #define AHEAD_BYTES (16 << 20) /* how far ahead of packing the system is asked to read */
 
-/* `begins`: of each output's row in the file; 0: it is zeros. A thread that fails sets `failed` once
- * to an errno, or to -1 where the file ends, and says where. */
+/* `begins`: of each output's row in its file; 0: it is zeros. `files`: their descriptors. A thread
+ * that fails sets `failed` once to an errno, or to -1 where a file ends, and says in which and where.
+ */
 typedef struct {
   const linear *to;
   const int64_t *begins;
-  const int32_t *types;
+  const int32_t *types, *files;
   int64_t row_bytes; /* of the longest row */
-  int file;
   atomic_int failed;
-  int64_t failed_at;
+  int64_t failed_file, failed_at;
 } packing;
 
-/* Rows of adjacent outputs that are adjacent in the file, too. */
+/* Rows of adjacent outputs that are adjacent in a file, too. */
 typedef struct {
   int64_t begin, end;
-  int first;
+  int first, file;
 } run;
 
-static int read_span(packing *p, char *to, int64_t begin, int64_t end) {
+static int read_span(packing *p, char *to, int file, int64_t begin, int64_t end) {
   while (begin < end) {
-    const ssize_t count = pread(p->file, to, (size_t)(end - begin), begin);
+    const ssize_t count = pread(file, to, (size_t)(end - begin), begin);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) {
       int none = 0;
       const int why = count < 0 ? errno : -1;
-      if (atomic_compare_exchange_strong(&p->failed, &none, why)) p->failed_at = begin;
+      if (atomic_compare_exchange_strong(&p->failed, &none, why))
+        p->failed_file = file, p->failed_at = begin;
       return 0;
     }
     to += count;
@@ -354,39 +355,40 @@ static int read_span(packing *p, char *to, int64_t begin, int64_t end) {
 }
 
 /* Rows are mostly used in the order of the file. */
-static void ask_ahead(const packing *p, int64_t begin, int64_t end) {
+static void ask_ahead(int file, int64_t begin, int64_t end) {
 #if defined(POSIX_FADV_WILLNEED)
-  posix_fadvise(p->file, begin + AHEAD_BYTES, end - begin, POSIX_FADV_WILLNEED);
+  posix_fadvise(file, begin + AHEAD_BYTES, end - begin, POSIX_FADV_WILLNEED);
 #else
-  (void)p, (void)begin, (void)end;
+  (void)file, (void)begin, (void)end;
 #endif
 }
 
 static int earlier(const void *a, const void *b) {
-  const int64_t left = ((const run *)a)->begin, right = ((const run *)b)->begin;
-  return (left > right) - (left < right);
+  const run *left = a, *right = b;
+  if (left->file != right->file) return left->file < right->file ? -1 : 1;
+  return (left->begin > right->begin) - (left->begin < right->begin);
 }
 
 /* Reads the rows of `count` outputs from `first` on into `buffer`, and sets rows[count]; `runs` has
- * room for as many. Outputs may be in any order: what is adjacent in the file is read at once. False
+ * room for as many. Outputs may be in any order: what is adjacent in a file is read at once. False
  * if that fails. */
 static int read_rows(packing *p, int first, int count, run *runs, const char **rows, char *buffer) {
   const int groups = groups_of(p->to->inputs);
   const int64_t *begins = p->begins + first;
-  const int32_t *types = p->types + first;
+  const int32_t *types = p->types + first, *files = p->files + first;
   int found = 0;
   for (int i = 0; i < count; i++) {
     rows[i] = NULL;
     if (!begins[i]) continue;
-    if (!i || !begins[i - 1] || runs[found - 1].end != begins[i])
-      runs[found++] = (run){begins[i], begins[i], i};
+    if (!i || !begins[i - 1] || files[i - 1] != files[i] || runs[found - 1].end != begins[i])
+      runs[found++] = (run){begins[i], begins[i], i, files[i]};
     runs[found - 1].end += stored_bytes(types[i], groups);
   }
   qsort(runs, found, sizeof(run), earlier);
   for (int next = 0; next < found;) {
     const run *span = runs + next;
     int64_t end = span->begin;
-    for (; next < found && runs[next].begin == end; next++) {
+    for (; next < found && runs[next].file == span->file && runs[next].begin == end; next++) {
       const char *at = buffer + (end - span->begin);
       end = runs[next].end;
       for (int i = runs[next].first; at < buffer + (end - span->begin); i++) {
@@ -394,8 +396,8 @@ static int read_rows(packing *p, int first, int count, run *runs, const char **r
         at += stored_bytes(types[i], groups);
       }
     }
-    ask_ahead(p, span->begin, end);
-    if (!read_span(p, buffer, span->begin, end)) return 0;
+    ask_ahead(span->file, span->begin, end);
+    if (!read_span(p, buffer, span->file, span->begin, end)) return 0;
     buffer += end - span->begin;
   }
   return 1;
@@ -441,10 +443,11 @@ static void pack_panels(const void *task, team *t, int thread) {
     }
 }
 
-/* Fills l->weight, which is zeros. Returns 0, or what `packing` calls failed. */
-static int pack_blocks(team *t, const linear *l, int file, const int64_t *begins,
+/* Fills l->weight, which is zeros. Returns 0, or what `packing` calls failed; then failed_at[2] are
+ * the file and the byte. */
+static int pack_blocks(team *t, const linear *l, const int32_t *files, const int64_t *begins,
                        const int32_t *types, int64_t *failed_at) {
-  packing p = {.to = l, .begins = begins, .types = types, .file = file};
+  packing p = {.to = l, .begins = begins, .types = types, .files = files};
   packing *const task = &p;
   for (int i = 0; i < l->outputs; i++) {
     const int64_t bytes = begins[i] ? stored_bytes(types[i], groups_of(l->inputs)) : 0;
@@ -452,6 +455,6 @@ static int pack_blocks(team *t, const linear *l, int file, const int64_t *begins
   }
   if (!p.row_bytes) return 0; /* all rows are zeros */
   together(t, pack_panels, &task);
-  *failed_at = p.failed_at;
+  failed_at[0] = p.failed_file, failed_at[1] = p.failed_at;
   return atomic_load(&p.failed);
 }

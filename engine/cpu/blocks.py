@@ -1,4 +1,4 @@
-"""Packs matrices from the blocks of a GGUF file (``blocks.h``), without a copy in between."""
+"""Packs matrices from the blocks of GGUF files (``blocks.h``), without a copy in between."""
 
 from __future__ import annotations
 
@@ -69,10 +69,12 @@ def packed_blocks(rows: BlockRows, library: Library, team: int) -> PackedBlocks:
     panels = zeros(-(-outputs // library.panel), num_bytes, dtype=torch.uint8)
     goal.weight = panels.data_ptr()
     begins, types = rows.begins.contiguous(), rows.types.contiguous()
-    at = ctypes.c_int64()
+    by_descriptor = {file.fileno(): file for file in rows.files}
+    files = torch.tensor([*by_descriptor], dtype=torch.int32)[rows.owners.long()]
+    at = (ctypes.c_int64 * 2)()
     failed = library.pack_blocks(
-        team, goal, rows.file.fileno(), begins.data_ptr(), types.data_ptr(), at
+        team, goal, files.data_ptr(), begins.data_ptr(), types.data_ptr(), at
     )
     if failed:
-        raise rows.file.failure(max(failed, 0), at.value)
+        raise by_descriptor[at[0]].failure(max(failed, 0), at[1])
     return PackedBlocks(rows.shape, kind, panels)

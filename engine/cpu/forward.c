@@ -244,12 +244,12 @@ int quire_rows(const linear *l, const int64_t *index, int count, float *y) {
 /* The bytes of a panel of the weight. */
 int64_t quire_panel_bytes(const linear *l) { return panel_bytes(l); }
 
-/* Fills the weight, which is zeros, from blocks in a file (blocks.h): the rows of outputs `begins` at
- * these bytes, 0 for a row of zeros, of these `types`. Returns 0; an errno; or -1 if the file ends;
- * and for both, where. */
-int quire_pack_blocks(void *threads, const linear *l, int file, const int64_t *begins,
+/* Fills the weight, which is zeros, from blocks in files (blocks.h): each output's row begins at this
+ * byte of a file, 0 for a row of zeros, and is of this type; `files` are descriptors. Returns 0; an
+ * errno; or -1 if a file ends; and for both, in failed_at[2], which file and where. */
+int quire_pack_blocks(void *threads, const linear *l, const int32_t *files, const int64_t *begins,
                       const int32_t *types, int64_t *failed_at) {
-  return pack_blocks(threads, l, file, begins, types, failed_at);
+  return pack_blocks(threads, l, files, begins, types, failed_at);
 }
 
 /* Root mean square normalisation of `rows` rows of `size` floats, a multiple of quire_lanes(). */

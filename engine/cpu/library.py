@@ -218,7 +218,7 @@ class Library:
         self.pack_blocks = function(
             "pack_blocks",
             integer,
-            *(pointer, linear, integer, pointer, pointer, ctypes.POINTER(size)),
+            *(pointer, linear, pointer, pointer, pointer, ctypes.POINTER(size)),
         )
         self.rms_norm = function(
             "rms_norm", None, pointer, pointer, integer, integer, ctypes.c_float, pointer

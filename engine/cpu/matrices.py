@@ -20,7 +20,7 @@ Matrix = BlockRows | GroupedWeight | Tensor
 
 
 def stored(source: WeightSource, *names: str) -> list[Matrix]:
-    """Return matrices with the same inputs: all in blocks of one file, of types that ``blocks.h``
+    """Return matrices with the same inputs: all in blocks of files, of types that ``blocks.h``
     packs, or each in few bits or in floats."""
     if isinstance(source, BlockSource):
         found = [source.blocks(name) for name in names]

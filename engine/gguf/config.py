@@ -28,12 +28,7 @@ _FACTOR_ERROR = 1e-3
 
 def config_json(header: GgufHeader) -> dict[str, Any]:
     """Raises ConfigError, and UnsupportedError for what is not supported as GGUF."""
-    keys = keys_of(header)
-    if keys.all.integer("split.count", 1, low=0, high=1 << 16) > 1:
-        raise UnsupportedError(
-            f"{header.path} is one of several files; merge them with 'llama-gguf-split --merge'"
-        )
-    family = family_of(header)
+    keys, family = keys_of(header), family_of(header)
     common = _common(keys, family)
     return {**common, **family.settings(keys, common)}
 

@@ -1,4 +1,4 @@
-"""Reads the header of a GGUF file (versions 2 and 3, little-endian): keys and tensor positions.
+"""Reads the header of one GGUF file (versions 2 and 3, little-endian): keys and tensor positions.
 
 A GGUF file is untrusted input. Every count, length, type, dimension and offset is checked
 against what is left of the file and against a limit before anything is allocated for it, and an
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +26,7 @@ ALIGNMENT_KEY = "general.alignment"
 
 _MAX_HEADER_BYTES = 256 << 20
 _MAX_KEYS = 1 << 16
-_MAX_TENSORS = 1 << 16
+MAX_TENSORS = 1 << 16
 _MAX_NAME_BYTES = 1 << 10
 _MAX_STRINGS = 1 << 23  # elements of all arrays of strings
 _MAX_DIMS = 4
@@ -61,12 +60,14 @@ Value = int | float | bool | str | list[str] | np.ndarray[Any, Any]
 
 
 class GgufTensor(NamedTuple):
-    """``shape``: outermost dimension first, as in torch; ``begin``: its first byte in the file."""
+    """``shape``: outermost dimension first, as in torch; ``begin``: its first byte in the file
+    ``path``."""
 
     name: str
     type: TensorType
     shape: tuple[int, ...]
     begin: int
+    path: Path
 
     @property
     def row_bytes(self) -> int:
@@ -80,18 +81,12 @@ class GgufTensor(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class GgufHeader:
-    """``keys`` and ``tensors`` in the order of the file."""
+    """``keys`` and ``tensors`` in the order of the file, or of a model's files."""
 
     path: Path
     version: int
     keys: dict[str, Value]
     tensors: dict[str, GgufTensor]
-
-
-def read_gguf_header(path: Path) -> GgufHeader:
-    """Raises WeightsError."""
-    with closing(TensorFile(path)) as file:
-        return header_of(file)
 
 
 def header_of(file: TensorFile, *, keep_texts: bool = True) -> GgufHeader:
@@ -106,7 +101,7 @@ def header_of(file: TensorFile, *, keep_texts: bool = True) -> GgufHeader:
     if version not in VERSIONS:
         why = "it is big-endian" if version >> 24 and not version & 0xFFFF else "not supported"
         raise cursor.error("version", f"is {version}: {why}; supported: 2 and 3, little-endian")
-    num_tensors = cursor.count("tensor_count", _MAX_TENSORS, _MIN_TENSOR_BYTES)
+    num_tensors = cursor.count("tensor_count", MAX_TENSORS, _MIN_TENSOR_BYTES)
     num_keys = cursor.count("metadata_kv_count", _MAX_KEYS, _MIN_KEY_BYTES)
     keys = _read_keys(cursor, num_keys)
     alignment = _alignment(cursor, keys)
@@ -127,6 +122,10 @@ class _Cursor:
         self._first = 0  # position of the buffer in the file
         self.position = 0
         self.strings = 0
+
+    @property
+    def path(self) -> Path:
+        return self._file.path
 
     @property
     def size(self) -> int:
@@ -288,7 +287,7 @@ def _read_info(cursor: _Cursor, number: int, alignment: int) -> GgufTensor:
         raise cursor.error(field, f"has the dimensions {list(dims)}: none, or too many elements")
     if kind not in TYPES:
         raise cursor.error(field, f"has the unknown type {kind}")
-    tensor = GgufTensor(name, TYPES[kind], dims[::-1], offset)
+    tensor = GgufTensor(name, TYPES[kind], dims[::-1], offset, cursor.path)
     if dims[0] % tensor.type.block:
         raise cursor.error(
             field,

@@ -26,6 +26,6 @@ def read_vector(header: GgufHeader, name: str) -> list[float]:
             f"supported; it must have at most {_MOST_NUMBERS} numbers in F32"
         )
     found = np.empty(stored.shape, np.float32)
-    with closing(TensorFile(header.path)) as file:
+    with closing(TensorFile(stored.path)) as file:
         file.read_into(found.data.cast("B"), stored.begin)
     return [float(str(value)) for value in found.reshape(-1)]

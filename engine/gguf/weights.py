@@ -1,4 +1,4 @@
-"""A GGUF file as the source of a model's tensors."""
+"""GGUF files as the source of a model's tensors."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from torch import Tensor
 from engine.architecture.errors import WeightsError
 from engine.architecture.rotary import pair_order
 from engine.gguf.blocks import DECODERS, DecodedBlocks, Floats
-from engine.gguf.container import GgufTensor, header_of
+from engine.gguf.container import GgufTensor
 from engine.gguf.families import family_of
 from engine.gguf.names import ROPE_FACTORS, expert_of, gguf_name
+from engine.gguf.parts import open_parts
 from engine.gguf.types import NUMBERS
 from engine.weights.blocks import BlockRows
-from engine.weights.file import TensorFile
 from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.stored import Shape
 from engine.weights.weights import Shapes, mismatches, narrowed
@@ -33,7 +33,7 @@ _FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "
 
 
 class _Place(NamedTuple):
-    """Where a parameter is: ``rows`` rows from ``first`` on of the file's tensor ``tensor``, seen
+    """Where a parameter is: ``rows`` rows from ``first`` on of the files' tensor ``tensor``, seen
     as a matrix. A vector is one row."""
 
     tensor: str
@@ -42,9 +42,9 @@ class _Place(NamedTuple):
 
 
 class GgufWeights:
-    """The tensors of ``path``, checked against ``shapes`` when opened, by the names of Hugging
-    Face's checkpoints. A context manager. ``progress(done, total)`` is called as each is requested,
-    in elements.
+    """The tensors of ``path``, or of all parts of which it is the first, checked against ``shapes``
+    when opened, by the names of Hugging Face's checkpoints. A context manager.
+    ``progress(done, total)`` is called as each is requested, in elements.
 
     Quantized tensors are dequantized to ``dtype``; ``grouped`` returns one as it is stored, and
     ``blocks`` where.
@@ -73,10 +73,8 @@ class GgufWeights:
         self._taken: set[str] = set()
         self._ends = ExitStack()
         with ExitStack() as ends:
-            self._file = TensorFile(path)
-            ends.callback(self._file.close)
-            header = header_of(self._file, keep_texts=False)
-            self._tensors = header.tensors
+            header, self._files = open_parts(path, ends)
+            self._path, self._tensors = path, header.tensors
             self._family = family_of(header)
             self._places = _places(shapes, self._family.modules)
             self._match({gguf_name(name, self._family.modules) for name in unused})
@@ -108,7 +106,7 @@ class GgufWeights:
         return narrowed(self.tensor(name), dim, ranges)
 
     def blocks(self, name: str) -> BlockRows | None:
-        """Return where a matrix is in the file; None if it is stored in floats."""
+        """Return where a matrix is in its file; None if it is stored in floats."""
         stored = self._stored(name)
         if stored.type.name not in DECODERS:
             return None
@@ -116,7 +114,8 @@ class GgufWeights:
         place = self._places[name]
         begins = torch.arange(place.first, place.first + place.rows) * stored.row_bytes
         types = torch.full((place.rows,), NUMBERS[stored.type.name], dtype=torch.int32)
-        found = BlockRows(self._file, begins + stored.begin, types, stored.shape[-1])
+        file, columns = self._files[stored.path], stored.shape[-1]
+        found = BlockRows.of_file(file, begins + stored.begin, types, columns)
         order = self._order(name)
         return found if order is None else found.rows(_by_head(order, place.rows))
 
@@ -170,7 +169,8 @@ class GgufWeights:
 
     def _rows(self, stored: GgufTensor, first: int, count: int) -> GroupedWeight | Tensor:
         raw = np.empty((count, stored.row_bytes), np.uint8)
-        self._file.read_into(raw.data.cast("B"), stored.begin + first * stored.row_bytes)
+        begin = stored.begin + first * stored.row_bytes
+        self._files[stored.path].read_into(raw.data.cast("B"), begin)
         return _decoded(stored, raw, stored.shape[-1])
 
     # --- checking ------------------------------------------------------------------------------
@@ -197,9 +197,7 @@ class GgufWeights:
         unexpected = [name for name in self._tensors if name not in known]
         complaints = mismatches(missing=missing, unusable=wrong, unexpected=unexpected)
         if complaints:
-            raise WeightsError(
-                f"the tensors in {self._file.path} do not fit its keys; {complaints}"
-            )
+            raise WeightsError(f"the tensors in {self._path} do not fit its keys; {complaints}")
 
 
 def _places(shapes: Shapes, modules: Mapping[str, str]) -> dict[str, _Place]:

@@ -1,11 +1,12 @@
-"""A matrix in the blocks of its GGUF file: where it is, for code that reads and packs it itself."""
+"""A matrix in the blocks of GGUF files: where it is, for code that reads and packs it itself."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol, Self, runtime_checkable
 
+import torch
 from torch import Tensor
 
 from engine.weights.file import TensorFile
@@ -13,14 +14,19 @@ from engine.weights.file import TensorFile
 
 @dataclass(frozen=True, slots=True)
 class BlockRows:
-    """``begins``: int64 [outputs], where each one's row begins in ``file``; 0: it is zeros.
-    ``types``: int32 [outputs], of the blocks there, numbered as in the file. ``file`` must be open
-    while they are read."""
+    """``begins``: int64 [outputs], where each one's row begins in its file; 0: it is zeros.
+    ``types``: int32 [outputs], of the blocks there, numbered as in the file. ``owners``: int32
+    [outputs], which of ``files`` each row is in; these must be open while they are read."""
 
-    file: TensorFile
+    files: tuple[TensorFile, ...]
+    owners: Tensor
     begins: Tensor
     types: Tensor
     inputs: int
+
+    @classmethod
+    def of_file(cls, file: TensorFile, begins: Tensor, types: Tensor, inputs: int) -> Self:
+        return cls((file,), torch.zeros_like(types), begins, types, inputs)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -32,19 +38,29 @@ class BlockRows:
 
 
 def combined_blocks(parts: list[BlockRows], join: Callable[[list[Tensor]], Tensor]) -> BlockRows:
-    """Return one matrix made of those of one file with the same inputs, of whose ``begins`` and
+    """Return one matrix made of those with the same inputs, of whose ``owners``, ``begins`` and
     ``types`` ``join`` makes one each."""
+    files = tuple(dict.fromkeys(file for part in parts for file in part.files))
     return BlockRows(
-        parts[0].file,
+        files,
+        join([_owners(part, files) for part in parts]),
         join([part.begins for part in parts]),
         join([part.types for part in parts]),
         parts[0].inputs,
     )
 
 
+def _owners(part: BlockRows, files: tuple[TensorFile, ...]) -> Tensor:
+    """Return those of the part among ``files``."""
+    if part.files == files[: len(part.files)]:
+        return part.owners
+    places = torch.tensor([files.index(file) for file in part.files], dtype=torch.int32)
+    return places[part.owners.long()]
+
+
 @runtime_checkable
 class BlockSource(Protocol):
-    """A source that has some matrices in blocks of a file."""
+    """A source that has some matrices in blocks of files."""
 
     def tensor(self, name: str) -> Tensor: ...
 

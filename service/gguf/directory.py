@@ -1,9 +1,10 @@
 """Makes a model directory in Hugging Face layout for a GGUF file: its configuration, tokenizer and
-chat template as files, and a link to the file itself.
+chat template as files, and a link to the file itself. Of a model in several files it is a link to
+the first, next to which the others are found by their names.
 
 All parts of the server read model directories; they need not know where one came from. It lies in
-the user's cache, under a name made from the file's path, size and time, so that a later start finds
-it, and a changed file gets its own.
+the user's cache, under a name made from the path, size and time of each file, so that a later start
+finds it, and a changed file gets its own.
 """
 
 from __future__ import annotations
@@ -19,9 +20,10 @@ from typing import Any
 from engine.architecture.errors import ConfigError, ModelError
 from engine.cpu.library import LibraryUnavailableError, cache_folder
 from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
 from engine.gguf.keys import GgufKeys
 from engine.gguf.names import LINK
+from engine.gguf.part_names import named_part, part_name, parts_by_name
+from engine.gguf.parts import read_gguf_header
 from service.gguf.tokenizer import TOKENS, adds_bos, special_token, tokenizer_json
 
 _FORM = 2  # to be raised when the files are made differently
@@ -37,15 +39,19 @@ _SPECIAL = {
 
 
 def gguf_directory(path: Path) -> Path:
-    """Return the model directory of a GGUF file, made if it is not there yet. Raises ModelError."""
+    """Return the model directory of a GGUF file, or of the first of several, made if it is not
+    there yet. Raises ModelError."""
     try:
-        path = path.resolve(strict=True)
-        status = path.stat()
+        real, path = path.resolve(strict=True), named_part(path)
+        # A part stays under its name: only next to that the others are found.
+        is_part = part_name(path.name) is not None
+        path = path.parent.resolve(strict=True) / path.name if is_part else real
+        files = [_facts(each) for each in parts_by_name(path)]
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelError(f"cannot read {path}: {reason}") from error
-    beside = path.parent / _TOKENIZER
-    facts = (str(path), status.st_size, status.st_mtime_ns, _mtime(beside), _FORM)
+    beside = real.parent / _TOKENIZER
+    facts = (str(path), files, _mtime(beside), _FORM)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
     try:
         folder = cache_folder("gguf")
@@ -55,6 +61,15 @@ def gguf_directory(path: Path) -> Path:
     if not made.is_dir():
         _make(path, beside, made)
     return made
+
+
+def _facts(path: Path) -> tuple[str, int, int] | None:
+    """Return what changes with a file; None if it is missing."""
+    with contextlib.suppress(FileNotFoundError):
+        real = path.resolve(strict=True)
+        status = real.stat()
+        return str(real), status.st_size, status.st_mtime_ns
+    return None
 
 
 def _mtime(path: Path) -> int | None:

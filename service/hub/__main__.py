@@ -28,7 +28,7 @@ class DownloadOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: Annotated[str, Meta(description="Name of the model, OWNER/NAME.")]
     revision: Annotated[str, Meta(description="Branch, tag or commit.")]
     commit: Annotated[str, Meta(description="What the revision is.")] | None = None
-    variant: Annotated[str, Meta(description="Which GGUF file, such as Q4_K_M.")] | None = None
+    variant: Annotated[str, Meta(description="Which GGUF model, such as Q4_K_M.")] | None = None
     cache: Annotated[str, Meta(description="Directory of the cache.")]
     first: Annotated[bool, Meta(description="Only what a worker needs; print where it is.")] = False
     needs_weights: Annotated[bool, Meta(description="The model has weights.")] = True

@@ -33,7 +33,7 @@ from service.hub.wanted import (
     WEIGHTS_INDEX,
     HubFile,
     check_servable,
-    gguf_file,
+    gguf_files,
     small_files,
     weight_files,
 )
@@ -155,7 +155,7 @@ class Fetching:
         checked |= self._fetch(commit, small, checked, ())
         weights = []
         if place.variant is not None:
-            weights = [gguf_file(place.name, files, place.variant)]
+            weights = gguf_files(place.name, files, place.variant)
         elif self._needs_weights:
             has_index = any(file.name == WEIGHTS_INDEX for file in small)
             index = (directory / WEIGHTS_INDEX).read_bytes() if has_index else None

@@ -14,7 +14,7 @@ from service.hub.wanted import (
     WEIGHTS_INDEX,
     HubFile,
     check_servable,
-    gguf_file,
+    gguf_files,
     small_files,
     weight_files,
 )
@@ -37,7 +37,7 @@ def adopt(place: ModelPlace) -> Path | None:
     files = list(_files(directory))
     try:
         if place.variant is not None:
-            wanted = [gguf_file(place.name, files, place.variant)]
+            wanted = gguf_files(place.name, files, place.variant)
         else:
             check_servable(place.name, files, weights=True)
             index = directory / WEIGHTS_INDEX

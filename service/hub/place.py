@@ -21,7 +21,7 @@ from typing import Self
 import msgspec
 from huggingface_hub import constants
 
-from service.hub.wanted import HubFile, gguf_file
+from service.hub.wanted import HubFile, gguf_files
 
 DEFAULT_REVISION = "main"
 _PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
@@ -150,8 +150,9 @@ class ModelPlace:
         return directory if record.is_whole and unchanged else None
 
     def gguf_in(self, snapshot: Path) -> Path | None:
-        """Return the GGUF file that is served, in the directory of the revision's files; None if
-        those are a model in Hugging Face layout. Raises NotServableError if none is there."""
+        """Return the GGUF file that is served, or its first part, in the directory of the
+        revision's files; None if those are a model in Hugging Face layout. Raises NotServableError
+        if none is there."""
         if self.variant is None:
             return None
         if names := list(self.record(snapshot.name).files):
@@ -162,7 +163,7 @@ class ModelPlace:
             for path in snapshot.rglob("*")
             if path.is_file()
         ]
-        return snapshot / gguf_file(self.name, there, self.variant).name
+        return snapshot / gguf_files(self.name, there, self.variant)[0].name
 
 
 def is_unchanged(path: Path, checked: CheckedFile | None) -> bool:

@@ -88,7 +88,7 @@ def _fetched(fetching: Fetching, place: ModelPlace) -> Path:
 
 
 def first_files(place: ModelPlace, *, needs_weights: bool) -> int:
-    """Have everything but the weights, and print ``FirstFiles``; a GGUF file is needed whole.
+    """Have everything but the weights, and print ``FirstFiles``; a GGUF model is needed whole.
     Returns the exit status."""
     reports, end = ((), lambda: None) if place.variant is None else _shown(place)
 

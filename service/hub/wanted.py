@@ -7,13 +7,13 @@ never among them.
 from __future__ import annotations
 
 import fnmatch
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import msgspec
 
+from engine.gguf.part_names import part_name
 from service.hub.errors import NotServableError
 
 WEIGHTS_INDEX = "model.safetensors.index.json"
@@ -30,7 +30,6 @@ _SMALL = (
     *("modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"),
     "[0-9]_*/config.json",
 )
-_PART_OF_SEVERAL = re.compile(r"-\d{5}-of-\d{5}$")
 _MOST_LISTED = 12  # files named in an error
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
@@ -53,8 +52,9 @@ def small_files(files: Iterable[HubFile]) -> list[HubFile]:
 
 def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> None:
     """Raise NotServableError unless a server could load them. ``weights``: whether those count."""
+    files = list(files)
     there = {file.name for file in files}
-    if _CONFIG not in there and (gguf := sorted(one for one in there if one.endswith(".gguf"))):
+    if _CONFIG not in there and (gguf := sorted(_gguf_models(files))):
         raise NotServableError(
             f"'{name}' has only GGUF files: name one, as in '{name}:Q4_K_M', or choose the "
             f"repository of the original model; it has {_listed(gguf)}"
@@ -86,28 +86,46 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
     )
 
 
-def gguf_file(name: str, files: Iterable[HubFile], variant: str) -> HubFile:
-    """Return the GGUF file whose name ends in ``variant``, or is it. Raises NotServableError."""
-    there = sorted((file for file in files if _is_model(file.name)), key=lambda file: file.name)
-    found = [file for file in there if _matches(file.name, variant)]
+def gguf_files(name: str, files: Iterable[HubFile], variant: str) -> list[HubFile]:
+    """Return the GGUF file whose name ends in ``variant``, or is it; or all parts of one in
+    several, in their order. Raises NotServableError."""
+    models = _gguf_models(files)
+    found = [first for first in models if _matches(first, variant)]
     if len(found) == 1:
-        return found[0]
+        return _whole(name, models[found[0]])
     if found:
         raise NotServableError(
-            f"several files of '{name}' match '{variant}': {_listed([one.name for one in found])}; "
-            f"give the rest of the name, as in '{name}:{PurePosixPath(found[0].name).name}'"
+            f"several files of '{name}' match '{variant}': {_listed(found)}; "
+            f"give the rest of the name, as in '{name}:{PurePosixPath(found[0]).name}'"
         )
-    if any(_part(file.name, variant) for file in there):
-        raise NotServableError(
-            f"'{variant}' of '{name}' is in several parts, which are not supported; choose another "
-            "one, or merge them with 'llama-gguf-split --merge' and start 'quire serve FILE.gguf'"
-        )
-    if not there:
+    if not models:
         raise NotServableError(f"'{name}' has no GGUF file; leave out ':{variant}'")
     raise NotServableError(
-        f"no GGUF file of '{name}' matches '{variant}'; it has "
-        f"{_listed([one.name for one in there])}"
+        f"no GGUF file of '{name}' matches '{variant}'; it has {_listed([*models])}"
     )
+
+
+def _gguf_models(files: Iterable[HubFile]) -> dict[str, list[HubFile]]:
+    """Return each model in GGUF files by the name of its first, or only, one."""
+    models: dict[str, list[HubFile]] = {}
+    for file in sorted(files, key=lambda file: file.name):
+        if _is_model(file.name):
+            part = part_name(file.name)
+            models.setdefault(file.name if part is None else part.of(1), []).append(file)
+    return models
+
+
+def _whole(name: str, parts: list[HubFile]) -> list[HubFile]:
+    """Return the files. Raises NotServableError if a part is missing."""
+    there, part = {file.name for file in parts}, part_name(parts[0].name)
+    for number in range(1, 1 if part is None else part.count + 1):
+        assert part is not None
+        if part.of(number) not in there:
+            raise NotServableError(
+                f"'{name}' lacks {part.of(number)}, a part of the model in {part.count} files; "
+                "choose another one or another --revision"
+            )
+    return parts
 
 
 def _is_model(name: str) -> bool:
@@ -117,15 +135,13 @@ def _is_model(name: str) -> bool:
 
 
 def _matches(name: str, variant: str) -> bool:
-    file = PurePosixPath(name)
-    stem, end = file.stem.lower(), variant.lower()
-    ends = any(stem.endswith(f"{separator}{end}") for separator in "-._")
-    return end in (stem, file.name.lower()) or ends
-
-
-def _part(name: str, variant: str) -> bool:
-    stem = _PART_OF_SEVERAL.sub("", PurePosixPath(name).stem)
-    return stem != PurePosixPath(name).stem and _matches(f"{stem}.gguf", variant)
+    """``name``: of the only file or of the first part, of which the number may be left out."""
+    file, part, end = PurePosixPath(name), part_name(name), variant.lower()
+    stems = [file.stem.lower()]
+    if part is not None:
+        stems.append(PurePosixPath(part.stem).name.lower())
+    ends = tuple(f"{separator}{end}" for separator in "-._")
+    return end == file.name.lower() or any(one == end or one.endswith(ends) for one in stems)
 
 
 def _listed(names: list[str]) -> str:

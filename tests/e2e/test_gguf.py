@@ -60,6 +60,22 @@ def test_a_file_of_a_repository_is_served_by_name_and_later_without_the_hub(
         assert hub.requests == []
 
 
+def test_a_model_in_several_files_is_served_by_its_first_and_by_name(
+    server: QuireServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "models" / "F32"
+    folder.mkdir(parents=True)
+    first = write_gguf(MODEL_DIR, folder / "pocket-F32.gguf", most_tensors=30)
+    expected = answer_of(server)[1]
+    with QuireServer(str(first)) as running:
+        assert answer_of(running) == ("pocket-F32", expected)
+    with HubServer({"quire/pocket-GGUF": Repository.of(folder.parent)}) as hub:
+        for name, value in hub.environment(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        with QuireServer("quire/pocket-GGUF:F32") as running:
+            assert answer_of(running) == ("quire/pocket-GGUF:F32", expected)
+
+
 def test_a_file_that_cannot_be_served_ends_the_start_with_a_sentence(tmp_path: Path) -> None:
     path = tmp_path / "wrong.gguf"
     path.write_bytes(b"GGUF" + bytes(4))

@@ -143,3 +143,12 @@ def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
     finding = found(quant_method="hqq")
     assert finding.level is Level.FAIL
     assert "quantization_config: quant_method must be one of fp8, " in finding.detail
+
+
+def test_weights_of_a_model_in_several_files_are_counted_together(tmp_path: Path) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    parts = [tmp_path / f"tiny-0000{number}-of-00002.gguf" for number in (1, 2)]
+    for part in parts:
+        part.write_bytes(bytes(1 << 20))
+    (model / "model.gguf").symlink_to(parts[0])
+    assert doctor.model_finding(model).detail.endswith(", 2.0 MiB of weights")

@@ -64,5 +64,6 @@ def test_a_gguf_file_is_served_under_its_name() -> None:
     model = served_model("models/Tiny-Q8_0.gguf")
     assert model.gguf == Path("models/Tiny-Q8_0.gguf")
     assert model.name == "Tiny-Q8_0"
+    assert served_model("models/Tiny-Q8_0-00001-of-00002.gguf").name == "Tiny-Q8_0"
     assert model.place is None
     assert not model.is_simulated

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -84,7 +84,7 @@ def appended(file: TensorFile, name: str, raw: np.ndarray, inputs: int) -> Block
         end.write(raw.tobytes())
     begins = torch.arange(len(raw)) * raw.shape[1] + begin
     types = torch.full((len(raw),), NUMBERS[name], dtype=torch.int32)
-    return BlockRows(file, begins, types, inputs)
+    return BlockRows.of_file(file, begins, types, inputs)
 
 
 @pytest.mark.parametrize("outputs", [1, 37, 256])
@@ -114,7 +114,7 @@ def test_types_without_one_kind_are_left_to_python(file: TensorFile) -> None:
     rows = appended(file, "Q8_0", random_blocks("Q8_0", 4, 32), 32)
     for name in ("Q4_1", "MXFP4"):
         types = torch.tensor([NUMBERS["Q8_0"], NUMBERS[name]] * 2, dtype=torch.int32)
-        assert kind_of_blocks(BlockRows(file, rows.begins, types, 32)) is None
+        assert kind_of_blocks(BlockRows.of_file(file, rows.begins, types, 32)) is None
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,48 @@ def test_two_matrices_become_one_in_any_order_of_rows(
     )
     assert packed.kind is kind
     assert torch.equal(packed.rows(opened, torch.arange(expected.shape[0])), expected)
+
+
+@pytest.mark.parametrize("inputs", [256, 2048])
+def test_two_matrices_of_different_files_become_one(
+    opened: Library, tmp_path: Path, inputs: int
+) -> None:
+    """Also where rows of one begin where those of the other end."""
+    panel, outputs = opened.panel, 3 * opened.panel + 5
+    raws = [random_blocks("Q4_K", outputs, inputs, seed) for seed in (0, 1)]
+    with two_files(tmp_path) as files:
+        rows = [appended(file, "Q4_K", raw, inputs) for file, raw in zip(files, raws, strict=True)]
+        for join in (torch.cat, lambda both: interleaved(both[0], both[1], panel)):
+            found = packed_blocks(combined_blocks(rows, join), opened, opened.team(2))
+            expected = join([in_python("Q4_K", raw, inputs).dequantised() for raw in raws])
+            packed = PackedWeight(found, None, panel)
+            assert torch.equal(packed.rows(opened, torch.arange(expected.shape[0])), expected)
+        adjacent = combined_blocks([rows[0].rows(torch.tensor([0])), rows[1]], torch.cat)
+        weight = packed_blocks(adjacent, opened, opened.team(1))
+        expected = in_python("Q4_K", np.concatenate([raws[0][:1], raws[1]]), inputs).dequantised()
+        found_rows = PackedWeight(weight, None, panel).rows(opened, torch.arange(outputs + 1))
+        assert torch.equal(found_rows, expected)
+
+
+@contextmanager
+def two_files(folder: Path) -> Iterator[list[TensorFile]]:
+    """The second's rows begin one row of 256 inputs in Q4_K after the first's."""
+    (folder / "first").write_bytes(bytes(BEFORE))
+    (folder / "second").write_bytes(bytes(BEFORE + 144))
+    with ExitStack() as ends:
+        yield [
+            ends.enter_context(closing(TensorFile(folder / name))) for name in ("first", "second")
+        ]
+
+
+def test_the_error_names_the_file_that_is_cut_short(tmp_path: Path) -> None:
+    with two_files(tmp_path) as files:
+        raw = random_blocks("Q8_0", 64, 512)
+        rows = combined_blocks([appended(file, "Q8_0", raw, 512) for file in files], torch.cat)
+        with files[1].path.open("r+b") as cut:
+            cut.truncate(BEFORE + 1000)
+        with pytest.raises(WeightsError, match=f"{files[1].path}: it ends at byte {BEFORE + 1000}"):
+            packed_blocks(rows, LIBRARY, LIBRARY.team(2))
 
 
 def test_rows_longer_than_what_is_read_at_a_time(opened: Library, file: TensorFile) -> None:

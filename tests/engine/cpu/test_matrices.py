@@ -18,8 +18,8 @@ from engine.cpu.llama import CompiledLlama
 from engine.cpu.matrices import embedded, fused_qkv_matrices, gate_up_matrix
 from engine.cpu.packed import PackedWeight, interleaved
 from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
 from engine.gguf.names import LINK
+from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
 from engine.messages import SamplingParams
 from engine.model.parameters import EMBEDDING, fused_qkv

@@ -12,8 +12,8 @@ from engine.architecture.config import load_model_config
 from engine.attention.layout import Rows
 from engine.cpu.library import library
 from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
 from engine.gguf.names import LINK
+from engine.gguf.parts import read_gguf_header
 from engine.run.loader import DecoderOptions, LoadSettings, load_decoder
 from tests.engine.gguf.making import write_gguf
 from tests.engine.model.decoding import BLOCK_SIZE, CPU, empty_cache, states_in_pieces
@@ -23,8 +23,13 @@ from tests.engine.tiny_models import MAX_POSITIONS
 def file_directory(original: Path, folder: Path, kind: str) -> Path:
     """Return the directory, in ``folder``, of the checkpoint ``original`` as a file whose matrices
     are of type ``kind``."""
-    path = write_gguf(original, folder / f"{kind}.gguf", kind, tokenizer=False)
-    directory = folder / kind
+    return directory_of(write_gguf(original, folder / f"{kind}.gguf", kind, tokenizer=False))
+
+
+def directory_of(path: Path) -> Path:
+    """Return the directory, next to it, of a file without a tokenizer, or of the first of
+    several."""
+    directory = path.with_suffix("")
     directory.mkdir()
     (directory / "config.json").write_text(json.dumps(config_json(read_gguf_header(path))))
     (directory / LINK).symlink_to(path)

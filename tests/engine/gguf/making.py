@@ -11,7 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.gguf.container import GgufHeader, read_gguf_header
+from engine.gguf.container import GgufHeader
+from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import (
     ARCHITECTURES,
     add_family,
@@ -28,13 +29,18 @@ def write_gguf(
     kinds: Mapping[str, str] | None = None,
     tokenizer: bool = True,
     rope_factors: Tensor | None = None,
+    most_tensors: int = 0,
+    keys_apart: bool = False,
 ) -> Path:
     """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
-    the rest as F32."""
+    the rest as F32. ``most_tensors``: in each of several files, of which the path of the first is
+    returned; 0: one file has all. ``keys_apart``: the first has no tensors."""
     config = in_hub_layout(json.loads((directory / "config.json").read_text()))
     tensors = load_file(directory / "model.safetensors")
     architecture = ARCHITECTURES[config["architectures"][0]]
-    writer = gguf.GGUFWriter(path, architecture)
+    writer = gguf.GGUFWriter(
+        path, architecture, split_max_tensors=most_tensors, small_first_shard=keys_apart
+    )
     _add_config(writer, config)
     if tokenizer:
         _add_tokenizer(writer, directory, config)
@@ -56,7 +62,8 @@ def write_gguf(
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
+    count = len(writer.tensors)
+    return path if count == 1 else path.with_name(f"{path.stem}-00001-of-{count:05d}.gguf")
 
 
 def written(folder: Path, architecture: str, **keys: float | list[bool]) -> GgufHeader:

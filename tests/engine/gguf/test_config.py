@@ -14,7 +14,7 @@ from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.rotary import inverse_frequencies
 from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
+from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
@@ -112,7 +112,6 @@ def test_the_dtype_is_one_that_loses_nothing(kind: str, dtype: str, tmp_path: Pa
     ("architecture", "keys", "says"),
     [
         ("mamba", {}, "general.architecture 'mamba' is not supported as GGUF; supported: llama"),
-        ("llama", {"split.count": 3}, "is one of several files; merge them"),
         (
             "qwen3",
             {"qwen3.expert_count": 8},

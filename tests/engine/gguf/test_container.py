@@ -16,7 +16,8 @@ import pytest
 
 from engine.architecture.errors import WeightsError
 from engine.gguf import container
-from engine.gguf.container import GgufHeader, read_gguf_header
+from engine.gguf.container import GgufHeader
+from engine.gguf.parts import read_gguf_header
 from engine.weights.file import TensorFile
 from tests.engine.gguf.hostile import hostile_file, small_file, text
 

@@ -11,9 +11,10 @@ import pytest
 
 from engine.architecture.errors import ConfigError
 from engine.gguf.config import config_json
-from engine.gguf.container import GgufHeader, read_gguf_header
+from engine.gguf.container import GgufHeader
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.keys import FileKeys, GgufKeys
+from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import save_model

@@ -7,9 +7,9 @@ import pytest
 from gguf.tensor_mapping import get_tensor_name_map
 
 from engine.architecture.config import load_model_config
-from engine.gguf.container import read_gguf_header
 from engine.gguf.families import family_of
 from engine.gguf.names import expert_of, gguf_name
+from engine.gguf.parts import read_gguf_header
 from engine.model.parameters import parameter_shapes
 from pocket import MODEL_DIR
 from tests.engine.gguf.family_files import FAMILY_FILES

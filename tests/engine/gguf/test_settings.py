@@ -8,8 +8,8 @@ import pytest
 
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.config import config_json
-from engine.gguf.container import read_gguf_header
 from engine.gguf.families import FAMILIES, family_of, keys_of
+from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf, written
 from tests.engine.tiny_models import save_model

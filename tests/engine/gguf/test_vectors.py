@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.gguf.container import GgufHeader, read_gguf_header
+from engine.gguf.container import GgufHeader
+from engine.gguf.parts import read_gguf_header
 from engine.gguf.vectors import read_vector
 
 VALUES = np.array([1.5, -2.0, 0.1], np.float32)

@@ -66,7 +66,7 @@ def read_back(blocks: BlockRows, dtype: gguf.GGMLQuantizationType) -> torch.Tens
     block, size = gguf.GGML_QUANT_SIZES[dtype]
     raw = np.zeros((blocks.shape[0], blocks.inputs // block * size), np.uint8)
     for row, begin in zip(raw, blocks.begins.tolist(), strict=True):
-        blocks.file.read_into(row.data, begin)
+        blocks.files[0].read_into(row.data, begin)
     assert blocks.types.unique().tolist() == [dtype]
     return torch.from_numpy(gguf.dequantize(raw, dtype))
 

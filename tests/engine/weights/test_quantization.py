@@ -101,7 +101,8 @@ def test_only_matrices_are_quantised_and_those_in_few_bits_stay_as_they_are(bits
 def test_matrices_in_blocks_stay_there_but_for_the_exact_ones(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     file = TensorFile(tmp_path / "file")
-    blocks = BlockRows(file, torch.tensor([96]), torch.tensor([8], dtype=torch.int32), 32)
+    types = torch.tensor([8], dtype=torch.int32)
+    blocks = BlockRows.of_file(file, torch.tensor([96]), types, 32)
 
     class Source:
         def tensor(self, name: str) -> torch.Tensor:

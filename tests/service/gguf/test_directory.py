@@ -11,6 +11,9 @@ import pytest
 from tokenizers import Tokenizer
 
 from engine.architecture.errors import ModelError
+from engine.gguf.names import LINK
+from engine.gguf.part_names import parts_by_name
+from engine.gguf.parts import read_gguf_header
 from pocket import MODEL_DIR
 from service.checkpoint.checkpoint import load_checkpoint
 from service.gguf import directory
@@ -125,3 +128,55 @@ def test_another_form_of_the_files_is_made_anew(
     first = gguf_directory(path)
     monkeypatch.setattr(directory, "_FORM", directory._FORM + 1)
     assert gguf_directory(path) != first
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> list[Path]:
+    """As in the hub's cache: links to files that are called otherwise."""
+    folder, blobs = tmp_path / "snapshot", tmp_path / "blobs"
+    folder.mkdir()
+    blobs.mkdir()
+    first = write_gguf(MODEL_DIR, folder / "pocket.gguf", most_tensors=40)
+    found = parts_by_name(first)
+    for number, part in enumerate(found):
+        part.rename(blobs / str(number))
+        part.symlink_to(blobs / str(number))
+    return found
+
+
+def test_the_directory_of_a_model_in_several_files_leads_to_all(
+    parts: list[Path], path: Path
+) -> None:
+    assert len(parts) == 3
+    made = gguf_directory(parts[0])
+    assert gguf_directory(parts[0]) == made
+    link = parts[0].parent.parent / "link.gguf"
+    link.symlink_to(parts[0])
+    assert gguf_directory(link) == made
+    found, whole = (read_gguf_header(each / LINK) for each in (made, gguf_directory(path)))
+    assert found.tensors.keys() == whole.tensors.keys()
+    assert {each.path.name for each in found.tensors.values()} == {
+        LINK,
+        *(part.name for part in parts[1:]),
+    }
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+def test_a_change_of_any_part_makes_another_directory(parts: list[Path], number: int) -> None:
+    first = gguf_directory(parts[0])
+    os.utime(parts[number], ns=(1, 1))
+    second = gguf_directory(parts[0])
+    assert second != first
+    target = parts[number].resolve()
+    target.rename(target.with_name("moved"))
+    if number:
+        with pytest.raises(ModelError, match=f"{parts[number].name} is missing; put all of them"):
+            gguf_directory(parts[0])
+    parts[number].unlink()
+    parts[number].symlink_to(target.with_name("moved"))
+    assert gguf_directory(parts[0]) not in (first, second)
+
+
+def test_a_later_part_is_refused(parts: list[Path]) -> None:
+    with pytest.raises(ModelError, match=r"is part 2 of 3 .*; name the first one, pocket-00001-of"):
+        gguf_directory(parts[1])

@@ -158,3 +158,24 @@ def test_of_a_repository_of_gguf_files_only_the_one_asked_for(
     assert file.read_bytes() == content["model-Q8_0.gguf"]
     assert chosen.whole_snapshot() == found.directory
     assert ModelPlace(NAME, "main", tmp_path, variant="Q4_0").whole_snapshot() is None
+
+
+def test_all_parts_of_a_gguf_model_are_fetched_and_counted(hub: HubServer, tmp_path: Path) -> None:
+    parts = [f"Q8_0/model-Q8_0-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+    content = {name: name.encode() * 1000 for name in parts}
+    hub.repositories[NAME] = Repository({"model-Q4_0.gguf": b"GGUF", **content})
+    chosen = ModelPlace(NAME, "main", tmp_path, variant="Q8_0")
+    reports: list[tuple[int, int]] = []
+    found = Fetching(chosen, reports=[lambda *report: reports.append(report)]).run()
+    total = sum(map(len, content.values()))
+    assert (found.is_whole, found.files, found.size) == (True, 3, total)
+    assert reports[-1] == (total, total)
+    assert {*(found.directory / "Q8_0").iterdir()} == {found.directory / name for name in parts}
+    assert chosen.gguf_in(found.directory) == found.directory / parts[0]
+    assert chosen.whole_snapshot() == found.directory
+    (found.directory / parts[2]).unlink()
+    assert chosen.whole_snapshot() is None
+    hub.repositories[NAME].wrong[parts[1]] = b"x" * len(content[parts[1]])
+    shutil.rmtree(chosen.folder)
+    with pytest.raises(WrongChecksumError, match=r"^Q8_0/model-Q8_0-00002-of-00003\.gguf"):
+        Fetching(chosen).run()

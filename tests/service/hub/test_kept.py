@@ -88,3 +88,17 @@ def test_a_gguf_file_in_a_cache_that_cannot_be_written_is_found(
     directory = adopt(place)
     assert directory is not None
     assert place.gguf_in(directory) == directory / "one-Q4_K_M.gguf"
+
+
+def test_a_gguf_model_is_adopted_only_with_all_its_parts(tmp_path: Path) -> None:
+    parts = {f"one-Q4_K_M-0000{number}-of-00002.gguf": bytes(number) for number in (2, 1)}
+    filled(tmp_path / "whole", parts)
+    filled(tmp_path / "half", dict([*parts.items()][:1]))
+    whole, half = (
+        ModelPlace("owner/name", "main", tmp_path / name, variant="Q4_K_M")
+        for name in ("whole", "half")
+    )
+    assert adopt(half) is None
+    directory = adopt(whole)
+    assert directory is not None
+    assert whole.gguf_in(directory) == directory / "one-Q4_K_M-00001-of-00002.gguf"

@@ -12,7 +12,7 @@ from service.hub.wanted import (
     WEIGHTS_INDEX,
     HubFile,
     check_servable,
-    gguf_file,
+    gguf_files,
     small_files,
     weight_files,
 )
@@ -120,7 +120,45 @@ QUANTIZED = files(
     ],
 )
 def test_a_gguf_file_is_chosen_by_the_end_of_its_name(variant: str, found: str) -> None:
-    assert gguf_file("o/n", QUANTIZED, variant).name == found
+    assert names(gguf_files("o/n", QUANTIZED, variant)) == [found]
+
+
+SPLIT = files(
+    *("big-Q6_K-00003-of-00003.gguf", "big-Q6_K-00001-of-00003.gguf"),
+    *("big-Q6_K-00002-of-00003.gguf", "big-Q8_0-00001-of-00002.gguf"),
+    *("small-Q6_K-00001-of-00001.gguf", "UD/big-Q2_K-00001-of-00002.gguf"),
+    *("UD/big-Q2_K-00002-of-00002.gguf", "mmproj-big-Q2_K.gguf"),
+)
+
+
+@pytest.mark.parametrize(
+    "variant", ["big-q6_k", "big-Q6_K-00001-of-00003", "big-Q6_K-00001-of-00003.gguf"]
+)
+def test_all_parts_of_a_gguf_model_are_wanted_in_their_order(variant: str) -> None:
+    found = gguf_files("o/n", SPLIT, variant)
+    assert names(found) == [f"big-Q6_K-0000{number}-of-00003.gguf" for number in (1, 2, 3)]
+
+
+def test_parts_may_be_in_a_folder() -> None:
+    found = ["UD/big-Q2_K-00001-of-00002.gguf", "UD/big-Q2_K-00002-of-00002.gguf"]
+    assert names(gguf_files("o/n", SPLIT, "Q2_K")) == found
+    assert names(gguf_files("o/n", QUANTIZED, "Q6_K"))[0] == "Q6_K/model-Q6_K-00001-of-00002.gguf"
+
+
+@pytest.mark.parametrize(
+    ("variant", "said"),
+    [
+        ("Q8_0", "'o/n' lacks big-Q8_0-00002-of-00002.gguf, a part of the model in 2 files;"),
+        ("Q6_K", "match 'Q6_K': big-Q6_K-00001-of-00003.gguf, small-Q6_K-00001-of-00001.gguf; "),
+        (
+            "Q4_0",
+            "it has UD/big-Q2_K-00001-of-00002.gguf, big-Q6_K-00001-of-00003.gguf, big-Q8_0-00001",
+        ),
+    ],
+)
+def test_each_model_in_several_files_is_named_once(variant: str, said: str) -> None:
+    with pytest.raises(NotServableError, match=re.escape(said)):
+        gguf_files("o/n", SPLIT, variant)
 
 
 @pytest.mark.parametrize(
@@ -128,21 +166,20 @@ def test_a_gguf_file_is_chosen_by_the_end_of_its_name(variant: str, found: str) 
     [
         ("F16", "no GGUF file of 'o/n' matches 'F16'; it has BF16/model-BF16.gguf, "),
         ("4_K_M", "no GGUF file of 'o/n' matches '4_K_M'"),
-        ("Q6_K", "'Q6_K' of 'o/n' is in several parts"),
         ("Q5_0", "'o/n' match 'Q5_0': large-Q5_0.gguf, small-Q5_0.gguf; give the rest of the name"),
     ],
 )
 def test_what_names_no_gguf_file_or_several_is_said(variant: str, said: str) -> None:
     with pytest.raises(NotServableError, match=re.escape(said)):
-        gguf_file("o/n", QUANTIZED, variant)
+        gguf_files("o/n", QUANTIZED, variant)
 
 
 def test_a_repository_without_gguf_files_has_no_variants() -> None:
     with pytest.raises(NotServableError, match="has no GGUF file; leave out ':Q4_0'"):
-        gguf_file("o/n", files("config.json", "model.safetensors"), "Q4_0")
+        gguf_files("o/n", files("config.json", "model.safetensors"), "Q4_0")
 
 
 def test_many_gguf_files_are_not_all_listed() -> None:
     many = files(*(f"model-{number:02}.gguf" for number in range(40)))
     with pytest.raises(NotServableError, match=r"model-11\.gguf and 28 more"):
-        gguf_file("o/n", many, "Q4_0")
+        gguf_files("o/n", many, "Q4_0")
