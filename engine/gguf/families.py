@@ -11,7 +11,7 @@ from engine.gguf.container import GgufHeader
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.keys import ARCHITECTURE_KEY, FileKeys, GgufKeys
 from engine.gguf.names import ROPE_FACTORS
-from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, Settings
+from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, FamilyReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class GgufFamily:
     permuted: bool = False
     modules: Mapping[str, str] = field(default_factory=dict)
     vectors: frozenset[str] = frozenset()
-    settings: Settings = settings.nothing
+    settings: FamilyReader = settings.nothing
     turns_in_part: bool = False
     is_wide: bool = False
     has_experts: bool = False

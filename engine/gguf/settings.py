@@ -16,7 +16,7 @@ _MOST_POSITIONS = 1 << 30
 _MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 SLIDING, FULL = "sliding_attention", "full_attention"
 
-Settings = Callable[[FileKeys, dict[str, Any]], dict[str, Any]]
+FamilyReader = Callable[[FileKeys, dict[str, Any]], dict[str, Any]]
 """Returns the fields, given the file's keys and the fields that all families have."""
 
 

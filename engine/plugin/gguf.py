@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from engine.architecture.errors import UnsupportedError
-from engine.gguf.container import read_gguf_header
 from engine.gguf.families import family_of
+from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
 from engine.weights.grouped import GroupedWeight, combined, joined
 from engine.weights.stored import Shape

@@ -1,4 +1,4 @@
-"""How llama.cpp's converter writes the families that its files tell apart: keys and tensors."""
+"""How llama.cpp's converter writes each family: keys and tensors."""
 
 from __future__ import annotations
 
