@@ -11,7 +11,7 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
 from engine.gguf.keys import MOST, FileKeys
-from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name
+from engine.gguf.names import IN_FLOATS, ROPE_FACTORS, gguf_name
 from engine.gguf.vectors import read_vector
 
 _MAX_POSITIONS = 1 << 30
@@ -58,11 +58,14 @@ def _common(keys: FileKeys, family: GgufFamily) -> dict[str, Any]:
             raise UnsupportedError(f"{keys.all.source}: {keys.name(key)} differs by layer")
         return sizes[0]
 
+    # Mixtures of experts have no other feed-forward, so that a file may leave its size out.
+    inner = "expert_feed_forward_length"
+    usual = keys.integer(inner, high=MOST) if keys.has(inner) else None
     return {
         "architectures": [family.architecture],
         "vocab_size": embedding.shape[0],
         "hidden_size": hidden,
-        "intermediate_size": first("feed_forward_length", None, MOST),
+        "intermediate_size": first("feed_forward_length", usual, MOST),
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
         "num_key_value_heads": first("attention.head_count_kv", heads, 4096),
@@ -89,7 +92,7 @@ def _dtype(header: GgufHeader, family: GgufFamily) -> str:
     kinds = {
         tensor.type.name
         for tensor in header.tensors.values()
-        if len(tensor.shape) > 1 and ROUTER not in tensor.name  # routers always are in F32
+        if len(tensor.shape) > 1 and not any(part in tensor.name for part in IN_FLOATS)
     }
     if "F32" in kinds:
         return "float32"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
@@ -11,6 +11,7 @@ from engine.gguf.container import GgufHeader
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.keys import ARCHITECTURE_KEY, FileKeys, GgufKeys
 from engine.gguf.names import ROPE_FACTORS
+from engine.gguf.qwen35 import qwen35, qwen35_moe
 from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, FamilyReader
 
 
@@ -24,7 +25,7 @@ class GgufFamily:
     each head. ``is_wide``: activations exceed what float16 can hold. ``has_experts``: mixtures of
     experts are supported. ``layers_differ``: in size. ``by_transformers``: its code computes
     the model, not ours. ``variants``: the family that a file is of
-    instead if it has a key of this name, not 0."""
+    instead if it has a key of this name, not 0. ``by_tensors``: likewise, a tensor."""
 
     architecture: str
     permuted: bool = False
@@ -37,6 +38,7 @@ class GgufFamily:
     layers_differ: bool = False
     by_transformers: bool = False
     variants: Mapping[str, GgufFamily] = field(default_factory=dict)
+    by_tensors: Mapping[str, GgufFamily] = field(default_factory=dict)
 
 
 _NORMS_AFTER = {
@@ -52,6 +54,38 @@ _LLAMA = GgufFamily(
         )
     },
 )
+
+_QWEN35 = GgufFamily(
+    "Qwen3_5ForCausalLM",
+    modules={
+        "post_attention_layernorm": "post_attention_norm",
+        "linear_attn.in_proj_qkv": "attn_qkv",
+        "linear_attn.in_proj_z": "attn_gate",
+        "linear_attn.in_proj_a": "ssm_alpha",
+        "linear_attn.in_proj_b": "ssm_beta",
+        "linear_attn.conv1d": "ssm_conv1d",
+        "linear_attn.norm": "ssm_norm",
+        "linear_attn.out_proj": "ssm_out",
+    },
+    settings=qwen35,
+    turns_in_part=True,
+    is_wide=True,
+    by_transformers=True,
+)
+_QWEN35_MOE = replace(
+    _QWEN35,
+    architecture="Qwen3_5MoeForCausalLM",
+    modules={
+        **_QWEN35.modules,
+        "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
+        "mlp.shared_expert.up_proj": "ffn_up_shexp",
+        "mlp.shared_expert.down_proj": "ffn_down_shexp",
+        "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+    },
+    settings=qwen35_moe,
+    has_experts=True,
+)
+_GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
 
 # By general.architecture. Mistral's models are "llama" too, or "mistral3".
 FAMILIES: dict[str, GgufFamily] = {
@@ -85,8 +119,7 @@ FAMILIES: dict[str, GgufFamily] = {
             "per_layer_input_gate": "inp_gate",
             "per_layer_projection": "proj",
             "post_per_layer_input_norm": "post_norm",
-            "mlp.experts.gate_proj": "ffn_gate_up_exps",
-            "mlp.experts.up_proj": "ffn_gate_up_exps",
+            **_GATE_UP,
         },
         vectors=frozenset({ROPE_FACTORS}),
         settings=gemma4,
@@ -104,6 +137,15 @@ FAMILIES: dict[str, GgufFamily] = {
         is_wide=True,
         has_experts=True,
         by_transformers=True,
+    ),
+    "qwen35": _QWEN35,
+    "qwen35moe": replace(
+        _QWEN35_MOE,
+        by_tensors={
+            "blk.0.ffn_gate_up_exps.weight": replace(
+                _QWEN35_MOE, modules={**_QWEN35_MOE.modules, **_GATE_UP}
+            )
+        },
     ),
     "phi3": GgufFamily(
         "Phi3ForCausalLM",
@@ -147,6 +189,9 @@ def family_of(header: GgufHeader) -> GgufFamily:
         )
     for key, variant in family.variants.items():
         if keys.is_set(key):
+            return variant
+    for tensor, variant in family.by_tensors.items():
+        if tensor in header.tensors:
             return variant
     if keys.is_set("expert_count") and not family.has_experts:
         raise UnsupportedError(

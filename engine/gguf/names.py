@@ -38,10 +38,14 @@ _KINDLESS = {
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "self_attn.sinks": "attn_sinks.weight",
+    "linear_attn.A_log": "ssm_a",
+    "linear_attn.dt_bias": "ssm_dt.bias",
 }
+_IN_LAYER = re.compile(r"blk\.(\d{1,9})\..*")
 _EXPERT = re.compile(r"(mlp\.experts\.)(\d+)\.")
 _NOTHING: Mapping[str, str] = {}
-ROUTER = ".ffn_gate_inp."
+IN_FLOATS = (".ffn_gate_inp.", ".ssm_conv1d.", ".ssm_alpha.", ".ssm_beta.")
+"""In the names of small matrices that files may have in F32, whatever the others are in."""
 
 LINK = "model.gguf"
 """In a model directory: the link to its GGUF file."""
@@ -68,3 +72,9 @@ def expert_of(name: str) -> int | None:
     """Return the number of the expert that the parameter ``name`` belongs to; None: to none."""
     match = _EXPERT.search(name)
     return int(match[2]) if match else None
+
+
+def layer_of(tensor: str) -> int | None:
+    """Return the number of the layer that a file's tensor belongs to; None: to none."""
+    match = _IN_LAYER.fullmatch(tensor)
+    return int(match[1]) if match else None

@@ -13,7 +13,7 @@ from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
 _MOST_POSITIONS = 1 << 30
-_MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
+MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 FamilyReader = Callable[[FileKeys, dict[str, Any]], dict[str, Any]]
@@ -58,7 +58,7 @@ def gpt_oss(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     scaling = common["rope_scaling"] or {"rope_type": "default"}
     window = keys.integer("attention.sliding_window", high=_MOST_POSITIONS)
     layers = common["num_hidden_layers"]
-    most = max(1, _MOST_EXPERTS // layers)
+    most = max(1, MOST_EXPERTS // layers)
     truncation = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
     return {
         "model_type": "gpt_oss",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -60,14 +60,18 @@ class GgufWeights:
         device: torch.device,
         progress: Callable[[int, int], None],
         unused: Sequence[str] = (),
+        ignored: Iterable[str] = (),
+        keeps_float32: bool = False,
     ) -> None:
-        """``unused``: parameters that the file may have and that are not read. Raises
-        ModelError."""
+        """``unused``: parameters that the file may have and that are not read; ``ignored``:
+        likewise, the names of tensors. ``keeps_float32``: what is stored in float32 is not rounded.
+        Raises ModelError."""
         self._shapes = shapes
         self._head_dim = head_dim
         self._dtype = dtype
         self._device = device
         self._progress = progress
+        self._keeps_float32 = keeps_float32
         self._total = sum(math.prod(shape) for shape in shapes.values())
         self._done = 0
         self._taken: set[str] = set()
@@ -77,7 +81,7 @@ class GgufWeights:
             self._path, self._tensors = path, header.tensors
             self._family = family_of(header)
             self._places = _places(shapes, self._family.modules)
-            self._match({gguf_name(name, self._family.modules) for name in unused})
+            self._match({*ignored, *(gguf_name(name, self._family.modules) for name in unused)})
             self._ends = ends.pop_all()
 
     def __enter__(self) -> Self:
@@ -95,7 +99,8 @@ class GgufWeights:
         """Raises WeightsError."""
         self._take(name)
         shape = self._shapes[name]
-        found = torch.empty(shape, dtype=self._dtype)
+        keeps = self._keeps_float32 and self._stored(name).type.name == "F32"
+        found = torch.empty(shape, dtype=torch.float32 if keeps else self._dtype)
         for first, piece in self._pieces(name):
             values = piece.dequantised() if isinstance(piece, GroupedWeight) else piece
             found.view(-1, shape[-1])[first : first + values.shape[0]] = values

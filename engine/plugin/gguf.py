@@ -6,43 +6,64 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from engine.architecture.errors import UnsupportedError
-from engine.gguf.families import family_of
+from engine.gguf.container import GgufHeader
+from engine.gguf.families import family_of, keys_of
+from engine.gguf.names import layer_of
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
-from engine.weights.grouped import GroupedWeight, combined, joined
+from engine.plugin.gguf_values import Changes
+from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.stored import Shape
 
-# What gpt-oss has as one parameter for all experts of a layer.
+_MOST_LAYERS = 4096
+# What transformers has as one parameter for all experts of a layer.
 _EXPERTS = re.compile(r"(.*\.mlp\.experts)\.(gate_up|down)_proj(_bias)?")
+
+
+class _Experts(NamedTuple):
+    """A parameter of all experts of a layer. ``is_transposed``: to [inputs, outputs].
+    ``alternates``: the outputs of gate and up do, instead of following each other."""
+
+    prefix: str
+    projections: tuple[str, ...]
+    ending: str
+    is_transposed: bool
+    alternates: bool
 
 
 class GgufTensors:
     """See ``CheckpointTensors``. Matrices are read in few bits, or dequantized and rounded to
     ``rounded``."""
 
-    def __init__(self, path: Path, ends: ExitStack, model: nn.Module, rounded: torch.dtype) -> None:
+    def __init__(self, path: Path, ends: ExitStack, model: Any, rounded: torch.dtype) -> None:
         """``model``: what the tensors are for; its weights are not read. Raises ModelError."""
-        if not family_of(read_gguf_header(path)).by_transformers:
+        header = read_gguf_header(path)
+        if not family_of(header).by_transformers:
             raise UnsupportedError(
                 f"{path}: --model-impl transformers is not supported for this GGUF file; serve the "
                 "original checkpoint, or leave --model-impl out"
             )
+        self._changes = Changes(model.config)
         self._shapes: Mapping[str, Shape] = {
             name: tuple(parameter.shape) for name, parameter in model.named_parameters()
         }
+        self._experts = {name: _experts(name, model) for name in self._shapes}
         self._weights = ends.enter_context(
             GgufWeights(
                 path,
-                {own: s for name, shape in self._shapes.items() for own, s in _parts(name, shape)},
+                {own: shape for name in self._shapes for own, shape in self._parts(name)},
                 head_dim=0,
                 dtype=rounded,
                 device=torch.device("cpu"),
                 progress=lambda done, total: None,
+                ignored=_beyond(header, model.config.num_hidden_layers),
+                keeps_float32=True,
             )
         )
 
@@ -61,23 +82,35 @@ class GgufTensors:
 
     def read(self, name: str, memory: Tensor | None = None) -> Tensor:
         """Return a tensor, never in ``memory``. Raises WeightsError."""
-        parts = [self._weights.tensor(own) for own, _ in _parts(name, self._shapes[name])]
-        if len(parts) == 1 and _EXPERTS.fullmatch(name) is None:
-            return parts[0]
-        stacked = _stacked(name, parts)
-        return stacked.transpose(1, 2).contiguous() if stacked.dim() == 3 else stacked
+        parts = [self._weights.tensor(own) for own, _ in self._parts(name)]
+        experts = self._experts[name]
+        if experts is None:
+            [stored] = parts
+            return self._changes.undone(name, stored)
+        if experts.alternates:
+            pairs = zip(parts[::2], parts[1::2], strict=True)
+            parts = [torch.stack(pair, 1).flatten(0, 1) for pair in pairs]
+        count = self._shapes[name][0]
+        stacked = torch.cat(parts).view(count, -1, *parts[0].shape[1:])
+        if experts.is_transposed and stacked.dim() == 3:
+            return stacked.transpose(1, 2).contiguous()
+        return stacked
 
     def grouped(self, name: str) -> tuple[GroupedWeight, Shape] | None:
         """Return a matrix in its few bits, of experts all rows, and its shape; None if it is stored
         in floats. Raises WeightsError."""
         found = []
-        for own, _ in _parts(name, self._shapes[name]):
+        for own, _ in self._parts(name):
             if (part := self._weights.grouped(own)) is None:
                 return None
             found.append(part)
-        if _is_gate_up(name):
+        experts = self._experts[name]
+        if experts is None:
+            weight = self._changes.undone_in_few_bits(name, joined(found))
+            return None if weight is None else (weight, self._shapes[name])
+        if experts.alternates:
             found = [
-                combined([gate, up], lambda two: torch.stack(two, 1).flatten(0, 1))
+                combined(alike([gate, up]), lambda two: torch.stack(two, 1).flatten(0, 1))
                 for gate, up in zip(found[::2], found[1::2], strict=True)
             ]
         return joined(found), self._shapes[name]
@@ -85,33 +118,41 @@ class GgufTensors:
     def log(self) -> None:
         """Nothing: ``described_quantization`` says that it is a GGUF file."""
 
+    def _parts(self, name: str) -> list[tuple[str, Shape]]:
+        """Return the parameters, by the names of ``GgufWeights``, that make up ``name``: of experts
+        each one's, as outputs and inputs."""
+        shape, experts = self._shapes[name], self._experts[name]
+        if experts is None:
+            return [(name, self._changes.stored_shape(name, shape))]
+        count, *sizes = shape
+        outputs, *inputs = reversed(sizes) if experts.is_transposed else sizes
+        own = (outputs // len(experts.projections), *inputs)
+        return [
+            (f"{experts.prefix}.{number}.{projection}_proj.{experts.ending}", own)
+            for number in range(count)
+            for projection in experts.projections
+        ]
 
-def _parts(name: str, shape: Shape) -> list[tuple[str, Shape]]:
-    """Return the parameters, by the names of ``GgufWeights``, that make up ``name`` of ``shape``:
-    of experts each one's, as outputs and inputs."""
+
+def _experts(name: str, model: Any) -> _Experts | None:
     match = _EXPERTS.fullmatch(name)
     if match is None:
-        return [(name, shape)]
+        return None
     prefix, kind, bias = match.groups()
-    count, outputs = shape[0], shape[-1]
+    module = model.get_submodule(prefix)
     projections = ("gate", "up") if kind == "gate_up" else ("down",)
-    own = (outputs // len(projections), *shape[1:-1])
-    ending = "bias" if bias else "weight"
-    return [
-        (f"{prefix}.{number}.{projection}_proj.{ending}", own)
-        for number in range(count)
-        for projection in projections
-    ]
+    return _Experts(
+        prefix,
+        projections,
+        "bias" if bias else "weight",
+        module.is_transposed,
+        len(projections) == 2 and not module.is_concatenated,
+    )
 
 
-def _is_gate_up(name: str) -> bool:
-    match = _EXPERTS.fullmatch(name)
-    return match is not None and match[2] == "gate_up"
-
-
-def _stacked(name: str, parts: list[Tensor]) -> Tensor:
-    """Return [experts, outputs, ...]; the outputs of gate and up alternate."""
-    if _is_gate_up(name):
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [torch.stack(pair, 1).flatten(0, 1) for pair in pairs]
-    return torch.stack(parts)
+def _beyond(header: GgufHeader, layers: int) -> list[str]:
+    """Return the names of tensors of layers that the model is computed without: they predict
+    further tokens."""
+    last = keys_of(header).integer("block_count", high=_MOST_LAYERS)
+    numbers = ((name, layer_of(name)) for name in header.tensors)
+    return [name for name, layer in numbers if layer is not None and layers <= layer < last]

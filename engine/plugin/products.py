@@ -169,11 +169,7 @@ def takes_few_bits(module: Any, parameter: str) -> bool:
     """Whether ``replace_part`` takes a parameter of ``module`` in few bits."""
     if _is_plain_linear(module):
         return parameter == "weight"
-    return (
-        _has_experts(module)
-        and module.is_transposed
-        and parameter in ("gate_up_proj", "up_proj", "down_proj")
-    )
+    return _has_experts(module) and parameter in ("gate_up_proj", "up_proj", "down_proj")
 
 
 def replace_part(

@@ -13,6 +13,7 @@ from gguf.tensor_mapping import get_tensor_name_map
 from torch import Tensor
 
 from engine.architecture.rotary import pair_order
+from tests.engine.gguf.qwen35_files import add_qwen35, as_in_file
 from tests.engine.tiny_models import VOCABULARY, Variant
 
 ARCHITECTURES = {
@@ -26,6 +27,8 @@ ARCHITECTURES = {
     "Gemma3ForCausalLM": "gemma3",
     "Gemma4ForCausalLM": "gemma4",
     "GptOssForCausalLM": "gpt-oss",
+    "Qwen3_5ForCausalLM": "qwen35",
+    "Qwen3_5MoeForCausalLM": "qwen35moe",
     "Phi3ForCausalLM": "phi3",
     "GraniteForCausalLM": "granite",
     "SmolLM3ForCausalLM": "smollm3",
@@ -297,6 +300,8 @@ _KEYS = {
     "Gemma3ForCausalLM": _add_gemma3,
     "Gemma4ForCausalLM": _add_gemma4,
     "GptOssForCausalLM": _add_gpt_oss,
+    "Qwen3_5ForCausalLM": add_qwen35,
+    "Qwen3_5MoeForCausalLM": add_qwen35,
     "Phi3ForCausalLM": _add_phi3,
     "GraniteForCausalLM": _add_granite,
     "Olmo3ForCausalLM": _add_olmo3,
@@ -323,6 +328,8 @@ def file_tensors(
         if architecture in _PERMUTED and (".q_proj." in name or ".k_proj." in name):
             heads = values.view(-1, config["head_dim"], *values.shape[1:])
             values = heads[:, pair_order(config["head_dim"])].reshape(values.shape)
+        if architecture.startswith("qwen35"):
+            values = as_in_file(name, values, config)
         if architecture == "gemma3" and name.endswith("norm.weight"):
             values = values + 1
         if values.dim() == 3 and not name.endswith(".weight"):  # Gemma 4's experts
@@ -368,6 +375,8 @@ def _named(names: gguf.TensorNameMap, name: str) -> str:
     for ending, stored in _UNMAPPED.items():
         if name.endswith(ending):
             return f"blk.{name.split('.')[2]}.{stored}"
+    if name.endswith(".dt_bias"):
+        name = name.replace(".dt_bias", ".dt_proj.bias")
     if name.endswith((".layer_scalar", ".sinks")):
         name += ".weight"
     found = names.get_name(name, try_suffixes=(".weight", ".bias"))

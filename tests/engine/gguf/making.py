@@ -50,7 +50,7 @@ def write_gguf(
         writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
     for name, stored, values in file_tensors(tensors, config):
         wanted = (kinds or {}).get(name, kind) if values.dim() > 1 else "F32"
-        if ".ffn_gate_inp." in stored:
+        if ".ffn_gate_inp." in stored or ".ssm_conv1d." in stored:
             wanted = "F32"
         dtype = getattr(gguf.GGMLQuantizationType, wanted)
         if wanted == "BF16":
@@ -90,7 +90,8 @@ def _add_config(writer: gguf.GGUFWriter, config: dict) -> None:
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    if "intermediate_size" in config:
+        writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])

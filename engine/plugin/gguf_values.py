@@ -1,0 +1,131 @@
+"""What GGUF files change in the values, orders and shapes of a model's parameters, undone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.weights.grouped import GroupedWeight, Scales
+from engine.weights.stored import Shape
+
+# Our products need a scale for so many inputs, or a multiple.
+_LEAST_GROUP = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a file's tensor differs from the parameter. ``values``: gives the parameter's values.
+    ``heads``: the dimension, counted as in the file, whose last elements belong to the value heads
+    of linear attention, in another order. ``is_narrow``: each head has one element there.
+    ``left_out``: a dimension of the parameter, of one element, that the file does not have."""
+
+    values: Callable[[Tensor], Tensor] | None = None
+    heads: int | None = None
+    is_narrow: bool = False
+    left_out: int | None = None
+
+
+def _less_one(values: Tensor) -> Tensor:
+    return values - 1
+
+
+def _logarithm_of_negative(values: Tensor) -> Tensor:
+    return (-values).log()
+
+
+# By how a parameter's name ends; the first that fits counts.
+_QWEN35: dict[str, Change] = {
+    "linear_attn.norm.weight": Change(),
+    "norm.weight": Change(values=_less_one),
+    "linear_attn.A_log": Change(values=_logarithm_of_negative, heads=0, is_narrow=True),
+    "linear_attn.dt_bias": Change(heads=0, is_narrow=True),
+    "linear_attn.in_proj_a.weight": Change(heads=0, is_narrow=True),
+    "linear_attn.in_proj_b.weight": Change(heads=0, is_narrow=True),
+    "linear_attn.in_proj_qkv.weight": Change(heads=0),
+    "linear_attn.in_proj_z.weight": Change(heads=0),
+    "linear_attn.conv1d.weight": Change(heads=0, left_out=1),
+    "linear_attn.out_proj.weight": Change(heads=1),
+    "mlp.shared_expert_gate.weight": Change(left_out=0),
+}
+_BY_KIND: dict[str, dict[str, Change]] = {
+    "qwen3_5_text": _QWEN35,
+    "qwen3_5_moe_text": _QWEN35,
+}
+_NONE = Change()
+
+
+class Changes:
+    """Undoes what the files of a kind of model change; nothing, for most kinds."""
+
+    def __init__(self, config: Any) -> None:
+        """``config``: transformers'."""
+        self._endings: Mapping[str, Change] = _BY_KIND.get(config.model_type, {})
+        self._key_heads = getattr(config, "linear_num_key_heads", 1)
+        self._value_heads = getattr(config, "linear_num_value_heads", 1)
+        self._value_size = getattr(config, "linear_value_head_dim", 1)
+
+    def stored_shape(self, name: str, shape: Shape) -> Shape:
+        """Return the shape in the file of the parameter ``name`` of ``shape``."""
+        left_out = self._of(name).left_out
+        return shape if left_out is None else (*shape[:left_out], *shape[left_out + 1 :])
+
+    def undone(self, name: str, stored: Tensor) -> Tensor:
+        """Return the parameter of which the file's tensor is ``stored``."""
+        change = self._of(name)
+        if change.heads is not None and self._differs:
+            size = 1 if change.is_narrow else self._value_size
+            order = self._order(stored.shape[change.heads], size)
+            stored = stored.index_select(change.heads, order)
+        if change.values is not None:
+            stored = change.values(stored)
+        return stored if change.left_out is None else stored.unsqueeze(change.left_out)
+
+    def undone_in_few_bits(self, name: str, stored: GroupedWeight) -> GroupedWeight | None:
+        """Do the same for a matrix; None if no groups of inputs fit its heads."""
+        change = self._of(name)
+        if change.heads is None or not self._differs:
+            return stored
+        size = 1 if change.is_narrow else self._value_size
+        if change.heads == 0:
+            return stored.rows(self._order(stored.shape[0], size))
+        return self._columns(stored, size)
+
+    @property
+    def _differs(self) -> bool:
+        return self._key_heads != self._value_heads
+
+    def _of(self, name: str) -> Change:
+        return next((each for end, each in self._endings.items() if name.endswith(end)), _NONE)
+
+    def _columns(self, stored: GroupedWeight, size: int) -> GroupedWeight | None:
+        group = math.gcd(stored.group, size)
+        if group % _LEAST_GROUP:
+            return None
+        # A scale in two parts may be for the inputs of several heads.
+        weight = stored.in_groups_of(group)
+        inputs = weight.shape[1]
+        columns = self._order(inputs, size)
+        groups = self._order(inputs // group, size // group)
+
+        def moved(scales: Scales) -> Scales:
+            return scales.map(lambda part: part.index_select(1, groups))
+
+        return GroupedWeight(
+            weight.codes.index_select(1, columns),
+            moved(weight.scales),
+            None if weight.minimums is None else moved(weight.minimums),
+            group,
+        )
+
+    def _order(self, count: int, size: int) -> Tensor:
+        """Return where each of ``count`` elements is in the file, of which the last are ``size`` of
+        each value head. A file has the first head of each key head, then the second of each."""
+        first = count - self._value_heads * size
+        heads = torch.arange(self._value_heads).view(-1, self._key_heads).t().reshape(-1, 1)
+        moved = first + (heads * size + torch.arange(size)).view(-1)
+        return torch.cat([torch.arange(first), moved])

@@ -1,0 +1,58 @@
+"""How llama.cpp's converter writes Qwen3.5: keys, and values of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+from torch import Tensor
+
+
+def add_qwen35(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    value_heads = config["linear_num_value_heads"]
+    writer.add_ssm_conv_kernel(config["linear_conv_kernel_dim"])
+    writer.add_ssm_state_size(config["linear_key_head_dim"])
+    writer.add_ssm_group_count(config["linear_num_key_heads"])
+    writer.add_ssm_time_step_rank(value_heads)
+    writer.add_ssm_inner_size(config["linear_value_head_dim"] * value_heads)
+    writer.add_full_attention_interval(1 + config["layer_types"].index("full_attention"))
+    turning = int(config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"])
+    writer.add_rope_dimension_count(turning)
+    writer.add_rope_dimension_sections([turning // 2, 0, 0, 0])
+    if (shared := config.get("shared_expert_intermediate_size")) is not None:
+        writer.add_expert_shared_feed_forward_length(shared)
+
+
+def as_in_file(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:
+    if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
+        return values + 1
+    if name.endswith(".shared_expert_gate.weight"):
+        return values.squeeze(0)
+    if ".linear_attn." not in name:
+        return values
+    if name.endswith(".conv1d.weight"):
+        values = values.squeeze(1)
+    if name.endswith(".A_log"):
+        values = -values.exp()
+    return _tiled(name, values, config)
+
+
+def _tiled(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:
+    """Put the first value head of each key head before the second of each, and so on."""
+    key_heads, value_heads = config["linear_num_key_heads"], config["linear_num_value_heads"]
+    size = config["linear_value_head_dim"]
+    if name.endswith(".linear_attn.norm.weight") or key_heads == value_heads:
+        return values
+    if name.endswith("out_proj.weight"):
+        return _tiled_rows(values.t(), key_heads, size).t().contiguous()
+    if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+        first = 2 * key_heads * config["linear_key_head_dim"]
+        values = values.clone()
+        values[first:] = _tiled_rows(values[first:], key_heads, size)
+        return values
+    return _tiled_rows(values, key_heads, size if name.endswith("in_proj_z.weight") else 1)
+
+
+def _tiled_rows(values: Tensor, key_heads: int, size: int) -> Tensor:
+    heads = values.reshape(key_heads, -1, size, *values.shape[1:])
+    return heads.transpose(0, 1).reshape(values.shape)
