@@ -18,7 +18,7 @@ _LEAST_GROUP = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class _Change:
     """How a file's tensor differs from the parameter. ``values``: gives the parameter's values.
     ``heads``: the dimension, counted as in the file, whose last elements belong to the value heads
     of linear attention, in another order. ``is_narrow``: each head has one element there.
@@ -39,24 +39,24 @@ def _logarithm_of_negative(values: Tensor) -> Tensor:
 
 
 # By how a parameter's name ends; the first that fits counts.
-_QWEN35: dict[str, Change] = {
-    "linear_attn.norm.weight": Change(),
-    "norm.weight": Change(values=_less_one),
-    "linear_attn.A_log": Change(values=_logarithm_of_negative, heads=0, is_narrow=True),
-    "linear_attn.dt_bias": Change(heads=0, is_narrow=True),
-    "linear_attn.in_proj_a.weight": Change(heads=0, is_narrow=True),
-    "linear_attn.in_proj_b.weight": Change(heads=0, is_narrow=True),
-    "linear_attn.in_proj_qkv.weight": Change(heads=0),
-    "linear_attn.in_proj_z.weight": Change(heads=0),
-    "linear_attn.conv1d.weight": Change(heads=0, left_out=1),
-    "linear_attn.out_proj.weight": Change(heads=1),
-    "mlp.shared_expert_gate.weight": Change(left_out=0),
+_QWEN35: dict[str, _Change] = {
+    "linear_attn.norm.weight": _Change(),
+    "norm.weight": _Change(values=_less_one),
+    "linear_attn.A_log": _Change(values=_logarithm_of_negative, heads=0, is_narrow=True),
+    "linear_attn.dt_bias": _Change(heads=0, is_narrow=True),
+    "linear_attn.in_proj_a.weight": _Change(heads=0, is_narrow=True),
+    "linear_attn.in_proj_b.weight": _Change(heads=0, is_narrow=True),
+    "linear_attn.in_proj_qkv.weight": _Change(heads=0),
+    "linear_attn.in_proj_z.weight": _Change(heads=0),
+    "linear_attn.conv1d.weight": _Change(heads=0, left_out=1),
+    "linear_attn.out_proj.weight": _Change(heads=1),
+    "mlp.shared_expert_gate.weight": _Change(left_out=0),
 }
-_BY_KIND: dict[str, dict[str, Change]] = {
+_BY_KIND: dict[str, dict[str, _Change]] = {
     "qwen3_5_text": _QWEN35,
     "qwen3_5_moe_text": _QWEN35,
 }
-_NONE = Change()
+_NONE = _Change()
 
 
 class Changes:
@@ -64,7 +64,7 @@ class Changes:
 
     def __init__(self, config: Any) -> None:
         """``config``: transformers'."""
-        self._endings: Mapping[str, Change] = _BY_KIND.get(config.model_type, {})
+        self._endings: Mapping[str, _Change] = _BY_KIND.get(config.model_type, {})
         self._key_heads = getattr(config, "linear_num_key_heads", 1)
         self._value_heads = getattr(config, "linear_num_value_heads", 1)
         self._value_size = getattr(config, "linear_value_head_dim", 1)
@@ -99,7 +99,7 @@ class Changes:
     def _differs(self) -> bool:
         return self._key_heads != self._value_heads
 
-    def _of(self, name: str) -> Change:
+    def _of(self, name: str) -> _Change:
         return next((each for end, each in self._endings.items() if name.endswith(end)), _NONE)
 
     def _columns(self, stored: GroupedWeight, size: int) -> GroupedWeight | None:

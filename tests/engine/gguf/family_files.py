@@ -13,7 +13,13 @@ from gguf.tensor_mapping import get_tensor_name_map
 from torch import Tensor
 
 from engine.architecture.rotary import pair_order
-from tests.engine.gguf.qwen35_files import add_qwen35, as_in_file
+from tests.engine.gguf.qwen35_files import (
+    FUSES_EXPERTS,
+    add_qwen35,
+    as_in_file,
+    fused_experts,
+    predictor_name,
+)
 from tests.engine.tiny_models import VOCABULARY, Variant
 
 ARCHITECTURES = {
@@ -321,6 +327,9 @@ def file_tensors(
         tensors = _divided_experts(tensors)
     for name, tensor in tensors.items():
         values = tensor.float()
+        if name.startswith("mtp."):
+            yield name, predictor_name(name, config["num_hidden_layers"]), values
+            continue
         if match := _EXPERT.fullmatch(name):
             prefix, number, rest = match.groups()
             stacks.setdefault(prefix + rest, {})[int(number)] = values
@@ -335,10 +344,20 @@ def file_tensors(
         if values.dim() == 3 and not name.endswith(".weight"):  # Gemma 4's experts
             name += ".weight"
         yield name, _named(names, name), values
-    for name, experts in stacks.items():
-        yield name, _named(names, name), torch.stack([experts[i] for i in range(len(experts))])
+    stacked = {
+        name: torch.stack([experts[i] for i in range(len(experts))])
+        for name, experts in stacks.items()
+    }
+    if config.get(FUSES_EXPERTS):
+        stacked = fused_experts(stacked)
+    for name, values in stacked.items():
+        yield name, _named(names, name), values
+    yield from _rope_factors(config)
+
+
+def _rope_factors(config: dict[str, Any]) -> Iterator[tuple[str, str, Tensor]]:
     rope = config.get("rope_parameters") or {}
-    if architecture == "gemma4":
+    if ARCHITECTURES[config["architectures"][0]] == "gemma4":
         pairs = config["global_head_dim"] // 2
         turning = int(pairs * rope["full_attention"]["partial_rotary_factor"])
         factors = torch.tensor([1.0] * turning + [1e30] * (pairs - turning))

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import gguf
+import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+FUSES_EXPERTS = "fuses_experts"
+"""In config.json, for these writers alone: experts' gate and up are one tensor."""
+
+_PREDICTOR = {
+    "fc": "nextn.eh_proj",
+    "norm": "nextn.shared_head_norm",
+    "pre_fc_norm_embedding": "nextn.enorm",
+    "layers.0.self_attn.q_proj": "attn_q",
+}
 
 
 def add_qwen35(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -21,6 +35,41 @@ def add_qwen35(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_rope_dimension_sections([turning // 2, 0, 0, 0])
     if (shared := config.get("shared_expert_intermediate_size")) is not None:
         writer.add_expert_shared_feed_forward_length(shared)
+    if (predicting := config.get("mtp_num_hidden_layers", 0)) > 0:
+        writer.add_block_count(config["num_hidden_layers"] + predicting)
+        writer.add_nextn_predict_layers(predicting)
+
+
+def change_config(directory: Path, **fields: object) -> None:
+    config = directory / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | fields))
+
+
+def add_predictor(directory: Path) -> None:
+    """Give a checkpoint a layer that predicts a further token: some of its tensors."""
+    change_config(directory, mtp_num_hidden_layers=1)
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    sizes = {"fc": (64, 128), "layers.0.self_attn.q_proj": (128, 64)}
+    extra = {f"mtp.{name}.weight": torch.randn(sizes.get(name, (64,))) for name in _PREDICTOR}
+    save_file(tensors | extra, path, {"format": "pt"})
+
+
+def predictor_name(name: str, layers: int) -> str:
+    module = name.removeprefix("mtp.").removesuffix(".weight")
+    return f"blk.{layers}.{_PREDICTOR[module]}.weight"
+
+
+def fused_experts(stacked: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Join gate and up, each [experts, out, in]."""
+    found = {}
+    for name, values in stacked.items():
+        if ".gate_proj." in name:
+            up = stacked[name.replace(".gate_proj.", ".up_proj.")]
+            found[name.replace(".gate_proj.", ".gate_up_proj.")] = torch.cat([values, up], 1)
+        elif ".up_proj." not in name:
+            found[name] = values
+    return found
 
 
 def as_in_file(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:

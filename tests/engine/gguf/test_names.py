@@ -8,7 +8,7 @@ from gguf.tensor_mapping import get_tensor_name_map
 
 from engine.architecture.config import load_model_config
 from engine.gguf.families import family_of
-from engine.gguf.names import expert_of, gguf_name
+from engine.gguf.names import expert_of, gguf_name, layer_of
 from engine.gguf.parts import read_gguf_header
 from engine.model.parameters import parameter_shapes
 from pocket import MODEL_DIR
@@ -41,3 +41,9 @@ def test_a_files_tensors_are_those_that_its_parameters_are_in(name: str, tmp_pat
 def test_only_experts_have_numbers() -> None:
     assert expert_of("model.layers.3.mlp.experts.12.up_proj.weight") == 12
     assert expert_of("model.layers.3.mlp.gate.weight") is None
+
+
+def test_the_number_of_a_layer_is_in_its_tensors_names() -> None:
+    assert layer_of("blk.12.attn_q.weight") == 12
+    assert layer_of("output_norm.weight") is None
+    assert layer_of("blk.x.attn_q.weight") is None

@@ -148,6 +148,32 @@ def test_a_part_is_that_of_the_whole_and_the_dtype_is_the_one_asked_for(tmp_path
     assert torch.equal(part, torch.cat([whole[:, 32:40], whole[:, :8]], 1))
 
 
+def test_ignored_tensors_may_be_there_and_float32_may_be_kept(tmp_path: Path) -> None:
+    shapes = {"model.norm.weight": (32,), "lm_head.weight": (4, 32)}
+    path = _write(
+        tmp_path / "t.gguf",
+        **{
+            "output_norm.weight": ("F32", (32,)),
+            "output.weight": ("Q8_0", (4, 32)),
+            "surplus.weight": ("F32", (7,)),
+        },
+    )
+    with GgufWeights(
+        path,
+        shapes,
+        head_dim=0,
+        dtype=torch.bfloat16,
+        device=CPU,
+        progress=lambda *_: None,
+        ignored=["surplus.weight"],
+        keeps_float32=True,
+    ) as source:
+        assert source.tensor("model.norm.weight").dtype == torch.float32
+        assert source.tensor("lm_head.weight").dtype == torch.bfloat16
+    with pytest.raises(WeightsError, match=r"surplus\.weight"):
+        opened(path, shapes, head_dim=0)
+
+
 def _write(path: Path, **tensors: tuple[str, tuple[int, ...]]) -> Path:
     writer = gguf.GGUFWriter(path, "qwen3")
     for name, (kind, shape) in tensors.items():

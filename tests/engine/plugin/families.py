@@ -168,6 +168,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "llama_4_scaling_beta": 0.3,
         },
     },
+    "qwen3_5_text#heads": {"linear_num_value_heads": 6},
+    "qwen3_5_moe_text#heads": {"linear_num_value_heads": 6},
     "qwen3_moe#renormalised": {"norm_topk_prob": True, "mlp_only_layers": [1]},
     "llama#dynamic": {
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 3.0},

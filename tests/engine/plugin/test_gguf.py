@@ -1,4 +1,4 @@
-"""A GGUF file of gpt-oss gives transformers' model the weights that it was made from."""
+"""A GGUF file of gpt-oss or Qwen3.5 gives transformers' model the weights that it was made from."""
 
 from __future__ import annotations
 
@@ -7,20 +7,25 @@ from statistics import median
 
 import pytest
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from engine.architecture.errors import UnsupportedError, WeightsError
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.plugin.loading import loaded_model
-from engine.plugin.products import CompiledLinear, Products
+from engine.plugin.products import CompiledLinear, Products, weight_bytes
 from engine.plugin.reading import read_plugin_config
 from tests.engine.driving import Engine
 from tests.engine.gguf.directories import file_directory
+from tests.engine.gguf.qwen35_files import FUSES_EXPERTS, add_predictor, change_config
 from tests.engine.plugin.families import save_family
 from tests.engine.plugin.test_tensors import difference, differences
 from tests.engine.tiny_models import VARIANTS, save_model
 
 CPU = torch.device("cpu")
+
+
+QWEN35 = ["qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_moe_text", "qwen3_5_moe_text#heads"]
 
 
 @pytest.fixture
@@ -33,32 +38,64 @@ def oracle(original: Path) -> PreTrainedModel:
     return save_family("gpt_oss", original)
 
 
-def test_each_parameter_is_that_of_the_checkpoint(
-    oracle: PreTrainedModel, original: Path, tmp_path: Path
-) -> None:
-    directory = file_directory(original, tmp_path, "F32")
+def compiled() -> Products:
+    try:
+        return Products(library(), 1)
+    except LibraryUnavailableError as error:
+        pytest.skip(str(error))
+
+
+def parameters(directory: Path) -> dict[str, Tensor]:
     model = loaded_model(read_plugin_config(directory), directory, CPU, torch.float32)
+    return dict(model.named_parameters())
+
+
+def assert_equals(found: dict[str, Tensor], oracle: PreTrainedModel, most: float) -> None:
     expected = dict(oracle.named_parameters())
-    found = dict(model.named_parameters())
     assert found.keys() == expected.keys()
-    assert all(torch.equal(found[name], expected[name]) for name in found)
+    for name, values in found.items():
+        assert torch.allclose(values, expected[name], rtol=0, atol=most), name
 
 
-def test_logits_are_those_of_transformers(
-    oracle: PreTrainedModel, original: Path, tmp_path: Path
+@pytest.mark.parametrize(("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in QWEN35)])
+def test_each_parameter_is_that_of_the_checkpoint(
+    kind: str, most: float, original: Path, tmp_path: Path
 ) -> None:
+    oracle = save_family(kind, original)
+    assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, most)
+
+
+@pytest.mark.parametrize("kind", ["gpt_oss", *QWEN35])
+def test_logits_are_those_of_transformers(kind: str, original: Path, tmp_path: Path) -> None:
+    oracle = save_family(kind, original)
     directory = file_directory(original, tmp_path, "F32")
     assert difference(Engine(directory, cpu_path="torch"), oracle) < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["MXFP4", "Q8_0"])
-def test_experts_stay_in_few_bits(
-    kind: str, oracle: PreTrainedModel, original: Path, tmp_path: Path
+@pytest.mark.parametrize("kind", ["qwen3_5_text#heads", "qwen3_5_moe_text#heads"])
+def test_layers_that_predict_further_tokens_are_left_out(
+    kind: str, original: Path, tmp_path: Path
 ) -> None:
-    try:
-        products = Products(library(), 1)
-    except LibraryUnavailableError as error:
-        pytest.skip(str(error))
+    oracle = save_family(kind, original)
+    add_predictor(original)
+    directory = file_directory(original, tmp_path, "F32")
+    assert_equals(parameters(directory), oracle, 1e-6)
+    assert difference(Engine(directory, cpu_path="torch"), oracle) < 1e-4
+
+
+def test_gate_and_up_of_experts_may_be_one_tensor(original: Path, tmp_path: Path) -> None:
+    oracle = save_family("qwen3_5_moe_text#heads", original)
+    change_config(original, **{FUSES_EXPERTS: True})
+    assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in QWEN35)],
+)
+def test_matrices_stay_in_few_bits(family: str, kind: str, original: Path, tmp_path: Path) -> None:
+    products = compiled()
+    oracle = save_family(family, original)
     directory = file_directory(original, tmp_path, kind)
     config = read_plugin_config(directory)
     floats = loaded_model(config, directory, CPU, torch.float32)
@@ -67,6 +104,10 @@ def test_experts_stay_in_few_bits(
     assert not any(
         name.endswith(("gate_up_proj", "down_proj")) for name, _ in few.named_parameters()
     )
+    # A byte for each weight of a matrix, and its scale; the embeddings are in float32.
+    sizes = [each.numel() for each in floats.parameters()]
+    embeddings = floats.get_submodule("model.embed_tokens").get_parameter("weight").numel()
+    assert weight_bytes(few) < 4 * embeddings + 1.6 * (sum(sizes) - embeddings)
     oracle.load_state_dict(floats.state_dict())
     assert difference(Engine(directory, dtype="float32", cpu_path="torch"), oracle) < 1e-4
     # Inputs are rounded to 8 bits, so that some tokens choose other experts.
