@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -14,18 +15,20 @@ from engine.architecture.errors import UnsupportedError
 from engine.gguf.families import family_of
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
-from engine.weights.grouped import GroupedWeight, combined, joined
+from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.stored import Shape
 
-# What gpt-oss has as one parameter for all experts of a layer.
+Paired = TypeVar("Paired")
+
+# gpt-oss has all experts of a layer in one parameter, [experts, inputs, outputs] if it is a matrix;
+# outputs of gate and up alternate.
 _EXPERTS = re.compile(r"(.*\.mlp\.experts)\.(gate_up|down)_proj(_bias)?")
 
 
 class GgufTensors:
-    """See ``CheckpointTensors``. Matrices are read in few bits, or dequantized and rounded to
-    ``rounded``."""
+    """See ``CheckpointTensors``. Matrices are read in few bits, or dequantized to ``dtype``."""
 
-    def __init__(self, path: Path, ends: ExitStack, model: nn.Module, rounded: torch.dtype) -> None:
+    def __init__(self, path: Path, ends: ExitStack, model: nn.Module, dtype: torch.dtype) -> None:
         """``model``: what the tensors are for; its weights are not read. Raises ModelError."""
         if not family_of(read_gguf_header(path)).by_transformers:
             raise UnsupportedError(
@@ -38,9 +41,9 @@ class GgufTensors:
         self._weights = ends.enter_context(
             GgufWeights(
                 path,
-                {own: s for name, shape in self._shapes.items() for own, s in _parts(name, shape)},
+                dict(part for name, shape in self._shapes.items() for part in _parts(name, shape)),
                 head_dim=0,
-                dtype=rounded,
+                dtype=dtype,
                 device=torch.device("cpu"),
                 progress=lambda done, total: None,
             )
@@ -53,33 +56,32 @@ class GgufTensors:
     def name_in_file(self, name: str) -> str:
         return name
 
-    def takes_memory(self, name: str) -> bool:
+    def reads_in_place(self, name: str) -> bool:
         return False
 
     def num_bytes(self, name: str) -> int:
-        return 0
+        raise AssertionError("no tensor is read in place")
 
     def read(self, name: str, memory: Tensor | None = None) -> Tensor:
         """Return a tensor, never in ``memory``. Raises WeightsError."""
-        parts = [self._weights.tensor(own) for own, _ in _parts(name, self._shapes[name])]
-        if len(parts) == 1 and _EXPERTS.fullmatch(name) is None:
+        parts = [self._weights.tensor(part) for part, _ in _parts(name, self._shapes[name])]
+        if _EXPERTS.fullmatch(name) is None:
             return parts[0]
-        stacked = _stacked(name, parts)
+        if _is_gate_up(name):
+            parts = [_alternating(pair) for pair in _pairs(parts)]
+        stacked = torch.stack(parts)
         return stacked.transpose(1, 2).contiguous() if stacked.dim() == 3 else stacked
 
     def grouped(self, name: str) -> tuple[GroupedWeight, Shape] | None:
         """Return a matrix in its few bits, of experts all rows, and its shape; None if it is stored
         in floats. Raises WeightsError."""
         found = []
-        for own, _ in _parts(name, self._shapes[name]):
-            if (part := self._weights.grouped(own)) is None:
+        for part, _ in _parts(name, self._shapes[name]):
+            if (weight := self._weights.grouped(part)) is None:
                 return None
-            found.append(part)
+            found.append(weight)
         if _is_gate_up(name):
-            found = [
-                combined([gate, up], lambda two: torch.stack(two, 1).flatten(0, 1))
-                for gate, up in zip(found[::2], found[1::2], strict=True)
-            ]
+            found = [combined(alike(pair), _alternating) for pair in _pairs(found)]
         return joined(found), self._shapes[name]
 
     def log(self) -> None:
@@ -109,9 +111,9 @@ def _is_gate_up(name: str) -> bool:
     return match is not None and match[2] == "gate_up"
 
 
-def _stacked(name: str, parts: list[Tensor]) -> Tensor:
-    """Return [experts, outputs, ...]; the outputs of gate and up alternate."""
-    if _is_gate_up(name):
-        pairs = zip(parts[::2], parts[1::2], strict=True)
-        parts = [torch.stack(pair, 1).flatten(0, 1) for pair in pairs]
-    return torch.stack(parts)
+def _pairs(parts: list[Paired]) -> list[list[Paired]]:
+    return [parts[first : first + 2] for first in range(0, len(parts), 2)]
+
+
+def _alternating(pair: list[Tensor]) -> Tensor:
+    return torch.stack(pair, 1).flatten(0, 1)
