@@ -4,10 +4,11 @@ checkpoint?
     make peers                           # once: llama.cpp, in a separate environment
     python -m bench.gguf_families
 
-For each family, tiny random weights, stored in float32 by the tests' writer. How far our logits and
-llama.cpp's are from those of transformers, relative to their range: the largest difference for a
-token, and its median over tokens. (Where two experts have nearly the same score, rounding decides
-which one is chosen, and the largest difference shows that.)
+For each family that our own code computes, a file of tiny random float32 weights, written by the
+tests. Printed: how far our logits and llama.cpp's are from those of transformers, as a share of
+their range: each token's largest difference, as the median and the maximum over tokens. (Where two
+experts have nearly the same score, rounding decides which one is chosen. llama.cpp ignores Phi-3's
+sliding window.)
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VOCABULARY, save_model
 
-LENGTHS = (40, 300)  # of which one needs Phi-3's long factors
+LENGTHS = (40, 300)  # the longer one exceeds the original context of phi3_long
 
 
 def differences(name: str, found: Tensor, expected: Tensor) -> dict[str, float]:

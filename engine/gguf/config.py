@@ -10,12 +10,12 @@ import numpy as np
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
-from engine.gguf.keys import MOST, FileKeys
-from engine.gguf.names import IN_FLOATS, ROPE_FACTORS, gguf_name
+from engine.gguf.keys import MAX_POSITIONS, MAX_SIZE, ArchitectureKeys
+from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name
+from engine.gguf.settings import LONG_FACTORS
 from engine.gguf.vectors import read_vector
 
-_MAX_POSITIONS = 1 << 30
-
+_TOKENS = "tokenizer.ggml.tokens"
 _END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
 # Llama 3's scaling is stored as its result. These are the values of all its models.
 _LLAMA3 = {
@@ -33,42 +33,25 @@ def config_json(header: GgufHeader) -> dict[str, Any]:
     return {**common, **family.settings(keys, common)}
 
 
-def _common(keys: FileKeys, family: GgufFamily) -> dict[str, Any]:
+def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
     """Return the fields that all families have."""
     tensors = keys.header.tensors
     embedding = tensors.get(gguf_name("model.embed_tokens.weight"))
     if embedding is None or len(embedding.shape) != 2:
-        raise ConfigError(f"{keys.all.source} has no matrix token_embd.weight")
+        raise ConfigError(f"{keys.file.source} has no matrix token_embd.weight")
     heads = keys.integer("attention.head_count", high=4096)
-    hidden = keys.integer("embedding_length", high=MOST)
-    head_dim = keys.integer("attention.key_length", max(1, hidden // heads), low=2, high=1024)
-    whole = ("attention.value_length",)
-    for key in whole if family.turns_in_part else (*whole, "rope.dimension_count"):
-        if keys.integer(key, head_dim, high=MOST) != head_dim:
-            raise UnsupportedError(
-                f"{keys.all.source}: {keys.name(key)} differs from the head's size"
-            )
-    positions = keys.integer("context_length", high=_MAX_POSITIONS)
+    hidden = keys.integer("embedding_length", high=MAX_SIZE)
+    head_dim = _head_dim(keys, family, hidden // heads)
+    positions = keys.integer("context_length", high=MAX_POSITIONS)
     layers = keys.integer("block_count", high=4096)
-
-    def first(key: str, default: int | None, high: int) -> int:
-        """Return what the first layer has, and all others unless layers differ."""
-        sizes = keys.layers(key, layers, default, high=high)
-        if len(set(sizes)) > 1 and not family.layers_differ:
-            raise UnsupportedError(f"{keys.all.source}: {keys.name(key)} differs by layer")
-        return sizes[0]
-
-    # Mixtures of experts have no other feed-forward, so that a file may leave its size out.
-    inner = "expert_feed_forward_length"
-    usual = keys.integer(inner, high=MOST) if keys.has(inner) else None
     return {
         "architectures": [family.architecture],
         "vocab_size": embedding.shape[0],
         "hidden_size": hidden,
-        "intermediate_size": first("feed_forward_length", usual, MOST),
+        "intermediate_size": _feed_forward_size(keys, family, layers),
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": first("attention.head_count_kv", heads, 4096),
+        "num_key_value_heads": _first_size(keys, family, "attention.head_count_kv", layers, heads),
         "head_dim": head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": positions,
@@ -79,40 +62,78 @@ def _common(keys: FileKeys, family: GgufFamily) -> dict[str, Any]:
         "attention_bias": gguf_name("model.layers.0.self_attn.q_proj.bias") in tensors,
         "mlp_bias": gguf_name("model.layers.0.mlp.gate_proj.bias") in tensors,
         "dtype": _dtype(keys.header, family),
-        "eos_token_id": [
-            keys.all.integer(key, low=0, high=MOST) for key in _END_KEYS if keys.all.has(key)
-        ],
+        "eos_token_id": _end_tokens(keys, family),
     }
+
+
+def _head_dim(keys: ArchitectureKeys, family: GgufFamily, usual: int) -> int:
+    head_dim = keys.integer("attention.key_length", max(1, usual), low=2, high=1024)
+    same = ["attention.value_length"]
+    if not family.turns_in_part:
+        same.append("rope.dimension_count")
+    for key in same:
+        if keys.integer(key, head_dim, high=MAX_SIZE) != head_dim:
+            raise keys.unsupported(key, f"must be the head size, {head_dim}")
+    return head_dim
+
+
+def _first_size(
+    keys: ArchitectureKeys, family: GgufFamily, key: str, layers: int, default: int | None = None
+) -> int:
+    """Return what the first layer has, and all others unless the family's layers differ."""
+    sizes = keys.per_layer(key, layers, default, high=MAX_SIZE)
+    if len(set(sizes)) > 1 and not family.layers_differ:
+        raise keys.unsupported(key, "must be the same in all layers")
+    return sizes[0]
+
+
+def _feed_forward_size(keys: ArchitectureKeys, family: GgufFamily, layers: int) -> int:
+    """A mixture's experts may be all that it has, and theirs all that its file says."""
+    experts = "expert_feed_forward_length"
+    usual = keys.integer(experts, high=MAX_SIZE) if keys.has(experts) else None
+    return _first_size(keys, family, "feed_forward_length", layers, usual)
+
+
+def _end_tokens(keys: ArchitectureKeys, family: GgufFamily) -> list[int]:
+    """Return the tokens after which an answer ends: those that keys name, and those that are known
+    by their texts, since files have no generation_config.json."""
+    found = [
+        keys.file.integer(key, low=0, high=MAX_SIZE) for key in _END_KEYS if keys.file.has(key)
+    ]
+    texts = keys.file.texts(_TOKENS)
+    found += [number for number, text in enumerate(texts) if text in family.end_tokens]
+    return [*dict.fromkeys(found)]
 
 
 def _dtype(header: GgufHeader, family: GgufFamily) -> str:
-    """Return the float type with which the model is computed where the device supports it: that of
-    the matrices if they are floats, else float16, in which no scale loses anything. If activations
-    exceed float16, bfloat16."""
+    """Return the dtype in which to compute, where the device supports it: float32 or bfloat16 if
+    all matrices have that type; else float16, in which no scale loses anything, or bfloat16 if
+    activations exceed float16's range."""
     kinds = {
         tensor.type.name
-        for tensor in header.tensors.values()
-        if len(tensor.shape) > 1 and not any(part in tensor.name for part in IN_FLOATS)
+        for name, tensor in header.tensors.items()
+        if len(tensor.shape) > 1 and name.endswith(".weight") and ROUTER not in name  # always F32
     }
-    if "F32" in kinds:
+    if kinds == {"F32"}:
         return "float32"
     return "bfloat16" if kinds == {"BF16"} or family.is_wide else "float16"
 
 
-def _rope_scaling(keys: FileKeys, family: GgufFamily, positions: int) -> dict[str, Any] | None:
+def _rope_scaling(
+    keys: ArchitectureKeys, family: GgufFamily, positions: int
+) -> dict[str, Any] | None:
     if ROPE_FACTORS in keys.header.tensors.keys() - family.vectors:
         return _llama3_scaling(keys)
-    kind = keys.all.text(keys.name("rope.scaling.type"), "none")
-    if kind in ("none", "longrope"):  # LongRoPE's factors are read with the family's settings
+    kind = keys.file.text(keys.name("rope.scaling.type"), "none")
+    # LongRoPE's factors are read with the family's settings.
+    if kind == "none" or (kind == "longrope" and LONG_FACTORS in family.vectors):
         return None
     if kind not in ("linear", "yarn"):
-        raise UnsupportedError(
-            f"{keys.all.source}: {keys.name('rope.scaling.type')} {kind!r} is unsupported"
-        )
+        raise keys.unsupported("rope.scaling.type", f"{kind!r} is not supported")
     factor = keys.number("rope.scaling.factor", 1.0, low=1e-3, high=1e6)
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
-    original = keys.integer("rope.scaling.original_context_length", positions, high=_MAX_POSITIONS)
+    original = keys.integer("rope.scaling.original_context_length", positions, high=MAX_POSITIONS)
     scaling = {
         "rope_type": "yarn",
         "factor": factor,
@@ -121,16 +142,14 @@ def _rope_scaling(keys: FileKeys, family: GgufFamily, positions: int) -> dict[st
         "beta_slow": keys.number("rope.scaling.yarn_beta_slow", 1.0, low=1e-6, high=1e6),
     }
     if keys.number("rope.scaling.attn_factor", 1.0, low=0.0, high=1e6) != 1.0:
-        raise UnsupportedError(
-            f"{keys.all.source}: {keys.name('rope.scaling.attn_factor')} is not supported with YaRN"
-        )
+        raise keys.unsupported("rope.scaling.attn_factor", "is not supported with YaRN")
     if keys.has("rope.scaling.yarn_attn_factor"):
         factor = keys.number("rope.scaling.yarn_attn_factor", low=0.0, high=1e6)
         scaling["attention_factor"] = factor
     return scaling
 
 
-def _llama3_scaling(keys: FileKeys) -> dict[str, Any]:
+def _llama3_scaling(keys: ArchitectureKeys) -> dict[str, Any]:
     """Return the parameters that give the stored factors. Raises UnsupportedError if none do."""
     factors = np.array(read_vector(keys.header, ROPE_FACTORS))
     factor = float(factors.max())
@@ -139,7 +158,7 @@ def _llama3_scaling(keys: FileKeys) -> dict[str, Any]:
     # "not" also refuses NaN.
     if not np.abs(factors / expected - 1).max() <= _FACTOR_ERROR:
         raise UnsupportedError(
-            f"{keys.all.source}: {ROPE_FACTORS} is not the scaling of a Llama 3 model; serve the "
+            f"{keys.file.source}: {ROPE_FACTORS} is not the scaling of a Llama 3 model; serve the "
             "original checkpoint"
         )
     return {"rope_type": "llama3", "factor": factor, **_LLAMA3}

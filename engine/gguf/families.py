@@ -9,52 +9,53 @@ from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
 from engine.gguf.container import GgufHeader
 from engine.gguf.gemma4 import gemma4
-from engine.gguf.keys import ARCHITECTURE_KEY, FileKeys, GgufKeys
+from engine.gguf.keys import ARCHITECTURE_KEY, ArchitectureKeys, GgufKeys
 from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.qwen35 import qwen35, qwen35_moe
 from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, FamilyReader
 
+# Of chat templates, which end an answer whatever a file's keys say.
+_TURN_ENDS = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>"})
+
 
 @dataclass(frozen=True, slots=True)
 class GgufFamily:
-    """``architecture``: as in config.json. ``permuted``: rows of query and key are in the order in
-    which pairs to rotate are adjacent, instead of half a head apart. ``modules``: what a layer's
-    modules are called, where that is not as in Llama's files. ``vectors``: tensors that belong to
-    the configuration. ``settings``: given the file's keys and the fields that all families have,
-    returns the other fields of config.json. ``turns_in_part``: rotary embeddings may turn a part of
-    each head. ``is_wide``: activations exceed what float16 can hold. ``has_experts``: mixtures of
-    experts are supported. ``layers_differ``: in size. ``by_transformers``: its code computes
-    the model, not ours. ``variants``: the family that a file is of
-    instead if it has a key of this name, not 0. ``by_tensors``: likewise, a tensor."""
-
     architecture: str
+    """As in config.json."""
     permuted: bool = False
+    """Rows of query and key are in the order in which pairs to rotate are adjacent, instead of half
+    a head apart."""
     modules: Mapping[str, str] = field(default_factory=dict)
+    """What a layer's modules are called, where that is not as in Llama's files."""
     vectors: frozenset[str] = frozenset()
+    """Tensors that belong to the configuration."""
     settings: FamilyReader = settings.nothing
+    """Returns the fields of config.json that not all families have."""
+    end_tokens: frozenset[str] = _TURN_ENDS
+    """Texts of the tokens after which an answer ends, besides those that keys name."""
     turns_in_part: bool = False
+    """Rotary embeddings may turn a part of each head."""
     is_wide: bool = False
+    """Activations exceed float16's range."""
     has_experts: bool = False
+    """Mixtures of experts are supported."""
     layers_differ: bool = False
+    """Sizes may differ by layer."""
     by_transformers: bool = False
+    """Computed by transformers' code, not by ours."""
     variants: Mapping[str, GgufFamily] = field(default_factory=dict)
+    """The family that a file is of instead if it has a key of this name, not 0."""
     by_tensors: Mapping[str, GgufFamily] = field(default_factory=dict)
+    """The family that a file is of instead if it has a tensor of this name."""
 
 
 _NORMS_AFTER = {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-_LLAMA = GgufFamily(
-    "LlamaForCausalLM",
-    permuted=True,
-    variants={
-        "expert_count": GgufFamily(
-            "MixtralForCausalLM", permuted=True, settings=settings.mixtral, has_experts=True
-        )
-    },
-)
+_GEMMA_NORMS = {**_NORMS_AFTER, "pre_feedforward_layernorm": "ffn_norm"}
 
+_GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
 _QWEN35 = GgufFamily(
     "Qwen3_5ForCausalLM",
     modules={
@@ -85,11 +86,18 @@ _QWEN35_MOE = replace(
     settings=qwen35_moe,
     has_experts=True,
 )
-_GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
 
 # By general.architecture. Mistral's models are "llama" too, or "mistral3".
 FAMILIES: dict[str, GgufFamily] = {
-    "llama": _LLAMA,
+    "llama": GgufFamily(
+        "LlamaForCausalLM",
+        permuted=True,
+        variants={
+            "expert_count": GgufFamily(
+                "MixtralForCausalLM", permuted=True, settings=settings.mixtral, has_experts=True
+            )
+        },
+    ),
     "mistral3": GgufFamily(
         "LlamaForCausalLM",
         permuted=True,
@@ -101,18 +109,21 @@ FAMILIES: dict[str, GgufFamily] = {
     ),
     "qwen2": GgufFamily("Qwen2ForCausalLM"),
     "qwen3": GgufFamily("Qwen3ForCausalLM"),
+    # The text models of files whose images another file (mmproj) reads.
+    "qwen2vl": GgufFamily("Qwen2ForCausalLM"),
+    "qwen3vl": GgufFamily("Qwen3ForCausalLM"),
+    "qwen3vlmoe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
     "qwen3moe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
     "gemma3": GgufFamily(
         "Gemma3ForCausalLM",
-        modules={**_NORMS_AFTER, "pre_feedforward_layernorm": "ffn_norm"},
+        modules=_GEMMA_NORMS,
         settings=settings.gemma3,
         is_wide=True,
     ),
     "gemma4": GgufFamily(
         "Gemma4ForCausalLM",
         modules={
-            **_NORMS_AFTER,
-            "pre_feedforward_layernorm": "ffn_norm",
+            **_GEMMA_NORMS,
             "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
             "post_feedforward_layernorm_1": "post_ffw_norm_1",
             "post_feedforward_layernorm_2": "post_ffw_norm_2",
@@ -123,6 +134,7 @@ FAMILIES: dict[str, GgufFamily] = {
         },
         vectors=frozenset({ROPE_FACTORS}),
         settings=gemma4,
+        end_tokens=_TURN_ENDS | {"<turn|>", "<|tool_response>"},
         is_wide=True,
         has_experts=True,
         layers_differ=True,
@@ -134,6 +146,7 @@ FAMILIES: dict[str, GgufFamily] = {
             "mlp.router": "ffn_gate_inp",
         },
         settings=settings.gpt_oss,
+        end_tokens=frozenset({"<|return|>", "<|call|>"}),
         is_wide=True,
         has_experts=True,
         by_transformers=True,
@@ -155,6 +168,7 @@ FAMILIES: dict[str, GgufFamily] = {
         },
         vectors=frozenset({LONG_FACTORS, SHORT_FACTORS}),
         settings=settings.phi3,
+        end_tokens=_TURN_ENDS | {"<|end|>"},
         turns_in_part=True,
     ),
     "granite": GgufFamily("GraniteForCausalLM", permuted=True, settings=settings.granite),
@@ -172,10 +186,10 @@ FAMILIES: dict[str, GgufFamily] = {
 }
 
 
-def keys_of(header: GgufHeader) -> FileKeys:
+def keys_of(header: GgufHeader) -> ArchitectureKeys:
     """Raises ConfigError."""
     keys = GgufKeys(header)
-    return FileKeys(header, keys, keys.text(ARCHITECTURE_KEY))
+    return ArchitectureKeys(header, keys, keys.text(ARCHITECTURE_KEY))
 
 
 def family_of(header: GgufHeader) -> GgufFamily:
@@ -187,12 +201,10 @@ def family_of(header: GgufHeader) -> GgufFamily:
             f"{header.path}: {ARCHITECTURE_KEY} {keys.prefix!r} is not supported as GGUF; "
             f"supported: {', '.join(FAMILIES)}; for others, serve the original checkpoint"
         )
-    for key, variant in family.variants.items():
-        if keys.is_set(key):
-            return variant
-    for tensor, variant in family.by_tensors.items():
-        if tensor in header.tensors:
-            return variant
+    family = next((other for key, other in family.variants.items() if keys.is_set(key)), family)
+    family = next(
+        (other for name, other in family.by_tensors.items() if name in header.tensors), family
+    )
     if keys.is_set("expert_count") and not family.has_experts:
         raise UnsupportedError(
             f"{header.path}: mixtures of experts of {ARCHITECTURE_KEY} {keys.prefix!r} are not "

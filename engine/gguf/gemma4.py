@@ -2,52 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any
 
 from engine.architecture.errors import UnsupportedError
-from engine.gguf.keys import MOST, FileKeys
+from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
 from engine.gguf.names import ROPE_FACTORS, gguf_name
-from engine.gguf.settings import FULL, SLIDING, windows
+from engine.gguf.settings import FULL, SLIDING, experts, window_fields
 from engine.gguf.vectors import read_vector
 
-# What the frequency of a pair that does not turn is divided by, at least.
+# A pair whose frequency is divided by at least this does not rotate.
 _STILL = 1e20
 
-Of = TypeVar("Of")
 
-
-def gemma4(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def gemma4(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     count = common["num_hidden_layers"]
-    layers = windows(keys, count, 6)
+    layers = window_fields(keys, count, 6)
     types = layers["layer_types"]
     shared = keys.integer("attention.shared_kv_layers", 0, low=0, high=count - 1)
-    kv_heads = keys.layers(
+    kv_heads = keys.per_layer(
         "attention.head_count_kv", count, common["num_attention_heads"], high=4096
     )
-    inner = keys.layers("feed_forward_length", count, high=MOST)
+    inner = keys.per_layer("feed_forward_length", count, high=MAX_SIZE)
     found = {
         **layers,
         "hidden_activation": "gelu_pytorch_tanh",
         "head_dim": keys.integer("attention.key_length_swa", low=2, high=1024),
         "global_head_dim": common["head_dim"],
-        "num_key_value_heads": _of(keys, SLIDING, types, kv_heads, "attention.head_count_kv"),
+        "num_key_value_heads": _kv_heads_of(keys, SLIDING, types, kv_heads),
         "num_kv_shared_layers": shared,
         "use_double_wide_mlp": _is_double_wide(keys, inner, shared),
         "rope_theta": None,
         "rope_scaling": None,
         "rope_parameters": _ropes(keys, common),
         **_inputs(keys),
-        **_experts(keys),
+        **_experts(keys, common),
     }
     if _values_are_keys(keys, types[: count - shared]):
         found["attention_k_eq_v"] = True
-        found["num_global_key_value_heads"] = _of(
-            keys, FULL, types, kv_heads, "attention.head_count_kv"
-        )
+        found["num_global_key_value_heads"] = _kv_heads_of(keys, FULL, types, kv_heads)
     elif len(set(kv_heads)) > 1:
-        raise UnsupportedError(
-            f"{keys.all.source}: {keys.name('attention.head_count_kv')} may differ by layer only "
-            "if layers with full attention have no attn_v.weight"
+        raise keys.unsupported(
+            "attention.head_count_kv",
+            "may differ by layer only if layers with full attention have no attn_v.weight",
         )
     if keys.is_set("final_logit_softcapping"):
         cap = keys.number("final_logit_softcapping", low=1e-3, high=1e6)
@@ -55,18 +51,18 @@ def gemma4(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _of(keys: FileKeys, kind: str, types: list[str], values: list[Of], key: str) -> Of:
+def _kv_heads_of(keys: ArchitectureKeys, kind: str, types: list[str], kv_heads: list[int]) -> int:
     """Return what all layers of a type have."""
-    found = {value for value, own in zip(values, types, strict=True) if own == kind}
+    found = {count for count, own in zip(kv_heads, types, strict=True) if own == kind}
     if len(found) != 1:
-        raise UnsupportedError(
-            f"{keys.all.source}: {keys.name(key)} must be the same for all layers with {kind}, of "
-            "which there must be one"
+        raise keys.unsupported(
+            "attention.head_count_kv",
+            f"must be the same in all layers of type {kind}, of which there must be one or more",
         )
     return found.pop()
 
 
-def _values_are_keys(keys: FileKeys, types: list[str]) -> bool:
+def _values_are_keys(keys: ArchitectureKeys, types: list[str]) -> bool:
     """``types``: of the layers that do not share others' keys and values."""
     without = [
         gguf_name(f"model.layers.{layer}.self_attn.v_proj.weight") not in keys.header.tensors
@@ -76,26 +72,30 @@ def _values_are_keys(keys: FileKeys, types: list[str]) -> bool:
     return bool(without) and all(without)  # if some lack it, loading names them
 
 
-def _is_double_wide(keys: FileKeys, inner: list[int], shared: int) -> bool:
+def _is_double_wide(keys: ArchitectureKeys, inner: list[int], shared: int) -> bool:
     """Layers that share keys and values may have twice the width of the others."""
-    own, sharing = set(inner[: len(inner) - shared]), set(inner[len(inner) - shared :])
+    split = len(inner) - shared
+    own, sharing = set(inner[:split]), set(inner[split:])
     if len(own) == 1 and sharing <= own:
         return False
     if len(own) == 1 and sharing == {2 * inner[0]}:
         return True
-    raise UnsupportedError(
-        f"{keys.all.source}: {keys.name('feed_forward_length')} may differ by layer only in that "
-        "layers which share keys and values have twice as much"
+    raise keys.unsupported(
+        "feed_forward_length",
+        "must be the same in all layers, except that those that share keys and values may all have "
+        "twice as much",
     )
 
 
-def _ropes(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def _ropes(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     factors = read_vector(keys.header, ROPE_FACTORS)
-    turning = sum(factor == 1.0 for factor in factors)
-    if factors != [1.0] * turning + factors[turning:] or any(
-        not factor >= _STILL for factor in factors[turning:]
+    turning = factors.count(1.0)
+    if factors[:turning] != [1.0] * turning or not all(
+        factor >= _STILL for factor in factors[turning:]
     ):
-        raise UnsupportedError(f"{keys.all.source}: {ROPE_FACTORS} must be ones, then above 1e20")
+        raise UnsupportedError(
+            f"{keys.file.source}: {ROPE_FACTORS} must be ones followed by values of at least 1e20"
+        )
     local = keys.number("rope.freq_base_swa", 10000.0, low=1e-3, high=1e12)
     return {
         FULL: {
@@ -107,20 +107,21 @@ def _ropes(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inputs(keys: FileKeys) -> dict[str, Any]:
-    size = keys.integer("embedding_length_per_layer_input", 0, low=0, high=MOST)
+def _inputs(keys: ArchitectureKeys) -> dict[str, Any]:
+    size = keys.integer("embedding_length_per_layer_input", 0, low=0, high=MAX_SIZE)
     table = keys.header.tensors.get(gguf_name("model.embed_tokens_per_layer.weight"))
     if not size or table is None:  # loading names the tensor if it is missing
         return {"hidden_size_per_layer_input": size}
     return {"hidden_size_per_layer_input": size, "vocab_size_per_layer_input": table.shape[0]}
 
 
-def _experts(keys: FileKeys) -> dict[str, Any]:
+def _experts(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     if not keys.is_set("expert_count"):
         return {}
+    found = experts(keys, common, "expert_feed_forward_length")
     return {
         "enable_moe_block": True,
-        "num_experts": keys.integer("expert_count", high=4096),
-        "top_k_experts": keys.integer("expert_used_count", high=4096),
-        "moe_intermediate_size": keys.integer("expert_feed_forward_length", high=MOST),
+        "num_experts": found["num_experts"],
+        "top_k_experts": found["num_experts_per_tok"],
+        "moe_intermediate_size": found["moe_intermediate_size"],
     }

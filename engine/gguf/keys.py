@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from engine.architecture.errors import ConfigError
+from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader, Value
 
 ARCHITECTURE_KEY = "general.architecture"
-MOST = 1 << 24
-"""Of sizes."""
+MAX_SIZE = 1 << 24
+MAX_POSITIONS = 1 << 30
+MAX_EXPERTS = 1 << 17
+"""Of all layers together: each expert is several named parameters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,35 +96,40 @@ class GgufKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class FileKeys:
-    """The keys of a file. Those of its architecture are named without the prefix."""
+class ArchitectureKeys:
+    """The keys of a file's architecture, named without its prefix; ``file`` has all keys."""
 
     header: GgufHeader
-    all: GgufKeys
+    file: GgufKeys
     prefix: str
 
     def name(self, key: str) -> str:
         return f"{self.prefix}.{key}"
 
     def has(self, key: str) -> bool:
-        return self.all.has(self.name(key))
+        return self.file.has(self.name(key))
+
+    def unsupported(self, key: str, reason: str) -> UnsupportedError:
+        return UnsupportedError(f"{self.file.source}: {self.name(key)} {reason}")
 
     def integer(self, key: str, default: int | None = None, *, low: int = 1, high: int) -> int:
-        return self.all.integer(self.name(key), default, low=low, high=high)
+        return self.file.integer(self.name(key), default, low=low, high=high)
 
     def number(self, key: str, default: float | None = None, *, low: float, high: float) -> float:
-        return self.all.number(self.name(key), default, low=low, high=high)
+        return self.file.number(self.name(key), default, low=low, high=high)
 
-    def layers(self, key: str, count: int, default: int | None = None, *, high: int) -> list[int]:
-        """Return a positive number for each of ``count`` layers, of which all have the same unless
-        the key is an array."""
+    def per_layer(
+        self, key: str, count: int, default: int | None = None, *, high: int
+    ) -> list[int]:
+        """Return ``count`` positive integers, one for each layer: the key's array, or its single
+        value repeated. Raises ConfigError."""
         name = self.name(key)
         value = self.header.keys.get(name)
         if not isinstance(value, np.ndarray):
             return [self.integer(key, default, high=high)] * count
         found: list[Any] = value.tolist() if value.size == count else []
         if not found or not all(type(n) is int and 1 <= n <= high for n in found):
-            raise self.all.error(
+            raise self.file.error(
                 name, f"an integer from 1 to {high}, or an array of {count} of them", value
             )
         return found

@@ -32,8 +32,8 @@ _OF_LAYER = {
     "mlp.experts.up_proj": "ffn_up_exps",
     "mlp.experts.down_proj": "ffn_down_exps",
 }
-# Parameters whose names have no kind, and what they are called with one.
-_KINDLESS = {
+# Parameters whose names do not end in .weight or .bias.
+_WITHOUT_SUFFIX = {
     "layer_scalar": "layer_output_scale.weight",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
@@ -44,8 +44,7 @@ _KINDLESS = {
 _IN_LAYER = re.compile(r"blk\.(\d{1,9})\..*")
 _EXPERT = re.compile(r"(mlp\.experts\.)(\d+)\.")
 _NOTHING: Mapping[str, str] = {}
-IN_FLOATS = (".ffn_gate_inp.", ".ssm_conv1d.", ".ssm_alpha.", ".ssm_beta.")
-"""In the names of small matrices that files may have in F32, whatever the others are in."""
+ROUTER = ".ffn_gate_inp."
 
 LINK = "model.gguf"
 """In a model directory: the link to its GGUF file."""
@@ -55,15 +54,15 @@ ROPE_FACTORS = "rope_freqs.weight"
 
 
 def gguf_name(name: str, modules: Mapping[str, str] = _NOTHING) -> str:
-    """Return what a GGUF file calls the tensor that is, or has, the parameter ``name`` of a
-    Llama-like decoder. ``modules``: what a family calls a layer's modules that Llama's files call
-    otherwise. A layer's experts are one tensor for each of their three matrices."""
+    """Return the name of the GGUF tensor that holds the parameter ``name`` of a Llama-like decoder.
+    All experts of a layer share one tensor for each projection. ``modules``: a family's names for a
+    layer's modules, where they differ from Llama's."""
     if not name.startswith(_LAYER):
         module, _, kind = name.rpartition(".")
         return f"{_WHOLE[module]}.{kind}"
     layer, _, rest = name.removeprefix(_LAYER).partition(".")
-    if rest in _KINDLESS:
-        return f"blk.{layer}.{_KINDLESS[rest]}"
+    if rest in _WITHOUT_SUFFIX:
+        return f"blk.{layer}.{_WITHOUT_SUFFIX[rest]}"
     module, _, kind = _EXPERT.sub(r"\1", rest).rpartition(".")
     return f"blk.{layer}.{modules.get(module) or _OF_LAYER[module]}.{kind}"
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.gguf.keys import MOST, FileKeys
-from engine.gguf.settings import FULL, MOST_EXPERTS
+from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
+from engine.gguf.settings import FULL, experts
 
 _LINEAR = "linear_attention"
 _MOST_HEADS = 4096
 _MOST_KERNEL = 64
 
 
-def qwen35(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def qwen35(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     """Every few layers attend to all tokens. Those that predict further tokens are left out."""
     layers = common["num_hidden_layers"]
     layers -= keys.integer("nextn_predict_layers", 0, low=0, high=layers - 1)
-    interval = keys.integer("full_attention_interval", 4, high=MOST)
+    interval = keys.integer("full_attention_interval", 4, high=MAX_SIZE)
     return {
         "model_type": "qwen3_5_text",
         "num_hidden_layers": layers,
@@ -27,33 +27,29 @@ def qwen35(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def qwen35_moe(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def qwen35_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     found = qwen35(keys, common)
-    most = max(1, MOST_EXPERTS // found["num_hidden_layers"])
-    experts = keys.integer("expert_count", high=most)
-    inner = keys.integer("expert_feed_forward_length", high=MOST)
+    mixture = experts(keys, found, "expert_feed_forward_length")
     return {
         **found,
+        **mixture,
         "model_type": "qwen3_5_moe_text",
-        "num_experts": experts,
-        "num_experts_per_tok": keys.integer("expert_used_count", high=experts),
-        "moe_intermediate_size": inner,
         "shared_expert_intermediate_size": keys.integer(
-            "expert_shared_feed_forward_length", inner, high=MOST
+            "expert_shared_feed_forward_length", mixture["moe_intermediate_size"], high=MAX_SIZE
         ),
     }
 
 
-def _linear_attention(keys: FileKeys) -> dict[str, Any]:
+def _linear_attention(keys: ArchitectureKeys) -> dict[str, Any]:
     key_heads = keys.integer("ssm.group_count", high=_MOST_HEADS)
     value_heads = keys.integer("ssm.time_step_rank", high=_MOST_HEADS)
-    inner = keys.integer("ssm.inner_size", high=MOST)
+    inner = keys.integer("ssm.inner_size", high=MAX_SIZE)
     for key, value, divisor in (
         ("ssm.time_step_rank", value_heads, key_heads),
         ("ssm.inner_size", inner, value_heads),
     ):
         if value % divisor:
-            raise keys.all.error(keys.name(key), f"a multiple of {divisor}", value)
+            raise keys.file.error(keys.name(key), f"a multiple of {divisor}", value)
     return {
         "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel", low=2, high=_MOST_KERNEL),
         "linear_key_head_dim": keys.integer("ssm.state_size", high=_MOST_HEADS),
@@ -63,11 +59,11 @@ def _linear_attention(keys: FileKeys) -> dict[str, Any]:
     }
 
 
-def _rope(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def _rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     head_dim = common["head_dim"]
     turning = keys.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
     if turning % 2:
-        raise keys.all.error(keys.name("rope.dimension_count"), "an even number", turning)
+        raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
     return {
         "rope_scaling": None,
         "rope_parameters": {

@@ -8,33 +8,33 @@ from collections.abc import Callable
 from typing import Any
 
 from engine.architecture.errors import UnsupportedError
-from engine.gguf.keys import MOST, FileKeys
+from engine.gguf.keys import MAX_EXPERTS, MAX_POSITIONS, MAX_SIZE, ArchitectureKeys
 from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
-_MOST_POSITIONS = 1 << 30
-MOST_EXPERTS = 1 << 17  # of all layers: each has a few names
 SLIDING, FULL = "sliding_attention", "full_attention"
 
-FamilyReader = Callable[[FileKeys, dict[str, Any]], dict[str, Any]]
+FamilyReader = Callable[[ArchitectureKeys, dict[str, Any]], dict[str, Any]]
 """Returns the fields, given the file's keys and the fields that all families have."""
 
 
-def nothing(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def nothing(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def _experts(keys: FileKeys, inner: str) -> dict[str, Any]:
+def experts(keys: ArchitectureKeys, common: dict[str, Any], inner: str) -> dict[str, Any]:
     """``inner``: the key of an expert's size."""
+    most = max(1, min(4096, MAX_EXPERTS // common["num_hidden_layers"]))
+    count = keys.integer("expert_count", high=most)
     return {
-        "num_experts": keys.integer("expert_count", high=4096),
-        "num_experts_per_tok": keys.integer("expert_used_count", high=4096),
-        "moe_intermediate_size": keys.integer(inner, high=MOST),
+        "num_experts": count,
+        "num_experts_per_tok": keys.integer("expert_used_count", high=count),
+        "moe_intermediate_size": keys.integer(inner, high=MAX_SIZE),
     }
 
 
-def mixtral(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
-    found = _experts(keys, "feed_forward_length")
+def mixtral(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    found = experts(keys, common, "feed_forward_length")
     return {
         "num_local_experts": found["num_experts"],
         "num_experts_per_tok": found["num_experts_per_tok"],
@@ -42,41 +42,37 @@ def mixtral(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def olmoe(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
-    found = _experts(keys, "feed_forward_length")
+def olmoe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    found = experts(keys, common, "feed_forward_length")
     del found["moe_intermediate_size"]  # it is the feed-forward's
     return {**found, "norm_topk_prob": False}
 
 
-def qwen3_moe(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
-    return {**_experts(keys, "expert_feed_forward_length"), "norm_topk_prob": True}
+def qwen3_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return {**experts(keys, common, "expert_feed_forward_length"), "norm_topk_prob": True}
 
 
-def gpt_oss(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
-    """Every second layer has a window. YaRN's ramp ends between dimensions, which llama.cpp's does
-    not."""
+def gpt_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Every other layer has a sliding window. YaRN's ramp is not rounded to whole dimensions."""
     scaling = common["rope_scaling"] or {"rope_type": "default"}
-    window = keys.integer("attention.sliding_window", high=_MOST_POSITIONS)
-    layers = common["num_hidden_layers"]
-    most = max(1, MOST_EXPERTS // layers)
     truncation = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
+    found = experts(keys, common, "expert_feed_forward_length")
     return {
         "model_type": "gpt_oss",
-        "num_local_experts": keys.integer("expert_count", high=most),
-        "num_experts_per_tok": keys.integer("expert_used_count", high=most),
-        "intermediate_size": keys.integer("expert_feed_forward_length", high=MOST),
-        "layer_types": [FULL if layer % 2 else SLIDING for layer in range(layers)],
-        "sliding_window": window,
+        "num_local_experts": found["num_experts"],
+        "num_experts_per_tok": found["num_experts_per_tok"],
+        "intermediate_size": found["moe_intermediate_size"],
+        **window_fields(keys, common["num_hidden_layers"], 2),
         "rope_scaling": None,
         "rope_parameters": {**scaling, "rope_theta": common["rope_theta"], **truncation},
     }
 
 
-def ministral3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def ministral3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     """Queries are scaled by position, and the temperature of YaRN is divided by another."""
     scaling = common["rope_scaling"]
     if scaling is None or scaling["rope_type"] != "yarn":
-        raise UnsupportedError(f"{keys.all.source}: {keys.prefix} without YaRN is not supported")
+        raise UnsupportedError(f"{keys.file.source}: {keys.prefix} without YaRN is not supported")
     return {
         "rope_scaling": None,
         "rope_parameters": {
@@ -92,7 +88,7 @@ def ministral3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def granite(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def granite(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     usual = common["head_dim"] ** -0.5
     return {
         "attention_multiplier": keys.number("attention.scale", usual, low=1e-6, high=1e6),
@@ -102,36 +98,38 @@ def granite(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def smollm3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def smollm3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     """Files do not say which layers have no rotary embeddings: every fourth."""
     return {"no_rope_layer_interval": 4}
 
 
-def olmo3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
-    return windows(keys, common["num_hidden_layers"], 4)
+def olmo3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return window_fields(keys, common["num_hidden_layers"], 4)
 
 
-def windows(keys: FileKeys, num_layers: int, usual: int) -> dict[str, Any]:
-    """Which layers have a sliding window: those that an array says, or all but every few."""
+def window_fields(keys: ArchitectureKeys, num_layers: int, period: int) -> dict[str, Any]:
+    """Return layer_types and sliding_window. The file's pattern is an array with one flag for each
+    layer, or a period: every so many layers one has full attention, and with 0 none has.
+    ``period``: if the file has neither."""
     name = keys.name("attention.sliding_window_pattern")
-    pattern = keys.header.keys.get(name, usual)
+    pattern = keys.header.keys.get(name, period)
     if isinstance(pattern, int) and not isinstance(pattern, bool):
-        every = keys.all.integer(name, usual, low=0, high=1 << 20)
+        every = keys.file.integer(name, period, low=0, high=1 << 20)
         slides = [not every or (layer + 1) % every != 0 for layer in range(num_layers)]
     else:
-        slides = keys.all.flags(name, num_layers)
+        slides = keys.file.flags(name, num_layers)
     return {
         "layer_types": [SLIDING if each else FULL for each in slides],
-        "sliding_window": keys.integer("attention.sliding_window", high=_MOST_POSITIONS),
+        "sliding_window": keys.integer("attention.sliding_window", high=MAX_POSITIONS),
     }
 
 
-def phi3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
-    window = keys.integer("attention.sliding_window", 0, low=0, high=_MOST_POSITIONS)
+def phi3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    window = keys.integer("attention.sliding_window", 0, low=0, high=MAX_POSITIONS)
     head_dim, positions = common["head_dim"], common["max_position_embeddings"]
     turning = keys.integer("rope.dimension_count", head_dim, high=head_dim)
     original = keys.integer(
-        "rope.scaling.original_context_length", positions, low=2, high=_MOST_POSITIONS
+        "rope.scaling.original_context_length", positions, low=2, high=MAX_POSITIONS
     )
     return {
         "sliding_window": window or None,
@@ -141,15 +139,15 @@ def phi3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _long_rope(keys: FileKeys, factor: float, original: int) -> dict[str, Any] | None:
+def _long_rope(keys: ArchitectureKeys, factor: float, original: int) -> dict[str, Any] | None:
     if LONG_FACTORS not in keys.header.tensors:
         return None
     usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     given = keys.number("rope.scaling.attn_factor", usual, low=0.0, high=1e6)
     if not math.isclose(given, usual, rel_tol=1e-4):
-        raise UnsupportedError(
-            f"{keys.all.source}: {keys.name('rope.scaling.attn_factor')} {given:g} is not "
-            f"supported; LongRoPE's is {usual:g} here"
+        raise keys.unsupported(
+            "rope.scaling.attn_factor",
+            f"{given:g} is not supported; LongRoPE's is {usual:g} here",
         )
     return {
         "type": "longrope",
@@ -158,11 +156,9 @@ def _long_rope(keys: FileKeys, factor: float, original: int) -> dict[str, Any] |
     }
 
 
-def gemma3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
+def gemma3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     if keys.is_set("final_logit_softcapping"):
-        raise UnsupportedError(
-            f"{keys.all.source}: {keys.name('final_logit_softcapping')} is not supported"
-        )
+        raise keys.unsupported("final_logit_softcapping", "is not supported")
     layers, heads = common["num_hidden_layers"], common["num_attention_heads"]
     # Files do not say how scores are scaled; only the model of this many layers differs.
     is_largest = layers == 62
@@ -175,4 +171,4 @@ def gemma3(keys: FileKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
     if not keys.is_set("attention.sliding_window"):
         return {**found, "layer_types": [FULL] * layers, "sliding_window": None}
-    return {**found, **windows(keys, layers, 6)}
+    return {**found, **window_fields(keys, layers, 6)}

@@ -15,7 +15,7 @@ _MOST_NUMBERS = 1 << 12
 
 
 def read_vector(header: GgufHeader, name: str) -> list[float]:
-    """Return each number as the shortest decimal that means it, as the model's author wrote it.
+    """Return each number as the shortest decimal that reads back as the same float32.
     Raises ConfigError if there is none, and UnsupportedError if it is not of float32."""
     stored = header.tensors.get(name)
     if stored is None:

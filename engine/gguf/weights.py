@@ -206,7 +206,8 @@ class GgufWeights:
 
 
 def _places(shapes: Shapes, modules: Mapping[str, str]) -> dict[str, _Place]:
-    """Return where each parameter is. Those of the same tensor are one after the other."""
+    """Return where each parameter is. Those that share a tensor follow each other in it as in
+    ``shapes``: query, key, value; gate, up; one expert after the other."""
     places: dict[str, _Place] = {}
     ends: dict[str, int] = {}
     for name, shape in shapes.items():
@@ -219,8 +220,8 @@ def _places(shapes: Shapes, modules: Mapping[str, str]) -> dict[str, _Place]:
 
 
 def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
-    """Return the shape of each tensor: that of its parameter, or of several one after the other, of
-    experts as a matrix for each."""
+    """Return the shape that each tensor must have: its parameter's, that of its parameters' rows
+    together, or [experts, rows of one, columns]."""
     parts: dict[str, list[str]] = {}
     for name in shapes:
         parts.setdefault(places[name].tensor, []).append(name)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from engine.gguf.weights import GgufWeights
 from engine.plugin.gguf_values import Changes
 from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.stored import Shape
+
+Paired = TypeVar("Paired")
 
 _MOST_LAYERS = 4096
 # What transformers has as one parameter for all experts of a layer.
@@ -38,10 +40,9 @@ class _Experts(NamedTuple):
 
 
 class GgufTensors:
-    """See ``CheckpointTensors``. Matrices are read in few bits, or dequantized and rounded to
-    ``rounded``."""
+    """See ``CheckpointTensors``. Matrices are read in few bits, or dequantized to ``dtype``."""
 
-    def __init__(self, path: Path, ends: ExitStack, model: Any, rounded: torch.dtype) -> None:
+    def __init__(self, path: Path, ends: ExitStack, model: Any, dtype: torch.dtype) -> None:
         """``model``: what the tensors are for; its weights are not read. Raises ModelError."""
         header = read_gguf_header(path)
         if not family_of(header).by_transformers:
@@ -57,9 +58,9 @@ class GgufTensors:
         self._weights = ends.enter_context(
             GgufWeights(
                 path,
-                {own: shape for name in self._shapes for own, shape in self._parts(name)},
+                dict(part for name in self._shapes for part in self._parts(name)),
                 head_dim=0,
-                dtype=rounded,
+                dtype=dtype,
                 device=torch.device("cpu"),
                 progress=lambda done, total: None,
                 ignored=_beyond(header, model.config.num_hidden_layers),
@@ -74,22 +75,21 @@ class GgufTensors:
     def name_in_file(self, name: str) -> str:
         return name
 
-    def takes_memory(self, name: str) -> bool:
+    def reads_in_place(self, name: str) -> bool:
         return False
 
     def num_bytes(self, name: str) -> int:
-        return 0
+        raise AssertionError("no tensor is read in place")
 
     def read(self, name: str, memory: Tensor | None = None) -> Tensor:
         """Return a tensor, never in ``memory``. Raises WeightsError."""
-        parts = [self._weights.tensor(own) for own, _ in self._parts(name)]
+        parts = [self._weights.tensor(part) for part, _ in self._parts(name)]
         experts = self._experts[name]
         if experts is None:
             [stored] = parts
             return self._changes.undone(name, stored)
         if experts.alternates:
-            pairs = zip(parts[::2], parts[1::2], strict=True)
-            parts = [torch.stack(pair, 1).flatten(0, 1) for pair in pairs]
+            parts = [_alternating(pair) for pair in _pairs(parts)]
         count = self._shapes[name][0]
         stacked = torch.cat(parts).view(count, -1, *parts[0].shape[1:])
         if experts.is_transposed and stacked.dim() == 3:
@@ -100,19 +100,16 @@ class GgufTensors:
         """Return a matrix in its few bits, of experts all rows, and its shape; None if it is stored
         in floats. Raises WeightsError."""
         found = []
-        for own, _ in self._parts(name):
-            if (part := self._weights.grouped(own)) is None:
+        for part, _ in self._parts(name):
+            if (weight := self._weights.grouped(part)) is None:
                 return None
-            found.append(part)
+            found.append(weight)
         experts = self._experts[name]
         if experts is None:
-            weight = self._changes.undone_in_few_bits(name, joined(found))
-            return None if weight is None else (weight, self._shapes[name])
+            undone = self._changes.undone_in_few_bits(name, joined(found))
+            return None if undone is None else (undone, self._shapes[name])
         if experts.alternates:
-            found = [
-                combined(alike([gate, up]), lambda two: torch.stack(two, 1).flatten(0, 1))
-                for gate, up in zip(found[::2], found[1::2], strict=True)
-            ]
+            found = [combined(alike(pair), _alternating) for pair in _pairs(found)]
         return joined(found), self._shapes[name]
 
     def log(self) -> None:
@@ -156,3 +153,11 @@ def _beyond(header: GgufHeader, layers: int) -> list[str]:
     last = keys_of(header).integer("block_count", high=_MOST_LAYERS)
     numbers = ((name, layer_of(name)) for name in header.tensors)
     return [name for name, layer in numbers if layer is not None and layers <= layer < last]
+
+
+def _pairs(parts: list[Paired]) -> list[list[Paired]]:
+    return [parts[first : first + 2] for first in range(0, len(parts), 2)]
+
+
+def _alternating(pair: list[Tensor]) -> Tensor:
+    return torch.stack(pair, 1).flatten(0, 1)

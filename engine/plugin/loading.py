@@ -199,7 +199,7 @@ class _Filling:
         return (
             self.products is not None
             and group.renames_only
-            and tensors.takes_memory(group.sources[0][0])
+            and tensors.reads_in_place(group.sources[0][0])
             and not self._is_tied(part)
             and is_linear(self.model.get_submodule(part))
             and own == "weight"

@@ -48,12 +48,12 @@ class CheckpointTensors:
     def name_in_file(self, name: str) -> str:
         return self._tensors[name].name
 
-    def takes_memory(self, name: str) -> bool:
-        """Whether ``read`` uses the memory that it is given."""
+    def reads_in_place(self, name: str) -> bool:
+        """Whether ``read`` fills the memory that it is given."""
         return not isinstance(self._tensors[name], QuantizedTensor)
 
     def num_bytes(self, name: str) -> int:
-        """Return the bytes that ``read`` needs for a tensor which takes memory. Raises
+        """Return how many bytes ``read`` fills, of a tensor that is read in place. Raises
         WeightsError."""
         stored = self._tensors[name]
         assert not isinstance(stored, QuantizedTensor)

@@ -157,8 +157,8 @@ def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
 
 
 def _as_in_gguf(config: ModelConfig) -> ModelConfig:
-    """``GgufWeights`` gives all families' parameters Llama's names, and files have norms' weights
-    whole."""
+    """``GgufWeights`` gives all families' parameters Llama's names, and files have the offset of
+    Gemma's norms already added."""
     return replace(config, tensor_names=(), offset_norms=False, expert_storage=ExpertStorage.APART)
 
 

@@ -50,7 +50,9 @@ def tokenizer_json(keys: GgufKeys) -> dict[str, Any]:
         return _sentence_piece(keys)
     if kind == "gemma4":
         vocabulary = _vocabulary(keys.texts(TOKENS), keys)
-        return _spaced(keys, vocabulary, _stated_merges(keys, vocabulary), is_spaced=False)
+        return _with_space_marks(
+            keys, vocabulary, _stated_merges(keys, vocabulary), adds_space=False
+        )
     raise UnsupportedError(f"{keys.source}: {KIND} {kind!r} is not supported; {_WITHOUT}")
 
 
@@ -96,7 +98,8 @@ def _types(keys: GgufKeys, count: int) -> list[float]:
 
 
 def _added_tokens(keys: GgufKeys, vocabulary: dict[str, int]) -> list[dict[str, Any]]:
-    """The tokens that are found in a text before anything else."""
+    """The tokens that are found in a text before anything else. Runs of ▁ are made by merges, as
+    spaces become ▁ only later."""
     types = _types(keys, len(vocabulary))
     shown = {TokenType.UNKNOWN, TokenType.CONTROL, TokenType.USER_DEFINED}
     return [
@@ -219,25 +222,26 @@ def _sentence_piece(keys: GgufKeys) -> dict[str, Any]:
     if tokens and len(scores) != len(tokens):
         raise keys.error(_SCORES, f"an array of {len(tokens)} numbers, one a token", scores)
     if keys.text(ARCHITECTURE_KEY, "").startswith("gemma"):
-        # Gemma's tokens are in the order of its merges, which scores do not show; those of several
-        # spaces are written with spaces.
+        # Gemma's ids, not its scores, give the order of merges. Its tokens of several spaces are
+        # stored as spaces instead of ▁.
         tokens = [_SPACE * len(token) if token == " " * len(token) else token for token in tokens]
         scores = [-float(number) for number in range(len(tokens))]
     vocabulary = _vocabulary(tokens, keys)
-    return _spaced(
+    return _with_space_marks(
         keys,
         vocabulary,
         _merges(keys, vocabulary, scores),
-        is_spaced=keys.flag("tokenizer.ggml.add_space_prefix", True),
+        adds_space=keys.flag("tokenizer.ggml.add_space_prefix", True),
     )
 
 
-def _spaced(
-    keys: GgufKeys, vocabulary: dict[str, int], merges: list[list[str]], *, is_spaced: bool
+def _with_space_marks(
+    keys: GgufKeys, vocabulary: dict[str, int], merges: list[list[str]], *, adds_space: bool
 ) -> dict[str, Any]:
-    """Tokens have ▁ for a space. ``is_spaced``: one comes before every text."""
-    prepend = [{"type": "Prepend", "prepend": _SPACE}] if is_spaced else []
-    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if is_spaced else []
+    """Return the tokenizer of a vocabulary that has ▁ for a space. ``adds_space``: one is put
+    before every text."""
+    prepend = [{"type": "Prepend", "prepend": _SPACE}] if adds_space else []
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if adds_space else []
     unknown = special_token(keys, "unknown") or "<unk>"
     if unknown not in vocabulary:
         raise ConfigError(f"{keys.source}: {TOKENS} has no unknown token; {_WITHOUT}")

@@ -135,7 +135,7 @@ FAMILY_FILES: dict[str, Variant] = {
             "moe_intermediate_size": 64,
         },
     ),
-    "phi3": Variant("phi3", {"intermediate_size": 96, "sliding_window": None}),
+    "phi3": Variant("phi3", {"intermediate_size": 96, "sliding_window": 29}),
     "phi3_partial": Variant(
         "phi3",
         {

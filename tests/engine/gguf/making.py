@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import gguf
+import numpy as np
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
@@ -49,9 +50,9 @@ def write_gguf(
     if rope_factors is not None:
         writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
     for name, stored, values in file_tensors(tensors, config):
-        wanted = (kinds or {}).get(name, kind) if values.dim() > 1 else "F32"
-        if ".ffn_gate_inp." in stored or ".ssm_conv1d." in stored:
-            wanted = "F32"
+        is_matrix = values.dim() > 1 and not stored.endswith(".bias")
+        is_small = ".ffn_gate_inp." in stored or ".ssm_conv1d." in stored
+        wanted = (kinds or {}).get(name, kind) if is_matrix and not is_small else "F32"
         dtype = getattr(gguf.GGMLQuantizationType, wanted)
         if wanted == "BF16":
             data = values.bfloat16().view(torch.uint8).numpy()
@@ -66,18 +67,24 @@ def write_gguf(
     return path if count == 1 else path.with_name(f"{path.stem}-00001-of-{count:05d}.gguf")
 
 
-def written(folder: Path, architecture: str, **keys: float | list[bool]) -> GgufHeader:
-    """Return the header of a file without tensors. ``keys``: of the architecture, with __ for a
-    point."""
+def write_header(
+    folder: Path,
+    architecture: str,
+    keys: Mapping[str, float | list[bool]] | None = None,
+    tensors: Mapping[str, np.ndarray] | None = None,
+) -> GgufHeader:
+    """Write a file with these keys of the architecture, and return its header."""
     writer = gguf.GGUFWriter(folder / "t.gguf", architecture)
-    for name, value in keys.items():
-        key = f"{architecture}.{name.replace('__', '.')}"
+    for name, value in (keys or {}).items():
+        key = f"{architecture}.{name}"
         if isinstance(value, list):
             writer.add_array(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)
         else:
             writer.add_uint32(key, value)
+    for name, values in (tensors or {}).items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

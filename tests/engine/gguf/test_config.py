@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 import torch
 
@@ -108,6 +109,42 @@ def test_the_dtype_is_one_that_loses_nothing(kind: str, dtype: str, tmp_path: Pa
     assert config_json(read_gguf_header(path))["dtype"] == dtype
 
 
+@pytest.mark.parametrize(("name", "kind"), [("gemma3", "Q8_0"), ("gemma4", "Q4_0")])
+def test_the_dtype_holds_large_activations(name: str, kind: str, tmp_path: Path) -> None:
+    save_model(FAMILY_FILES[name], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", kind, tokenizer=False)
+    assert config_json(read_gguf_header(path))["dtype"] == "bfloat16"
+
+
+def test_tokens_known_by_their_texts_end_an_answer_too(tmp_path: Path) -> None:
+    save_model(FAMILY_FILES["phi3"], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    header.keys["tokenizer.ggml.eos_token_id"] = 2
+    header.keys["tokenizer.ggml.tokens"] = ["a", "<|end|>", "<|endoftext|>", "<|call|>"]
+    assert config_json(header)["eos_token_id"] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("rope.scaling.attn_factor", 1.5, "is not supported with YaRN"),
+        ("rope.scaling.type", "longrope", "'longrope' is not supported"),
+        ("feed_forward_length", np.array([96, 64, 96]), "must be the same in all layers"),
+        ("attention.value_length", 16, "must be the head size, 32"),
+    ],
+)
+def test_what_other_architectures_have_is_refused(
+    key: str, value: object, says: str, tmp_path: Path
+) -> None:
+    save_model(FAMILY_FILES["ministral3"], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    header.keys[f"mistral3.{key}"] = value  # type: ignore[assignment]
+    with pytest.raises(UnsupportedError, match=says):
+        config_json(header)
+
+
 @pytest.mark.parametrize(
     ("architecture", "keys", "says"),
     [
@@ -132,7 +169,7 @@ def test_the_dtype_is_one_that_loses_nothing(kind: str, dtype: str, tmp_path: Pa
                 "llama.embedding_length": 32,
                 "llama.rope.dimension_count": 8,
             },
-            "llama.rope.dimension_count differs from the head's size",
+            "llama.rope.dimension_count must be the head size, 16",
         ),
     ],
 )

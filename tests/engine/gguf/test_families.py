@@ -8,13 +8,32 @@ from pathlib import Path
 import pytest
 import torch
 
+from engine.architecture.config import load_model_config
+from engine.architecture.errors import UnsupportedError
+from engine.cpu.library import LibraryUnavailableError, library
 from engine.gguf.families import family_of
 from tests.engine.gguf.directories import all_logits, file_directory
 from tests.engine.gguf.family_files import FAMILY_FILES
-from tests.engine.gguf.making import written
+from tests.engine.gguf.making import write_header
 from tests.engine.tiny_models import VOCABULARY, save_model
 
 TOKENS = torch.randint(VOCABULARY, (60,), generator=torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize(
+    ("architecture", "keys"),
+    [
+        ("qwen3", {}),
+        ("olmo2", {"attention.sliding_window": 4096}),
+        ("mistral3", {"attention.temperature_scale": 0.1}),
+    ],
+)
+def test_experts_of_a_family_that_has_none_are_refused(
+    architecture: str, keys: dict[str, float], tmp_path: Path
+) -> None:
+    header = write_header(tmp_path, architecture, keys | {"expert_count": 8})
+    with pytest.raises(UnsupportedError, match=f"mixtures of experts .* '{architecture}' are not"):
+        family_of(header)
 
 
 @pytest.mark.parametrize("name", FAMILY_FILES)
@@ -31,15 +50,16 @@ def test_logits_are_the_originals_to_the_bit(name: str, tmp_path: Path) -> None:
         ("llama", {"expert_count": 0}, "LlamaForCausalLM"),
         ("llama", {"expert_count": 8}, "MixtralForCausalLM"),
         ("mistral3", {}, "LlamaForCausalLM"),
-        ("mistral3", {"attention__temperature_scale": 0.1}, "Ministral3ForCausalLM"),
+        ("mistral3", {"attention.temperature_scale": 0.1}, "Ministral3ForCausalLM"),
+        ("qwen3vl", {}, "Qwen3ForCausalLM"),
         ("olmo2", {}, "Olmo2ForCausalLM"),
-        ("olmo2", {"attention__sliding_window": 4096}, "Olmo3ForCausalLM"),
+        ("olmo2", {"attention.sliding_window": 4096}, "Olmo3ForCausalLM"),
     ],
 )
-def test_a_name_of_several_families_is_told_apart_by_keys(
+def test_keys_choose_between_families_of_one_architecture(
     architecture: str, keys: dict[str, float], found: str, tmp_path: Path
 ) -> None:
-    assert family_of(written(tmp_path, architecture, **keys)).architecture == found
+    assert family_of(write_header(tmp_path, architecture, keys)).architecture == found
 
 
 @pytest.mark.parametrize("kind", ["Q8_0", "Q4_0"])
@@ -47,10 +67,16 @@ def test_a_name_of_several_families_is_told_apart_by_keys(
 def test_products_with_blocks_are_those_with_dequantized_weights(
     name: str, kind: str, tmp_path: Path
 ) -> None:
-    """But for the rounding of inputs to 8 bits, which these random weights amplify."""
+    """They differ only because inputs are rounded to 8 bits; random weights amplify that."""
+    try:
+        library()
+    except LibraryUnavailableError as error:
+        pytest.skip(str(error))
     save_model(FAMILY_FILES[name], tmp_path / "original")
     directory = file_directory(tmp_path / "original", tmp_path, kind)
     expected = all_logits(directory, TOKENS)
     difference = (all_logits(directory, TOKENS, compiled=True) - expected).abs().amax(1)
-    # Where rounding chooses another expert, a token differs by more.
-    assert difference.median() < 0.1 * (expected.max() - expected.min())
+    span = expected.max() - expected.min()
+    assert 1e-4 * span < difference.median() < 0.1 * span
+    if load_model_config(directory).experts is None:
+        assert difference.max() < 0.25 * span  # else rounding may choose another expert

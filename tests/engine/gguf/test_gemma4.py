@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 import pytest
 
@@ -13,10 +12,10 @@ from engine.architecture.errors import ConfigError
 from engine.gguf.config import config_json
 from engine.gguf.container import GgufHeader
 from engine.gguf.gemma4 import gemma4
-from engine.gguf.keys import FileKeys, GgufKeys
+from engine.gguf.keys import ArchitectureKeys, GgufKeys
 from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import FAMILY_FILES
-from tests.engine.gguf.making import write_gguf
+from tests.engine.gguf.making import write_gguf, write_header
 from tests.engine.tiny_models import save_model
 
 
@@ -46,7 +45,7 @@ def test_what_sets_a_model_apart_is_found(
 @pytest.mark.parametrize(
     ("name", "key", "value", "says"),
     [
-        ("gemma4", "attention.head_count_kv", np.array([4, 2, 4]), "must be the same for all"),
+        ("gemma4", "attention.head_count_kv", np.array([4, 2, 4]), "must be the same in all"),
         ("gemma4", "attention.head_count_kv", np.array([4, 2]), "or an array of 3 of them"),
         ("gemma4_inputs", "attention.head_count_kv", np.array([2, 1, 2, 1]), "may differ by layer"),
         ("gemma4_inputs", "feed_forward_length", np.array([96, 96, 96, 192]), "have twice as much"),
@@ -56,7 +55,7 @@ def test_what_sets_a_model_apart_is_found(
         ("gemma4", "final_logit_softcapping", -1.0, "must be a number from 0.001"),
     ],
 )
-def test_keys_that_describe_no_served_model_are_named(
+def test_errors_name_the_unsupported_key(
     name: str, key: str, value: Any, says: str, tmp_path: Path
 ) -> None:
     header = header_of(name, tmp_path)
@@ -66,21 +65,25 @@ def test_keys_that_describe_no_served_model_are_named(
     assert f"gemma4.{key}" in str(raised.value)
 
 
+def test_a_layer_without_values_among_others_that_have_them_is_named(tmp_path: Path) -> None:
+    header = header_of("gemma4_inputs", tmp_path)
+    del header.tensors["blk.1.attn_v.weight"]  # of the only layer with full attention that has keys
+    assert config_json(header)["attention_k_eq_v"] is True
+    header = header_of("gemma4_inputs", tmp_path)
+    header.keys["gemma4.attention.shared_kv_layers"] = 0
+    header.keys["gemma4.feed_forward_length"] = 96
+    header.tensors["blk.3.attn_v.weight"] = header.tensors.pop("blk.1.attn_v.weight")
+    assert "attention_k_eq_v" not in config_json(header)
+
+
 @pytest.mark.parametrize("factors", [[2.0, 1e30], [1e30, 1.0], [1.0, float("nan")]])
-def test_other_frequencies_than_proportional_ones_are_refused(
+def test_rope_factors_other_than_proportional_ones_are_refused(
     factors: list[float], tmp_path: Path
 ) -> None:
-    writer = gguf.GGUFWriter(tmp_path / "t.gguf", "gemma4")
-    writer.add_uint32("gemma4.attention.sliding_window", 8)
-    writer.add_uint32("gemma4.attention.key_length_swa", 8)
-    writer.add_uint32("gemma4.feed_forward_length", 8)
-    writer.add_tensor("rope_freqs.weight", np.array(factors, np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
-    header = read_gguf_header(tmp_path / "t.gguf")
-    keys = FileKeys(header, GgufKeys(header), "gemma4")
+    given = {"attention.sliding_window": 8, "attention.key_length_swa": 8, "feed_forward_length": 8}
+    tensors = {"rope_freqs.weight": np.array(factors, np.float32)}
+    header = write_header(tmp_path, "gemma4", given, tensors)
+    keys = ArchitectureKeys(header, GgufKeys(header), "gemma4")
     common = {"num_hidden_layers": 6, "num_attention_heads": 4, "head_dim": 16, "rope_theta": 1e6}
-    with pytest.raises(ConfigError, match=r"rope_freqs\.weight must be ones, then above 1e20"):
+    with pytest.raises(ConfigError, match=r"rope_freqs\.weight must be ones followed by values"):
         gemma4(keys, common)

@@ -11,7 +11,7 @@ from engine.gguf.config import config_json
 from engine.gguf.families import FAMILIES, family_of, keys_of
 from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import FAMILY_FILES
-from tests.engine.gguf.making import write_gguf, written
+from tests.engine.gguf.making import write_gguf, write_header
 from tests.engine.tiny_models import save_model
 
 COMMON = {
@@ -32,10 +32,10 @@ COMMON = {
 def test_which_layers_have_a_window(
     pattern: int | list[bool] | None, full: list[int], tmp_path: Path
 ) -> None:
-    keys: dict[str, int | list[bool]] = {"attention__sliding_window": 512}
+    keys: dict[str, int | list[bool]] = {"attention.sliding_window": 512}
     if pattern is not None:
-        keys["attention__sliding_window_pattern"] = pattern
-    made = keys_of(written(tmp_path, "gemma3", **keys))
+        keys["attention.sliding_window_pattern"] = pattern
+    made = keys_of(write_header(tmp_path, "gemma3", keys))
     fields = FAMILIES["gemma3"].settings(made, COMMON)
     types = fields["layer_types"]
     assert [layer for layer in range(8) if types[layer] == "full_attention"] == full
@@ -43,17 +43,34 @@ def test_which_layers_have_a_window(
 
 
 def test_a_gemma_without_a_window_attends_to_everything(tmp_path: Path) -> None:
-    fields = FAMILIES["gemma3"].settings(keys_of(written(tmp_path, "gemma3")), COMMON)
+    fields = FAMILIES["gemma3"].settings(keys_of(write_header(tmp_path, "gemma3")), COMMON)
     assert fields["layer_types"] == ["full_attention"] * 8
 
 
-@pytest.mark.parametrize(("layers", "scale"), [(8, 16), (62, 64 / 4)])
-def test_the_largest_gemma_scales_scores_otherwise(
+@pytest.mark.parametrize(("layers", "scale"), [(8, 32), (62, 64 / 4)])
+def test_gemma_3_27b_scales_scores_by_hidden_size_per_head(
     layers: int, scale: float, tmp_path: Path
 ) -> None:
-    common = COMMON | {"num_hidden_layers": layers, "head_dim": 16 if layers == 8 else 32}
-    fields = FAMILIES["gemma3"].settings(keys_of(written(tmp_path, "gemma3")), common)
+    common = COMMON | {"num_hidden_layers": layers, "head_dim": 32}
+    fields = FAMILIES["gemma3"].settings(keys_of(write_header(tmp_path, "gemma3")), common)
     assert fields["query_pre_attn_scalar"] == scale
+
+
+GPT_OSS = {
+    "attention.sliding_window": 128,
+    "expert_count": 32,
+    "expert_used_count": 4,
+    "expert_feed_forward_length": 2880,
+}
+
+
+def test_gpt_oss_has_windows_in_turn_and_does_not_round_yarns_ramp(tmp_path: Path) -> None:
+    keys = keys_of(write_header(tmp_path, "gpt-oss", GPT_OSS))
+    yarn = {"rope_type": "yarn", "factor": 32.0}
+    fields = FAMILIES["gpt-oss"].settings(keys, COMMON | {"rope_scaling": yarn})
+    assert fields["layer_types"] == ["sliding_attention", "full_attention"] * 4
+    assert fields["rope_parameters"] == yarn | {"rope_theta": 1e4, "truncate": False}
+    assert fields["num_local_experts"] == 32
 
 
 @pytest.mark.parametrize(
@@ -62,21 +79,33 @@ def test_the_largest_gemma_scales_scores_otherwise(
         ("gemma3", {"final_logit_softcapping": 30.0}, "gemma3.final_logit_softcapping is not"),
         (
             "gemma3",
-            {"attention__sliding_window": 9, "attention__sliding_window_pattern": [True, False]},
+            {"attention.sliding_window": 9, "attention.sliding_window_pattern": [True, False]},
             "gemma3.attention.sliding_window_pattern must be an array of 8 booleans, not an array",
         ),
-        ("mistral3", {"attention__temperature_scale": 0.1}, "mistral3 without YaRN"),
+        ("mistral3", {"attention.temperature_scale": 0.1}, "mistral3 without YaRN"),
+        (
+            "gpt-oss",
+            GPT_OSS | {"expert_count": 4097},
+            "expert_count must be an integer from 1 to 4",
+        ),
+        ("gpt-oss", GPT_OSS | {"expert_used_count": 33}, "expert_used_count must be an integer"),
         ("qwen3moe", {}, "has no qwen3moe.expert_count"),
         ("qwen3moe", {"expert_count": 5000}, "expert_count must be an integer from 1 to 4096"),
-        ("granite", {"attention__scale": 0.0}, "granite.attention.scale must be a number from"),
+        ("granite", {"attention.scale": 0.0}, "granite.attention.scale must be a number from"),
     ],
 )
 def test_keys_that_cannot_be_served_are_named(
     architecture: str, keys: dict[str, float], says: str, tmp_path: Path
 ) -> None:
-    header = written(tmp_path, architecture, **keys)
+    header = write_header(tmp_path, architecture, keys)
     with pytest.raises(ConfigError, match=says):
         family_of(header).settings(keys_of(header), COMMON)
+
+
+def test_the_experts_of_all_layers_are_bounded(tmp_path: Path) -> None:
+    keys = keys_of(write_header(tmp_path, "gpt-oss", GPT_OSS))
+    with pytest.raises(ConfigError, match="expert_count must be an integer from 1 to 31, not 32"):
+        FAMILIES["gpt-oss"].settings(keys, COMMON | {"num_hidden_layers": 4096 + 1})
 
 
 def test_other_temperatures_of_long_rope_are_refused(tmp_path: Path) -> None:
