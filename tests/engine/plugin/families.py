@@ -170,6 +170,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "qwen3_5_text#heads": {"linear_num_value_heads": 6},
     "qwen3_5_moe_text#heads": {"linear_num_value_heads": 6},
+    "qwen3_5_text#tied": {"linear_num_value_heads": 2, "tie_word_embeddings": True},
     "qwen3_moe#renormalised": {"norm_topk_prob": True, "mlp_only_layers": [1]},
     "llama#dynamic": {
         "rope_parameters": {"rope_type": "dynamic", "rope_theta": 10_000.0, "factor": 3.0},

@@ -27,7 +27,10 @@ from tests.engine.tiny_models import VARIANTS, save_model
 CPU = torch.device("cpu")
 
 
-QWEN35 = ["qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_moe_text", "qwen3_5_moe_text#heads"]
+QWEN35 = [
+    *("qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied"),
+    *("qwen3_5_moe_text", "qwen3_5_moe_text#heads"),
+]
 # Embeddings, biases of experts, and small matrices that files have in F32.
 IN_FLOATS = (
     "_bias",
