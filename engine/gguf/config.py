@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ _LLAMA3 = {
     "original_max_position_embeddings": 8192,
 }
 _FACTOR_ERROR = 1e-3
+_OF_LAYER = re.compile(r"blk\.(\d{1,6})\.")
 
 
 def config_json(header: GgufHeader) -> dict[str, Any]:
@@ -43,7 +45,9 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
     hidden = keys.integer("embedding_length", high=MAX_SIZE)
     head_dim = _head_dim(keys, family, hidden // heads)
     positions = keys.integer("context_length", high=MAX_POSITIONS)
-    layers = keys.integer("block_count", high=4096)
+    layers = _layer_count(keys)
+    if not keys.file.flag(keys.name("attention.causal"), True):
+        raise keys.unsupported("attention.causal", "false is not supported; it must be true")
     return {
         "architectures": [family.architecture],
         "vocab_size": embedding.shape[0],
@@ -57,13 +61,29 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
         "max_position_embeddings": positions,
         "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon", low=0.0, high=1.0),
         "rope_theta": keys.number("rope.freq_base", 10000.0, low=1e-3, high=1e12),
-        "rope_scaling": _rope_scaling(keys, family, positions),
+        "rope_scaling": _rope_scaling(keys, family, head_dim, positions),
         "tie_word_embeddings": gguf_name("lm_head.weight") not in tensors,
         "attention_bias": gguf_name("model.layers.0.self_attn.q_proj.bias") in tensors,
         "mlp_bias": gguf_name("model.layers.0.mlp.gate_proj.bias") in tensors,
         "dtype": _dtype(keys.header, family),
         "eos_token_id": _end_tokens(keys, family),
     }
+
+
+def _layer_count(keys: ArchitectureKeys) -> int:
+    """Raises ConfigError unless it is that of the layers that have tensors, so that nothing is done
+    for layers that do not exist."""
+    count = keys.integer("block_count", high=4096)
+    there = 1 + max(
+        (int(match[1]) for name in keys.header.tensors if (match := _OF_LAYER.match(name))),
+        default=-1,
+    )
+    if count != there:
+        raise ConfigError(
+            f"{keys.file.source}: {keys.name('block_count')} is {count}, and the file has tensors "
+            f"of {there} layers"
+        )
+    return count
 
 
 def _head_dim(keys: ArchitectureKeys, family: GgufFamily, usual: int) -> int:
@@ -120,19 +140,36 @@ def _dtype(header: GgufHeader, family: GgufFamily) -> str:
 
 
 def _rope_scaling(
+    keys: ArchitectureKeys, family: GgufFamily, head_dim: int, positions: int
+) -> dict[str, Any] | None:
+    scaling = _stated_scaling(keys, family, positions)
+    if ROPE_FACTORS not in keys.header.tensors.keys() - family.vectors:
+        return scaling
+    if scaling is not None:
+        raise keys.unsupported("rope.scaling.type", f"is not supported with {ROPE_FACTORS}")
+    return _llama3_scaling(keys, head_dim)
+
+
+def _stated_scaling(
     keys: ArchitectureKeys, family: GgufFamily, positions: int
 ) -> dict[str, Any] | None:
-    if ROPE_FACTORS in keys.header.tensors.keys() - family.vectors:
-        return _llama3_scaling(keys)
-    kind = keys.file.text(keys.name("rope.scaling.type"), "none")
-    # LongRoPE's factors are read with the family's settings.
-    if kind == "none" or (kind == "longrope" and LONG_FACTORS in family.vectors):
+    has_long = LONG_FACTORS in family.vectors
+    if not has_long and keys.number("rope.scaling.attn_factor", 1.0, low=0.0, high=1e6) != 1.0:
+        raise keys.unsupported("rope.scaling.attn_factor", "is not supported; it must be 1")
+    # As in llama.cpp, a factor without a type is linear; old files have it under another name.
+    kind = keys.file.text(keys.name("rope.scaling.type"), "linear")
+    factor = keys.number("rope.scale_linear", 1.0, low=1e-3, high=1e6)
+    factor = keys.number("rope.scaling.factor", factor, low=1e-3, high=1e6)
+    if kind == "none" or (kind == "linear" and factor == 1.0):
         return None
-    if kind not in ("linear", "yarn"):
-        raise keys.unsupported("rope.scaling.type", f"{kind!r} is not supported")
-    factor = keys.number("rope.scaling.factor", 1.0, low=1e-3, high=1e6)
     if kind == "linear":
         return {"rope_type": "linear", "factor": factor}
+    if kind == "longrope" and has_long:  # its factors are read with the family's settings
+        if factor != 1.0:
+            raise keys.unsupported("rope.scaling.factor", "is not supported with LongRoPE")
+        return None
+    if kind != "yarn":
+        raise keys.unsupported("rope.scaling.type", f"{kind!r} is not supported")
     original = keys.integer("rope.scaling.original_context_length", positions, high=MAX_POSITIONS)
     scaling = {
         "rope_type": "yarn",
@@ -141,17 +178,15 @@ def _rope_scaling(
         "beta_fast": keys.number("rope.scaling.yarn_beta_fast", 32.0, low=1e-6, high=1e6),
         "beta_slow": keys.number("rope.scaling.yarn_beta_slow", 1.0, low=1e-6, high=1e6),
     }
-    if keys.number("rope.scaling.attn_factor", 1.0, low=0.0, high=1e6) != 1.0:
-        raise keys.unsupported("rope.scaling.attn_factor", "is not supported with YaRN")
     if keys.has("rope.scaling.yarn_attn_factor"):
-        factor = keys.number("rope.scaling.yarn_attn_factor", low=0.0, high=1e6)
-        scaling["attention_factor"] = factor
+        whole = keys.number("rope.scaling.yarn_attn_factor", low=0.0, high=1e6)
+        scaling["attention_factor"] = whole
     return scaling
 
 
-def _llama3_scaling(keys: ArchitectureKeys) -> dict[str, Any]:
+def _llama3_scaling(keys: ArchitectureKeys, head_dim: int) -> dict[str, Any]:
     """Return the parameters that give the stored factors. Raises UnsupportedError if none do."""
-    factors = np.array(read_vector(keys.header, ROPE_FACTORS))
+    factors = np.array(read_vector(keys.header, ROPE_FACTORS, head_dim // 2))
     factor = float(factors.max())
     base = keys.number("rope.freq_base", 10000.0, low=1e-3, high=1e12)
     expected = _llama3_factors(base, factor, factors.size)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -306,8 +307,7 @@ def _placed(cursor: _Cursor, infos: Iterable[GgufTensor], data: int) -> dict[str
     infos = list(infos)
     tensors = {info.name: info._replace(begin=data + info.begin) for info in infos}
     if len(tensors) != len(infos):
-        names = [info.name for info in infos]
-        twice = next(name for name in names if names.count(name) > 1)
+        twice = next(name for name, count in Counter(i.name for i in infos).items() if count > 1)
         raise cursor.error(f"tensor {twice!r}", "is given twice")
     end, before = data, "the header"
     for tensor in sorted(tensors.values(), key=lambda tensor: tensor.begin):

@@ -101,6 +101,7 @@ FAMILIES: dict[str, GgufFamily] = {
     "mistral3": GgufFamily(
         "LlamaForCausalLM",
         permuted=True,
+        settings=settings.mistral3,
         variants={
             "attention.temperature_scale": GgufFamily(
                 "Ministral3ForCausalLM", permuted=True, settings=settings.ministral3
@@ -195,6 +196,11 @@ def keys_of(header: GgufHeader) -> ArchitectureKeys:
 def family_of(header: GgufHeader) -> GgufFamily:
     """Raises ConfigError, and UnsupportedError for an architecture that is not one of these."""
     keys = keys_of(header)
+    if keys.prefix == "clip":
+        raise UnsupportedError(
+            f"{header.path} has the encoder of a model that reads images or sound; name the file "
+            "of the language model"
+        )
     family = FAMILIES.get(keys.prefix)
     if family is None:
         raise UnsupportedError(

@@ -7,7 +7,7 @@ from typing import Any
 from engine.architecture.errors import UnsupportedError
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
 from engine.gguf.names import ROPE_FACTORS, gguf_name
-from engine.gguf.settings import FULL, SLIDING, experts, window_fields
+from engine.gguf.settings import FULL, SLIDING, experts, refuse_scaling, window_fields
 from engine.gguf.vectors import read_vector
 
 # A pair whose frequency is divided by at least this does not rotate.
@@ -15,9 +15,18 @@ _STILL = 1e20
 
 
 def gemma4(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    refuse_scaling(keys, common)
     count = common["num_hidden_layers"]
     layers = window_fields(keys, count, 6)
     types = layers["layer_types"]
+    if types[-1] == SLIDING:
+        raise keys.unsupported(
+            "attention.sliding_window_pattern", "must leave the last layer without a window"
+        )
+    head_dim = keys.integer("attention.key_length_swa", low=2, high=1024)
+    for key in ("attention.value_length_swa", "rope.dimension_count_swa"):
+        if keys.integer(key, head_dim, high=MAX_SIZE) != head_dim:
+            raise keys.unsupported(key, f"must be the head size of such layers, {head_dim}")
     shared = keys.integer("attention.shared_kv_layers", 0, low=0, high=count - 1)
     kv_heads = keys.per_layer(
         "attention.head_count_kv", count, common["num_attention_heads"], high=4096
@@ -26,7 +35,7 @@ def gemma4(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     found = {
         **layers,
         "hidden_activation": "gelu_pytorch_tanh",
-        "head_dim": keys.integer("attention.key_length_swa", low=2, high=1024),
+        "head_dim": head_dim,
         "global_head_dim": common["head_dim"],
         "num_key_value_heads": _kv_heads_of(keys, SLIDING, types, kv_heads),
         "num_kv_shared_layers": shared,
@@ -88,7 +97,7 @@ def _is_double_wide(keys: ArchitectureKeys, inner: list[int], shared: int) -> bo
 
 
 def _ropes(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    factors = read_vector(keys.header, ROPE_FACTORS)
+    factors = read_vector(keys.header, ROPE_FACTORS, common["head_dim"] // 2)
     turning = factors.count(1.0)
     if factors[:turning] != [1.0] * turning or not all(
         factor >= _STILL for factor in factors[turning:]

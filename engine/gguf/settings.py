@@ -7,8 +7,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from engine.architecture.errors import UnsupportedError
+from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.keys import MAX_EXPERTS, MAX_POSITIONS, MAX_SIZE, ArchitectureKeys
+from engine.gguf.names import ROUTER
 from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
@@ -26,11 +27,21 @@ def experts(keys: ArchitectureKeys, common: dict[str, Any], inner: str) -> dict[
     """``inner``: the key of an expert's size."""
     most = max(1, min(4096, MAX_EXPERTS // common["num_hidden_layers"]))
     count = keys.integer("expert_count", high=most)
+    for name, router in keys.header.tensors.items():
+        if ROUTER in name and name.endswith(".weight") and router.shape[0] != count:
+            raise keys.unsupported("expert_count", f"is {count}, and {name} has {router.shape[0]}")
     return {
         "num_experts": count,
         "num_experts_per_tok": keys.integer("expert_used_count", high=count),
         "moe_intermediate_size": keys.integer(inner, high=MAX_SIZE),
     }
+
+
+def refuse_scaling(keys: ArchitectureKeys, common: dict[str, Any]) -> None:
+    """Raise UnsupportedError if rotary embeddings are scaled otherwise than these models' are."""
+    if common["rope_scaling"] is not None:
+        kind = common["rope_scaling"]["rope_type"]
+        raise keys.unsupported("rope.scaling.type", f"{kind!r} is not supported")
 
 
 def mixtral(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +68,9 @@ def gpt_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     scaling = common["rope_scaling"] or {"rope_type": "default"}
     truncation = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
     found = experts(keys, common, "expert_feed_forward_length")
+    base = common["rope_theta"]
+    if keys.number("rope.freq_base_swa", base, low=1e-3, high=1e12) != base:
+        raise keys.unsupported("rope.freq_base_swa", f"must be that of all layers, {base:g}")
     return {
         "model_type": "gpt_oss",
         "num_local_experts": found["num_experts"],
@@ -64,13 +78,17 @@ def gpt_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "intermediate_size": found["moe_intermediate_size"],
         **window_fields(keys, common["num_hidden_layers"], 2),
         "rope_scaling": None,
-        "rope_parameters": {**scaling, "rope_theta": common["rope_theta"], **truncation},
+        "rope_parameters": {**scaling, "rope_theta": base, **truncation},
     }
 
 
+def mistral3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return {"rope_scaling": _mistral_scaling(keys, common)}
+
+
 def ministral3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    """Queries are scaled by position, and the temperature of YaRN is divided by another."""
-    scaling = common["rope_scaling"]
+    """Queries are scaled by position."""
+    scaling = _mistral_scaling(keys, common)
     if scaling is None or scaling["rope_type"] != "yarn":
         raise UnsupportedError(f"{keys.file.source}: {keys.prefix} without YaRN is not supported")
     return {
@@ -79,16 +97,25 @@ def ministral3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
             **scaling,
             "rope_theta": common["rope_theta"],
             "llama_4_scaling_beta": keys.number("attention.temperature_scale", low=0.0, high=1e3),
-            "mscale": 1.0,
-            "mscale_all_dim": keys.number(
-                "rope.scaling.yarn_log_multiplier", 0.0, low=0.0, high=1e3
-            ),
         },
         "sliding_window": None,
     }
 
 
+def _mistral_scaling(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any] | None:
+    """The temperature of YaRN is divided by another."""
+    scaling: dict[str, Any] | None = common["rope_scaling"]
+    if scaling is None or scaling["rope_type"] != "yarn":
+        return scaling
+    divisor = keys.number("rope.scaling.yarn_log_multiplier", 0.0, low=0.0, high=1e3)
+    return {**scaling, "mscale": 1.0, "mscale_all_dim": divisor}
+
+
 def granite(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    if not keys.file.flag(keys.name("rope.scaling.finetuned"), True):
+        raise keys.unsupported(
+            "rope.scaling.finetuned", "false (no rotary embeddings) is not supported"
+        )
     usual = common["head_dim"] ** -0.5
     return {
         "attention_multiplier": keys.number("attention.scale", usual, low=1e-6, high=1e6),
@@ -125,6 +152,7 @@ def window_fields(keys: ArchitectureKeys, num_layers: int, period: int) -> dict[
 
 
 def phi3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    refuse_scaling(keys, common)
     window = keys.integer("attention.sliding_window", 0, low=0, high=MAX_POSITIONS)
     head_dim, positions = common["head_dim"], common["max_position_embeddings"]
     turning = keys.integer("rope.dimension_count", head_dim, high=head_dim)
@@ -135,12 +163,18 @@ def phi3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "sliding_window": window or None,
         "partial_rotary_factor": turning / head_dim,
         "original_max_position_embeddings": original,
-        "rope_scaling": _long_rope(keys, positions / original, original),
+        "rope_scaling": _long_rope(keys, turning // 2, positions / original, original),
     }
 
 
-def _long_rope(keys: ArchitectureKeys, factor: float, original: int) -> dict[str, Any] | None:
-    if LONG_FACTORS not in keys.header.tensors:
+def _long_rope(
+    keys: ArchitectureKeys, pairs: int, factor: float, original: int
+) -> dict[str, Any] | None:
+    """``pairs``: of a head that turn. ``factor``: by which the context is longer than the
+    ``original``."""
+    if not keys.header.tensors.keys() & {LONG_FACTORS, SHORT_FACTORS}:
+        if keys.file.text(keys.name("rope.scaling.type"), "none") == "longrope":
+            raise ConfigError(f"{keys.file.source} has no {LONG_FACTORS}")
         return None
     usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     given = keys.number("rope.scaling.attn_factor", usual, low=0.0, high=1e6)
@@ -151,8 +185,8 @@ def _long_rope(keys: ArchitectureKeys, factor: float, original: int) -> dict[str
         )
     return {
         "type": "longrope",
-        "long_factor": read_vector(keys.header, LONG_FACTORS),
-        "short_factor": read_vector(keys.header, SHORT_FACTORS),
+        "long_factor": read_vector(keys.header, LONG_FACTORS, pairs),
+        "short_factor": read_vector(keys.header, SHORT_FACTORS, pairs),
     }
 
 

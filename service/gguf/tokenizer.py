@@ -22,8 +22,10 @@ _MERGES = "tokenizer.ggml.merges"
 _SCORES = "tokenizer.ggml.scores"
 _TYPES = "tokenizer.ggml.token_type"
 _SPACE = "▁"
-# Merges are sought at every place of a token, so their number is bounded.
-_MAX_TOKEN_CHARS = 1 << 12
+# Merges are sought at every place of a token, in time that grows with its length's square.
+_MAX_TOKEN_CHARS = 1 << 9
+_MAX_SQUARES = 1 << 28  # of the lengths of all tokens
+_MAX_MERGES = 1 << 21
 _WITHOUT = "put the model's tokenizer.json next to the file, or serve the original checkpoint"
 
 
@@ -202,6 +204,11 @@ def _bos_first(keys: GgufKeys, vocabulary: dict[str, int]) -> dict[str, Any] | N
     bos = special_token(keys, "bos")
     if bos is None or not adds_bos(keys):
         return None
+    if bos not in vocabulary:
+        raise ConfigError(
+            f"{keys.source}: tokenizer.ggml.bos_token_id is the token {bos!r}, which a text cannot "
+            "begin with"
+        )
     first = {"SpecialToken": {"id": bos, "type_id": 0}}
     return {
         "type": "TemplateProcessing",
@@ -275,15 +282,29 @@ def _with_space_marks(
 def _merges(keys: GgufKeys, vocabulary: dict[str, int], scores: list[float]) -> list[list[str]]:
     """Return every pair of tokens that make a third, that of the highest score first: SentencePiece
     merges the adjacent pair whose token has the highest score."""
+    _check_lengths(keys, vocabulary)
     found = []
     for token, number in vocabulary.items():
-        if len(token) > _MAX_TOKEN_CHARS:
-            raise keys.error(
-                f"element {number} of {TOKENS}", f"of at most {_MAX_TOKEN_CHARS} characters", token
-            )
         for place in range(1, len(token)):
             left, right = token[:place], token[place:]
             if left in vocabulary and right in vocabulary:
                 order = (-scores[number], vocabulary[left], vocabulary[right])
                 found.append((order, [left, right]))
+        if len(found) > _MAX_MERGES:
+            raise UnsupportedError(
+                f"{keys.source}: the tokens of {TOKENS} can be made of others in more than "
+                f"{_MAX_MERGES} ways; {_WITHOUT}"
+            )
     return [pair for _, pair in sorted(found, key=lambda one: one[0])]
+
+
+def _check_lengths(keys: GgufKeys, vocabulary: dict[str, int]) -> None:
+    squares = 0
+    for token, number in vocabulary.items():
+        squares += len(token) ** 2
+        if len(token) > _MAX_TOKEN_CHARS:
+            raise keys.error(
+                f"element {number} of {TOKENS}", f"of at most {_MAX_TOKEN_CHARS} characters", token
+            )
+    if squares > _MAX_SQUARES:
+        raise UnsupportedError(f"{keys.source}: the tokens of {TOKENS} are too long; {_WITHOUT}")

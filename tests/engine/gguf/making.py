@@ -77,7 +77,9 @@ def write_header(
     writer = gguf.GGUFWriter(folder / "t.gguf", architecture)
     for name, value in (keys or {}).items():
         key = f"{architecture}.{name}"
-        if isinstance(value, list):
+        if isinstance(value, bool):
+            writer.add_bool(key, value)
+        elif isinstance(value, list):
             writer.add_array(key, value)
         elif isinstance(value, float):
             writer.add_float32(key, value)

@@ -125,10 +125,39 @@ def test_tokens_known_by_their_texts_end_an_answer_too(tmp_path: Path) -> None:
     assert config_json(header)["eos_token_id"] == [2, 1]
 
 
+@pytest.mark.parametrize("key", ["rope.scaling.factor", "rope.scale_linear"])
+def test_a_factor_without_a_type_is_linear(key: str, tmp_path: Path) -> None:
+    save_model(FAMILY_FILES["qwen3"], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    header.keys[f"qwen3.{key}"] = 8.0
+    assert config_json(header)["rope_scaling"] == {"rope_type": "linear", "factor": 8.0}
+
+
+def test_stated_factors_and_stored_ones_are_not_combined(tmp_path: Path) -> None:
+    save_model(Variant("llama", {"rope_parameters": _LLAMA3, "head_dim": 64}), tmp_path / "o")
+    factors = stored_factors(tmp_path / "o")
+    path = write_gguf(tmp_path / "o", tmp_path / "t.gguf", tokenizer=False, rope_factors=factors)
+    header = read_gguf_header(path)
+    header.keys["llama.rope.scaling.factor"] = 2.0
+    with pytest.raises(UnsupportedError, match=r"is not supported with rope_freqs\.weight"):
+        config_json(header)
+
+
+def test_layers_that_do_not_exist_are_not_believed(tmp_path: Path) -> None:
+    save_model(FAMILY_FILES["qwen3"], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    header.keys["qwen3.block_count"] = 4096
+    with pytest.raises(ConfigError, match="block_count is 4096, and the file has tensors of 3 lay"):
+        config_json(header)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
-        ("rope.scaling.attn_factor", 1.5, "is not supported with YaRN"),
+        ("rope.scaling.attn_factor", 1.5, "is not supported; it must be 1"),
+        ("attention.causal", False, "false is not supported; it must be true"),
         ("rope.scaling.type", "longrope", "'longrope' is not supported"),
         ("feed_forward_length", np.array([96, 64, 96]), "must be the same in all layers"),
         ("attention.value_length", 16, "must be the head size, 32"),

@@ -36,6 +36,11 @@ def test_experts_of_a_family_that_has_none_are_refused(
         family_of(header)
 
 
+def test_an_encoder_of_images_is_called_one(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedError, match="name the file of the language model"):
+        family_of(write_header(tmp_path, "clip"))
+
+
 @pytest.mark.parametrize("name", FAMILY_FILES)
 def test_logits_are_the_originals_to_the_bit(name: str, tmp_path: Path) -> None:
     save_model(FAMILY_FILES[name], tmp_path / "original")

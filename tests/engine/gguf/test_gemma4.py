@@ -53,6 +53,14 @@ def test_what_sets_a_model_apart_is_found(
         ("gemma4", "attention.shared_kv_layers", 3, "must be an integer from 0 to 2"),
         ("gemma4_experts", "expert_count", 5000, "must be an integer from 1 to 4096"),
         ("gemma4", "final_logit_softcapping", -1.0, "must be a number from 0.001"),
+        ("gemma4", "rope.dimension_count_swa", 16, "must be the head size of such layers, 32"),
+        ("gemma4", "rope.scaling.type", "yarn", "'yarn' is not supported"),
+        (
+            "gemma4",
+            "attention.sliding_window_pattern",
+            np.array([False, True, True]),
+            "must leave the last layer without a window",
+        ),
     ],
 )
 def test_errors_name_the_unsupported_key(
@@ -84,6 +92,12 @@ def test_rope_factors_other_than_proportional_ones_are_refused(
     tensors = {"rope_freqs.weight": np.array(factors, np.float32)}
     header = write_header(tmp_path, "gemma4", given, tensors)
     keys = ArchitectureKeys(header, GgufKeys(header), "gemma4")
-    common = {"num_hidden_layers": 6, "num_attention_heads": 4, "head_dim": 16, "rope_theta": 1e6}
+    common = {
+        "num_hidden_layers": 6,
+        "num_attention_heads": 4,
+        "head_dim": 4,
+        "rope_theta": 1e6,
+        "rope_scaling": None,
+    }
     with pytest.raises(ConfigError, match=r"rope_freqs\.weight must be ones followed by values"):
         gemma4(keys, common)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from engine.architecture.errors import ConfigError, UnsupportedError
@@ -92,6 +93,8 @@ def test_gpt_oss_has_windows_in_turn_and_does_not_round_yarns_ramp(tmp_path: Pat
         ("qwen3moe", {}, "has no qwen3moe.expert_count"),
         ("qwen3moe", {"expert_count": 5000}, "expert_count must be an integer from 1 to 4096"),
         ("granite", {"attention.scale": 0.0}, "granite.attention.scale must be a number from"),
+        ("granite", {"rope.scaling.finetuned": False}, "no rotary embeddings.* is not supported"),
+        ("gpt-oss", GPT_OSS | {"rope.freq_base_swa": 5.0}, "must be that of all layers, 10000"),
     ],
 )
 def test_keys_that_cannot_be_served_are_named(
@@ -106,6 +109,39 @@ def test_the_experts_of_all_layers_are_bounded(tmp_path: Path) -> None:
     keys = keys_of(write_header(tmp_path, "gpt-oss", GPT_OSS))
     with pytest.raises(ConfigError, match="expert_count must be an integer from 1 to 31, not 32"):
         FAMILIES["gpt-oss"].settings(keys, COMMON | {"num_hidden_layers": 4096 + 1})
+
+
+def test_routers_have_as_many_experts_as_the_file_says(tmp_path: Path) -> None:
+    router = {"blk.0.ffn_gate_inp.weight": np.zeros((31, 8), np.float32)}
+    keys = keys_of(write_header(tmp_path, "gpt-oss", GPT_OSS, router))
+    with pytest.raises(ConfigError, match=r"expert_count is 32, and blk\.0\.ffn_gate_inp.* has 31"):
+        FAMILIES["gpt-oss"].settings(keys, COMMON)
+
+
+@pytest.mark.parametrize("temperature", [None, 0.1])
+def test_mistrals_yarn_has_a_second_temperature(temperature: float | None, tmp_path: Path) -> None:
+    given = {"rope.scaling.yarn_log_multiplier": 1.0}
+    if temperature is not None:
+        given["attention.temperature_scale"] = temperature
+    header = write_header(tmp_path, "mistral3", given)
+    common = COMMON | {"rope_scaling": {"rope_type": "yarn", "factor": 16.0}}
+    fields = family_of(header).settings(keys_of(header), common)
+    scaling = fields["rope_scaling"] or fields["rope_parameters"]
+    assert {"mscale": 1.0, "mscale_all_dim": 1.0, "factor": 16.0}.items() <= scaling.items()
+
+
+def test_long_rope_without_factors_is_refused(tmp_path: Path) -> None:
+    save_model(FAMILY_FILES["phi3"], tmp_path / "original")
+    path = write_gguf(tmp_path / "original", tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    header.keys["phi3.rope.scaling.type"] = "longrope"
+    with pytest.raises(ConfigError, match=r"has no rope_factors_long\.weight"):
+        config_json(header)
+    header.keys["phi3.rope.scaling.type"] = "yarn"
+    with pytest.raises(
+        UnsupportedError, match=r"phi3\.rope\.scaling\.type 'yarn' is not supported"
+    ):
+        config_json(header)
 
 
 def test_other_temperatures_of_long_rope_are_refused(tmp_path: Path) -> None:

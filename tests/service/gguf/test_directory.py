@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
@@ -39,8 +40,9 @@ def without_tokenizer(path: Path) -> Path:
     reader = gguf.GGUFReader(path)
     tokens = reader.fields["tokenizer.ggml.tokens"].contents()
     writer = gguf.GGUFWriter(path.with_name("bare.gguf"), "qwen3")
-    for name in ("context_length", "embedding_length", "block_count", "feed_forward_length"):
+    for name in ("context_length", "embedding_length", "feed_forward_length"):
         writer.add_uint32(f"qwen3.{name}", 64)
+    writer.add_block_count(1)
     writer.add_uint32("qwen3.attention.head_count", 1)
     writer.add_float32("qwen3.attention.layer_norm_rms_epsilon", 1e-6)
     writer.add_tokenizer_model("gpt2")
@@ -48,6 +50,7 @@ def without_tokenizer(path: Path) -> Path:
     writer.add_token_list(tokens)
     embedding = next(each for each in reader.tensors if each.name == "token_embd.weight")
     writer.add_tensor("token_embd.weight", embedding.data)
+    writer.add_tensor("blk.0.attn_norm.weight", np.ones(64, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

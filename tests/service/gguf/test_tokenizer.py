@@ -14,6 +14,7 @@ from transformers.integrations.gguf.gguf_tokenizer_mapping import (
 )
 
 from engine.architecture.errors import ConfigError
+from service.gguf import tokenizer
 from service.gguf.pre_tokenizers import PRE_TOKENIZERS
 from service.gguf.tokenizer import TokenType, adds_bos, special_token, tokenizer_json
 from tests.service.gguf.vocabularies import TEXTS, byte_level, keys_of, keys_of_byte_level
@@ -202,12 +203,31 @@ def test_special_tokens_are_named_by_their_text() -> None:
         ),
         (
             keys_of(model="llama", tokens=["<unk>", "a" * 5000], scores=np.array([0.0, 0.0])),
-            "of at most 4096 characters",
+            "of at most 512 characters",
         ),
     ],
 )
 def test_what_describes_no_tokenizer_is_refused(keys: Any, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
+        tokenizer_json(keys)
+
+
+def test_a_vocabulary_that_would_take_minutes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = ["<unk>", *("a" * count for count in range(1, 500))]
+    keys = keys_of(model="llama", tokens=tokens, scores=np.zeros(len(tokens), np.float32))
+    monkeypatch.setattr(tokenizer, "_MAX_MERGES", 10_000)
+    with pytest.raises(ConfigError, match="can be made of others in more than 10000 ways"):
+        tokenizer_json(keys)
+    monkeypatch.setattr(tokenizer, "_MAX_SQUARES", 10_000)
+    with pytest.raises(ConfigError, match="are too long"):
+        tokenizer_json(keys)
+
+
+def test_a_first_token_that_no_text_has_is_refused() -> None:
+    keys = gemma_keys("gemma3")
+    spaces = keys.texts("tokenizer.ggml.tokens").index("  ")
+    keys.header.keys["tokenizer.ggml.bos_token_id"] = spaces
+    with pytest.raises(ConfigError, match="bos_token_id is the token '  '"):
         tokenizer_json(keys)
 
 
