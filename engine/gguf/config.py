@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
 from engine.gguf.keys import MAX_POSITIONS, MAX_SIZE, ArchitectureKeys
-from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name
+from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name, layer_of
 from engine.gguf.settings import LONG_FACTORS
 from engine.gguf.vectors import read_vector
 
@@ -25,7 +24,6 @@ _LLAMA3 = {
     "original_max_position_embeddings": 8192,
 }
 _FACTOR_ERROR = 1e-3
-_OF_LAYER = re.compile(r"blk\.(\d{1,6})\.")
 
 
 def config_json(header: GgufHeader) -> dict[str, Any]:
@@ -74,10 +72,8 @@ def _layer_count(keys: ArchitectureKeys) -> int:
     """Raises ConfigError unless it is that of the layers that have tensors, so that nothing is done
     for layers that do not exist."""
     count = keys.integer("block_count", high=4096)
-    there = 1 + max(
-        (int(match[1]) for name in keys.header.tensors if (match := _OF_LAYER.match(name))),
-        default=-1,
-    )
+    numbers = (layer_of(name) for name in keys.header.tensors)
+    there = 1 + max((number for number in numbers if number is not None), default=-1)
     if count != there:
         raise ConfigError(
             f"{keys.file.source}: {keys.name('block_count')} is {count}, and the file has tensors "
