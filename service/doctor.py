@@ -30,6 +30,7 @@ from engine.cpu.library import (
     library,
     may_use_tiles,
 )
+from engine.gguf.names import gguf_of
 from engine.gguf.part_names import named_part, parts_by_name
 from engine.python_command import python_command
 from service.version import VERSION
@@ -253,6 +254,9 @@ def model_problem(model: Path, *, without_weights: bool = False) -> str:
 
 def _config_problem(model: Path) -> str:
     config = model / "config.json"
+    files = sorted(file for file in model.glob("*.gguf") if "mmproj" not in file.name.lower())
+    if not config.is_file() and files:
+        return f"{model} is a folder of GGUF files; name one of them, such as {files[0]}"
     if not config.is_file():
         return f"{model} is not a model directory: it has no config.json"
     try:
@@ -290,7 +294,8 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
         return Finding(Level.FAIL, "model", str(error), "serve a checkpoint in another format")
     kind = "" if quantized is None else f" ({quantized.description})"
     written = f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
-    return Finding(Level.OK, "model", f"{model}, {written} of weights{kind}")
+    name = gguf_of(model) or model
+    return Finding(Level.OK, "model", f"{name}, {written} of weights{kind}")
 
 
 def _optional_findings() -> Iterator[Finding]:

@@ -42,6 +42,7 @@ PUBLIC = {
         "engine.gguf.names",
         "engine.gguf.part_names",
         "engine.gguf.parts",
+        "engine.gguf.served",
         "engine.lifetime",
         "engine.prefix_table",
         "engine.python_command",

@@ -42,6 +42,16 @@ _READ_BYTES = 1 << 20
 _LENGTH = struct.Struct("<Q")  # of a string
 _LENGTH_BYTES = _LENGTH.size
 
+_AGAIN = "; download it again"
+_PAGE = "it is a web page; download the file itself"
+# By how they begin.
+_OTHER_FILES = {
+    b"vers": "it may be a Git LFS pointer; 'git lfs pull' fetches the file itself",
+    b"<!DO": _PAGE,
+    b"<!do": _PAGE,
+    b"<htm": _PAGE,
+}
+
 _NUMBERS: dict[int, np.dtype[Any]] = {
     0: np.dtype("<u1"),
     1: np.dtype("<i1"),
@@ -97,7 +107,8 @@ def header_of(file: TensorFile, *, keep_texts: bool = True) -> GgufHeader:
     cursor = _Cursor(file, keep_texts)
     magic = cursor.take(4, "magic")
     if magic != MAGIC:
-        raise cursor.error("magic", f"is {bytes(magic)!r}: it is not a GGUF file")
+        why = _OTHER_FILES.get(bytes(magic), "it is not a GGUF file")
+        raise cursor.error("magic", f"is {bytes(magic)!r}: {why}")
     version = cursor.u32("version")
     if version not in VERSIONS:
         why = "it is big-endian" if version >> 24 and not version & 0xFFFF else "not supported"
@@ -146,7 +157,9 @@ class _Cursor:
             if self._end < self.size:
                 raise self.error(field, f"ends beyond the {_MAX_HEADER_BYTES} bytes of a header")
             raise self.error(
-                field, f"needs {count} bytes, and the file ends after {self.left}: it is cut short"
+                field,
+                f"needs {count} bytes, and the file ends after {self.left}: it is cut short"
+                f"{_AGAIN}",
             )
         offset = self.position - self._first
         if offset + count > len(self._buffer):
@@ -315,7 +328,7 @@ def _placed(cursor: _Cursor, infos: Iterable[GgufTensor], data: int) -> dict[str
         if last > cursor.size:
             raise cursor.error(
                 f"tensor {tensor.name!r}",
-                f"ends at byte {last}, and the file at {cursor.size}: it is cut short",
+                f"ends at byte {last}, and the file at {cursor.size}: it is cut short{_AGAIN}",
             )
         if tensor.begin < end:
             raise cursor.error(f"the offset of tensor {tensor.name!r}", f"overlaps {before}")

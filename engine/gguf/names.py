@@ -1,9 +1,11 @@
-"""The names of tensors: those of Hugging Face's checkpoints and those of GGUF files."""
+"""The names of tensors: those of Hugging Face's checkpoints and those of GGUF files; and of the
+link to a file."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 _WHOLE = {
     "model.embed_tokens": "token_embd",
@@ -77,3 +79,12 @@ def layer_of(tensor: str) -> int | None:
     """Return the number of the layer that a file's tensor belongs to; None: to none."""
     match = _IN_LAYER.fullmatch(tensor)
     return int(match[1]) if match else None
+
+
+def gguf_of(directory: Path) -> Path | None:
+    """Return the path of the GGUF file, which may have gone since; None if it is no such
+    directory."""
+    link = directory / LINK
+    if link.is_symlink():
+        return link.parent / link.readlink()
+    return link if link.exists() else None

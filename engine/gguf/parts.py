@@ -6,6 +6,7 @@ found by their names. All say which part they are, of how many, and how many ten
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -17,14 +18,15 @@ from engine.gguf.part_names import MAX_PARTS, PartName, named_part, part_name, p
 from engine.weights.file import TensorFile
 
 _NUMBER, _COUNT, _TENSORS = "split.no", "split.count", "split.tensors.count"
+_NUMBERED = re.compile(r"-\d{5}-of-\d{5}.*", re.ASCII | re.DOTALL)
 _AGAIN = "download the parts, or split the model, again"
 
 
-def read_gguf_header(path: Path) -> GgufHeader:
-    """Return the header of a model: the keys of its first file, and the tensors of all. Raises
-    ModelError."""
+def read_gguf_header(path: Path, *, keep_texts: bool = True) -> GgufHeader:
+    """Return the header of a model: the keys of its first file, and the tensors of all.
+    ``keep_texts``: see ``header_of``. Raises ModelError."""
     with ExitStack() as ends:
-        header, _ = open_parts(path, ends, keep_texts=True)
+        header, _ = open_parts(path, ends, keep_texts=keep_texts)
     return header
 
 
@@ -77,7 +79,7 @@ def _first_part(header: GgufHeader, count: int) -> Path:
             f"one{first}"
         )
     if name is None or (name.number, name.count) != (1, count):
-        stem = path.stem if name is None else name.stem
+        stem = _NUMBERED.sub("", path.stem) if name is None else name.stem
         raise ConfigError(
             f"{path} is the first of {count} files ({_COUNT}), which are found by their names; "
             f"call it {PartName(stem, 1, count).of(1)}, and the others likewise"

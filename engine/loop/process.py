@@ -26,6 +26,7 @@ from engine.beats import EngineBeats, Page
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
+from engine.gguf.names import gguf_of
 from engine.inspected import Inspect, WatchSteps
 from engine.lifetime import watch_parent
 from engine.loop.connections import (
@@ -244,7 +245,8 @@ class EngineProcess:
         self._beats.ready(measures_steps=not info.device.startswith("cuda"))
         devices = info.tensor_parallel_size
         where = info.device if devices == 1 else f"{devices} ranks of one model"
-        logger.info("%s is ready on %s after %.2f s", info.model, where, load_seconds)
+        model = gguf_of(Path(info.model)) or info.model
+        logger.info("%s is ready on %s after %.2f s", model, where, load_seconds)
         return core
 
     def _load_constraints(self, runner: Runner) -> Constraints | None:

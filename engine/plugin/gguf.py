@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from engine.architecture.errors import UnsupportedError
 from engine.gguf.container import GgufHeader
-from engine.gguf.families import family_of, keys_of
+from engine.gguf.families import keys_of
 from engine.gguf.names import layer_of
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
@@ -44,12 +43,7 @@ class GgufTensors:
 
     def __init__(self, path: Path, ends: ExitStack, model: Any, dtype: torch.dtype) -> None:
         """``model``: what the tensors are for; its weights are not read. Raises ModelError."""
-        header = read_gguf_header(path)
-        if not family_of(header).by_transformers:
-            raise UnsupportedError(
-                f"{path}: --model-impl transformers is not supported for this GGUF file; serve the "
-                "original checkpoint, or leave --model-impl out"
-            )
+        header = read_gguf_header(path, keep_texts=False)
         self._changes = Changes(model.config)
         self._shapes: Mapping[str, Shape] = {
             name: tuple(parameter.shape) for name, parameter in model.named_parameters()

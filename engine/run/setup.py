@@ -20,6 +20,7 @@ from engine.device.device import (
     gpu_memory,
     set_threads,
 )
+from engine.gguf.served import check_gguf
 from engine.gpu import availability
 from engine.gpu.fresh import require_cudnn
 from engine.gpu.planned import PlannedAttention, require_flashinfer
@@ -108,6 +109,8 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
 def _read_config(config: EngineConfig, directory: Path, ranks: int) -> AnyConfig:
     """Read config.json, for our own code or for that of transformers. Raises ModelError when the
     one that ``config`` requires, or either, does not support it."""
+    if config.load_format != "dummy":
+        check_gguf(directory, config.model_impl)
     why_not_native: UnsupportedError | None = None
     if config.model_impl != "transformers":
         try:

@@ -24,9 +24,10 @@ from engine.gguf.keys import GgufKeys
 from engine.gguf.names import LINK
 from engine.gguf.part_names import named_part, part_name, parts_by_name
 from engine.gguf.parts import read_gguf_header
+from engine.gguf.served import FACTS, Facts, file_facts
 from service.gguf.tokenizer import TOKENS, adds_bos, special_token, tokenizer_json
 
-_FORM = 2  # to be raised when the files are made differently
+_FORM = 3  # to be raised when the files are made differently
 _TEMPLATE = "tokenizer.chat_template"
 _TOKENIZER = "tokenizer.json"
 _MAX_TOKENIZER_BYTES = 256 << 20
@@ -59,16 +60,14 @@ def gguf_directory(path: Path) -> Path:
         raise ModelError(f"{error}; set XDG_CACHE_HOME to a folder of your own") from error
     made = folder / digest
     if not made.is_dir():
-        _make(path, beside, made)
+        _make(path, beside, files, made)
     return made
 
 
-def _facts(path: Path) -> tuple[str, int, int] | None:
+def _facts(path: Path) -> Facts | None:
     """Return what changes with a file; None if it is missing."""
     with contextlib.suppress(FileNotFoundError):
-        real = path.resolve(strict=True)
-        status = real.stat()
-        return str(real), status.st_size, status.st_mtime_ns
+        return file_facts(path)
     return None
 
 
@@ -78,9 +77,9 @@ def _mtime(path: Path) -> int | None:
     return None
 
 
-def _make(path: Path, beside: Path, made: Path) -> None:
+def _make(path: Path, beside: Path, facts: list[Facts | None], made: Path) -> None:
     """The directory appears complete or not at all."""
-    files = _files(path, beside)
+    files = _files(path, beside) | {FACTS: json.dumps(facts)}
     try:
         temporary = Path(tempfile.mkdtemp(dir=made.parent))
         try:
@@ -132,6 +131,8 @@ def _tokenizer_beside(beside: Path, keys: GgufKeys) -> str | None:
         numbers |= {one["content"]: one["id"] for one in found.get("added_tokens") or []}
     except FileNotFoundError:
         return None
+    except KeyError as error:
+        raise ConfigError(f"{beside} has no {error}; correct or remove it") from error
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ConfigError(f"{beside} cannot be read: {error}; correct or remove it") from error
     tokens = keys.texts(TOKENS)

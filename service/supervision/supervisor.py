@@ -32,6 +32,7 @@ from types import FrameType
 
 from engine.addresses import address_text
 from engine.config import EngineConfig
+from engine.gguf.names import gguf_of
 from engine.options import OptionError
 from observability.logging import get_logger, line_writer
 from service.hub.place import ModelPlace
@@ -334,7 +335,7 @@ class Supervisor:
         text = banner(
             address,
             model=self._model,
-            path=self._engine_config.model,
+            path=str(gguf_of(Path(self._engine_config.model)) or self._engine_config.model),
             needs_key=self._settings.needs_key,
             makes_keys=self._settings.stored_keys,
             note=self._note,

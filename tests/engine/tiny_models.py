@@ -71,7 +71,7 @@ _SIZES: dict[str, Any] = {
     "pad_token_id": None,
     "tie_word_embeddings": False,
 }
-_FAMILIES: dict[str, tuple[type, type]] = {
+_FAMILIES: dict[str, tuple[type, Any]] = {
     "llama": (LlamaConfig, LlamaForCausalLM),
     "mistral": (MistralConfig, MistralForCausalLM),
     "qwen2": (Qwen2Config, Qwen2ForCausalLM),
@@ -303,7 +303,7 @@ def save_model(variant: Variant, directory: Path, *, seed: int = 0) -> PreTraine
     sizes = _GPT2_SIZES if variant.family == "gpt2" else _SIZES
     config = config_class(**(sizes | variant.settings))
     torch.manual_seed(seed)
-    model: PreTrainedModel = model_class(config)
+    model: Any = model_class(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             # Norms start as ones and biases as zeros, which would hide that they are used.
@@ -319,6 +319,7 @@ def save_model(variant: Variant, directory: Path, *, seed: int = 0) -> PreTraine
         values = json.loads(path.read_text())
         variant.edit_config(values)
         path.write_text(json.dumps(values))
-    oracle: PreTrainedModel = model_class.from_pretrained(directory, dtype=torch.float32)
+    oracle: Any = model_class.from_pretrained(directory, dtype=torch.float32)
     freeze_frequencies(oracle, config.max_position_embeddings)
-    return oracle.eval()
+    found: PreTrainedModel = oracle.eval()
+    return found

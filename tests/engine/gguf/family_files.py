@@ -211,7 +211,8 @@ FAMILY_FILES: dict[str, Variant] = {
 def in_hub_layout(config: dict[str, Any]) -> dict[str, Any]:
     """Return config.json as models on the hub have it, from which llama.cpp's converter reads;
     newer transformers name Gemma 4's layers with full attention one by one."""
-    full = next(iter((config.get("per_layer_config") or {}).values()), {})
+    of_layers = (config.get("per_layer_config") or {}).values()
+    full: dict[str, Any] = next(iter(of_layers), {})
     found = {"num_global_key_value_heads": full.get("num_key_value_heads")} if full else {}
     if "head_dim" in full:
         found["global_head_dim"] = full["head_dim"]
@@ -360,8 +361,8 @@ def _rope_factors(config: dict[str, Any]) -> Iterator[tuple[str, str, Tensor]]:
     if ARCHITECTURES[config["architectures"][0]] == "gemma4":
         pairs = config["global_head_dim"] // 2
         turning = int(pairs * rope["full_attention"]["partial_rotary_factor"])
-        factors = torch.tensor([1.0] * turning + [1e30] * (pairs - turning))
-        yield "rope_freqs.weight", "rope_freqs.weight", factors
+        values = [1.0] * turning + [1e30] * (pairs - turning)
+        yield "rope_freqs.weight", "rope_freqs.weight", torch.tensor(values)
     for kind in ("long", "short"):
         if (factors := rope.get(f"{kind}_factor")) is not None:
             stored = f"rope_factors_{kind}.weight"

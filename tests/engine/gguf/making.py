@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -94,7 +95,7 @@ def write_header(
     return read_gguf_header(folder / "t.gguf")
 
 
-def _add_config(writer: gguf.GGUFWriter, config: dict) -> None:
+def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_name("tiny")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
@@ -120,7 +121,7 @@ def _add_config(writer: gguf.GGUFWriter, config: dict) -> None:
     add_family(writer, config)
 
 
-def _add_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict) -> None:
+def _add_tokenizer(writer: gguf.GGUFWriter, directory: Path, config: dict[str, Any]) -> None:
     whole = (directory / "tokenizer.json").read_text()
     made = json.loads(whole)
     texts = {number: text for text, number in made["model"]["vocab"].items()}

@@ -104,7 +104,9 @@ def test_an_array_of_strings_that_is_cut_short_is_refused(tmp_path: Path) -> Non
     ("data", "says"),
     [
         (b"", "magic needs 4 bytes"),
-        (file_of(magic=b"GGML"), "magic is b'GGML'"),
+        (file_of(magic=b"GGML"), "magic is b'GGML': it is not a GGUF file"),
+        (file_of(magic=b"vers"), "it may be a Git LFS pointer; 'git lfs pull' fetches"),
+        (file_of(magic=b"<!DO"), "it is a web page; download the file itself"),
         (file_of(version=1), "version is 1: not supported"),
         (file_of(version=3 << 24), "version is 50331648: it is big-endian"),
         (file_of(tensors=1 << 60), "tensor_count is 1152921504606846976; at most 65536"),
@@ -117,7 +119,7 @@ def test_an_array_of_strings_that_is_cut_short_is_refused(tmp_path: Path) -> Non
         (file_of(key("a", 99, bytes(8)), keys=1), "key 'a' has the unknown type 99"),
         (
             file_of(key("a", 8, struct.pack("<Q", 1 << 20)), keys=1),
-            "key 'a' needs 1048576 bytes, and the file ends after 0: it is cut short",
+            "key 'a' needs 1048576 bytes, and the file ends after 0: it is cut short; download it",
         ),
         (
             file_of(key("a", 8, text("") + b"\0" * 8), keys=2),
@@ -163,7 +165,7 @@ def test_an_array_of_strings_that_is_cut_short_is_refused(tmp_path: Path) -> Non
         (file_of(info("t", 4, offset=8), bytes(99), tensors=1), "the offset of tensor 't' is 8"),
         (
             file_of(info("t", 1000), bytes(99), tensors=1),
-            "tensor 't' ends at byte 4064, and the file at 156: it is cut short",
+            "tensor 't' ends at byte 4064, and the file at 156: it is cut short; download it again",
         ),
         (
             file_of(info("t", 8), info("t", 8, offset=32), bytes(999), tensors=2),

@@ -28,7 +28,9 @@ class Weights:
     """A source of what transformers has loaded."""
 
     def __init__(self, oracle: PreTrainedModel) -> None:
-        self._tensors = {name: tensor.clone() for name, tensor in oracle.state_dict().items()}
+        self._tensors: dict[str, Tensor] = {
+            name: tensor.clone() for name, tensor in oracle.state_dict().items()
+        }
 
     def tensor(self, name: str) -> Tensor:
         return self._tensors[name]

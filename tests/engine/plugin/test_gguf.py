@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from engine.architecture.errors import UnsupportedError, WeightsError
+from engine.architecture.errors import WeightsError
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.plugin.gguf import GgufTensors
 from engine.plugin.loading import loaded_model
@@ -22,7 +22,6 @@ from tests.engine.gguf.directories import file_directory
 from tests.engine.gguf.qwen35_files import FUSES_EXPERTS, add_predictor, change_config
 from tests.engine.plugin.families import save_family
 from tests.engine.plugin.test_tensors import difference, differences
-from tests.engine.tiny_models import VARIANTS, save_model
 
 CPU = torch.device("cpu")
 
@@ -134,15 +133,6 @@ def test_matrices_stay_in_few_bits(
     assert difference(Engine(directory, dtype="float32", cpu_path="torch"), oracle) < 1e-4
     # Inputs are rounded to 8 bits, so that some tokens choose other experts.
     assert median(differences(Engine(directory, dtype="float32"), oracle)) < 0.02
-
-
-def test_model_impl_transformers_is_refused_for_other_architectures(tmp_path: Path) -> None:
-    save_model(VARIANTS["qwen3"], tmp_path / "original")
-    directory = file_directory(tmp_path / "original", tmp_path, "F32")
-    config = directory / "config.json"
-    config.write_text(config.read_text().replace("{", '{"model_type": "qwen3",', 1))
-    with pytest.raises(UnsupportedError, match="--model-impl transformers is not supported for"):
-        loaded_model(read_plugin_config(directory), directory, CPU, torch.float32)
 
 
 def test_a_missing_tensor_is_named(original: Path, oracle: PreTrainedModel, tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ def test_the_tokenizer_of_another_model_is_refused(path: Path) -> None:
     with pytest.raises(ModelError, match="is the tokenizer of another model than"):
         gguf_directory(path)
     (path.parent / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match="cannot be read: 'model'; correct or remove it"):
+    with pytest.raises(ModelError, match="has no 'model'; correct or remove it"):
         gguf_directory(path)
 
 
