@@ -19,6 +19,11 @@ STEP_MARGIN = 10.0
 _FORGETTING = 0.99  # per step, so that the effect of a delayed one wears off
 
 
+def failure_path(socket: Path) -> Path:
+    """Return the file, next to an engine's socket, in which it writes why it cannot start."""
+    return socket.with_suffix(".failure")
+
+
 class Sign(enum.IntEnum):
     """The numbers of a child's page, by position."""
 

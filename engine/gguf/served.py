@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.architecture.errors import UnsupportedError, WeightsError
+from engine.gguf.container import GgufHeader
 from engine.gguf.families import family_of
 from engine.gguf.keys import ARCHITECTURE_KEY
 from engine.gguf.names import LINK, gguf_of
 from engine.gguf.parts import read_gguf_header
 
-FACTS = "gguf_files.json"
-"""In a model directory: the path, size and time of last change, in ns, of each of its GGUF files
-when it was made."""
-
-Facts = tuple[str, int, int]
+MARKS = "gguf_files.json"
+"""In a model directory: the ``FileMark`` of each of its GGUF files."""
 
 
-def file_facts(path: Path) -> Facts:
-    """Raises OSError."""
-    real = path.resolve(strict=True)
-    status = real.stat()
-    return str(real), status.st_size, status.st_mtime_ns
+class FileMark(NamedTuple):
+    """What shows that a file has the same keys and tensors as before: its ``size``, and the SHA-256
+    of its first ``header`` bytes. (Not its time, which a copy or a backup may change.)"""
+
+    path: str
+    size: int
+    header: int
+    digest: str
+
+
+def marks_of(header: GgufHeader) -> list[FileMark]:
+    """Return those of all files of a model. Raises WeightsError."""
+    ends: dict[Path, int] = {}
+    for tensor in header.tensors.values():
+        ends[tensor.path] = min(tensor.begin, ends.get(tensor.path, tensor.begin))
+    try:
+        return [
+            FileMark(str(path), path.stat().st_size, end, _digest(path, end))
+            for path, end in ends.items()
+        ]
+    except OSError as error:
+        raise WeightsError(f"cannot read {header.path}: {error.strerror}") from error
 
 
 def check_gguf(directory: Path, model_impl: str) -> None:
@@ -32,9 +49,9 @@ def check_gguf(directory: Path, model_impl: str) -> None:
     path = gguf_of(directory)
     if path is None:
         return
-    if (directory / FACTS).exists():
-        for expected in json.loads((directory / FACTS).read_text()):
-            _check_unchanged(expected)
+    if (directory / MARKS).exists():
+        for fields in json.loads((directory / MARKS).read_text()):
+            _check_unchanged(FileMark(*fields))
     family = family_of(header := read_gguf_header(directory / LINK, keep_texts=False))
     computes = "transformers" if family.by_transformers else "native"
     if model_impl not in ("auto", computes):
@@ -44,13 +61,19 @@ def check_gguf(directory: Path, model_impl: str) -> None:
         )
 
 
-def _check_unchanged(expected: Facts) -> None:
-    name, size, changed = expected
+def _check_unchanged(mark: FileMark) -> None:
+    path = Path(mark.path)
     try:
-        found = file_facts(Path(name))
+        is_same = path.stat().st_size == mark.size and _digest(path, mark.header) == mark.digest
     except OSError as error:
         raise WeightsError(
-            f"cannot read {name}: {error.strerror}; put it back, or restart the server"
+            f"cannot read {path}: {error.strerror}; put it back, or restart the server"
         ) from error
-    if found[1:] != (size, changed):
-        raise WeightsError(f"{name} has changed since the server started; restart the server")
+    if not is_same:
+        raise WeightsError(f"{path} has changed since the server started; restart the server")
+
+
+def _digest(path: Path, count: int) -> str:
+    """Of the first ``count`` bytes. Raises OSError."""
+    with path.open("rb") as file:
+        return hashlib.sha256(file.read(count)).hexdigest()

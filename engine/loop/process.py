@@ -8,6 +8,7 @@ is well sends something at least every two seconds (during a long step, ``engine
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import logging
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 from types import FrameType
 
 from engine.architecture.errors import ModelError
-from engine.beats import EngineBeats, Page
+from engine.beats import EngineBeats, Page, failure_path
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
@@ -113,6 +114,7 @@ class EngineProcess:
         self._socket_path = socket_path
         self._has_siblings = config.data_parallel_size > 1
         self._beats = EngineBeats(beats or Page())
+        self._is_supervised = beats is not None
         self._load_model = load_model
         # SimpleQueue.put is reentrant, so a signal handler may call it.
         self._inbox: queue.SimpleQueue[_Event] = queue.SimpleQueue()
@@ -136,6 +138,9 @@ class EngineProcess:
             return int(stop.code or 0)
         except (ModelError, DeviceError) as error:  # the message is sufficient without a traceback
             logger.error("the engine cannot start: %s", error)
+            if self._is_supervised:
+                with contextlib.suppress(OSError):
+                    failure_path(self._socket_path).write_text(str(error), encoding="utf-8")
             return self._end(str(error))
         except Exception as error:
             logger.exception("the engine failed")

@@ -24,10 +24,10 @@ from engine.gguf.keys import GgufKeys
 from engine.gguf.names import LINK
 from engine.gguf.part_names import named_part, part_name, parts_by_name
 from engine.gguf.parts import read_gguf_header
-from engine.gguf.served import FACTS, Facts, file_facts
+from engine.gguf.served import MARKS, marks_of
 from service.gguf.tokenizer import TOKENS, adds_bos, special_token, tokenizer_json
 
-_FORM = 3  # to be raised when the files are made differently
+_FORM = 4  # to be raised when the files are made differently
 _TEMPLATE = "tokenizer.chat_template"
 _TOKENIZER = "tokenizer.json"
 _MAX_TOKENIZER_BYTES = 256 << 20
@@ -60,14 +60,16 @@ def gguf_directory(path: Path) -> Path:
         raise ModelError(f"{error}; set XDG_CACHE_HOME to a folder of your own") from error
     made = folder / digest
     if not made.is_dir():
-        _make(path, beside, files, made)
+        _make(path, beside, made)
     return made
 
 
-def _facts(path: Path) -> Facts | None:
+def _facts(path: Path) -> tuple[str, int, int] | None:
     """Return what changes with a file; None if it is missing."""
     with contextlib.suppress(FileNotFoundError):
-        return file_facts(path)
+        real = path.resolve(strict=True)
+        status = real.stat()
+        return str(real), status.st_size, status.st_mtime_ns
     return None
 
 
@@ -77,9 +79,9 @@ def _mtime(path: Path) -> int | None:
     return None
 
 
-def _make(path: Path, beside: Path, facts: list[Facts | None], made: Path) -> None:
+def _make(path: Path, beside: Path, made: Path) -> None:
     """The directory appears complete or not at all."""
-    files = _files(path, beside) | {FACTS: json.dumps(facts)}
+    files = _files(path, beside)
     try:
         temporary = Path(tempfile.mkdtemp(dir=made.parent))
         try:
@@ -103,6 +105,7 @@ def _files(path: Path, beside: Path) -> dict[str, str]:
         tokenizer_json(keys), ensure_ascii=False
     )
     files = {
+        MARKS: json.dumps(marks_of(header)),
         "config.json": json.dumps(config, indent=2),
         "tokenizer.json": tokenizer,
         "tokenizer_config.json": json.dumps(_tokenizer_config(keys), ensure_ascii=False, indent=2),

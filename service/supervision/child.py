@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from engine.beats import Page, Sign
 from observability.logging import get_logger
@@ -14,6 +16,7 @@ from service.supervision.hang_watch import Silence
 from service.supervision.restarts import HEALTHY_SECONDS, RestartPolicy
 
 _log = get_logger()
+_MOST_CHARS = 2000  # of a sentence that says why it cannot start
 
 
 @dataclass(slots=True, eq=False)
@@ -31,6 +34,7 @@ class Child:
     inactivity: Silence  # of its main thread
     hangs: Callable[[Page, float, float], bool]  # called with the seconds of both
     inherit: tuple[int, ...] = ()
+    failure_file: Path | None = None  # where it writes why it cannot start
     policy: RestartPolicy = field(default_factory=RestartPolicy)
     pid: int | None = None
     started: float = 0.0
@@ -44,6 +48,8 @@ class Child:
         self.silence.forget()
         self.inactivity.forget()
         self.started = time.monotonic()
+        if self.failure_file is not None:
+            self.failure_file.unlink(missing_ok=True)
         self.pid = spawn(self.module, self.arguments, self.environ, inherit=self.inherit)
         _log.info("started", child=self.name, pid=self.pid)
 
@@ -69,6 +75,15 @@ class Child:
             is_starting=not self.page[Sign.READY_AT],
         )
         self.signal(signal.SIGKILL)
+
+    def failure(self) -> str:
+        """Return the sentence with which it refused to start; empty if it wrote none."""
+        if self.failure_file is None:
+            return ""
+        with contextlib.suppress(OSError):
+            text = self.failure_file.read_text(encoding="utf-8", errors="replace")
+            return " ".join(text[:_MOST_CHARS].split())
+        return ""
 
     @property
     def is_ready(self) -> bool:

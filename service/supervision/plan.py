@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.beats import Page, Sign
+from engine.beats import Page, Sign, failure_path
 from engine.config import EngineConfig, hosts_problem
 from engine.device.visible import visible_gpus
 from engine.options import OptionError, secret_environment, to_argv
@@ -202,6 +202,7 @@ def _engines(
                 beats, silent, inactive, settings.engine_hang_timeout
             ),
             tick,
+            failure_file=failure_path(sockets[index]),
         )
 
 
@@ -241,6 +242,7 @@ def _child(
     hangs: Callable[[Page, float, float], bool],
     tick: float,
     inherit: tuple[int, ...] = (),
+    failure_file: Path | None = None,
 ) -> Child:
     beats = directory / f"{name}.page"
     return Child(
@@ -254,4 +256,5 @@ def _child(
         inactivity=Silence(tick),
         hangs=hangs,
         inherit=inherit,
+        failure_file=failure_file,
     )

@@ -282,7 +282,9 @@ class Supervisor:
         )
         if not self._was_ready and code > 0:
             # It rejected its settings or its model, and would do so again.
-            self._failure = f"the {child.name} could not start ({describe_exit(code)}); see the log"
+            why = child.failure()
+            why = f": {why}" if why else f" ({describe_exit(code)}); see the log"
+            self._failure = f"the {child.name} could not start{why}"
             return
         delay = child.policy.delay_after(progress=child.made_progress)
         _log.info("restarting", child=child.name, delay_seconds=delay)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from engine.architecture.errors import UnsupportedError, WeightsError
 from engine.gguf.names import gguf_of
-from engine.gguf.served import FACTS, check_gguf, file_facts
+from engine.gguf.parts import read_gguf_header
+from engine.gguf.served import MARKS, check_gguf, marks_of
 from tests.engine.gguf.directories import file_directory
 from tests.engine.tiny_models import VARIANTS, save_model
 
@@ -18,7 +20,8 @@ from tests.engine.tiny_models import VARIANTS, save_model
 def directory(tmp_path: Path) -> Path:
     save_model(VARIANTS["qwen3"], tmp_path / "original")
     made = file_directory(tmp_path / "original", tmp_path, "F32")
-    (made / FACTS).write_text(json.dumps([file_facts(tmp_path / "F32.gguf")]))
+    marks = marks_of(read_gguf_header(tmp_path / "F32.gguf"))
+    (made / MARKS).write_text(json.dumps(marks))
     return made
 
 
@@ -42,9 +45,13 @@ def test_an_implementation_that_does_not_compute_it_is_refused(directory: Path) 
 
 def test_a_file_that_has_changed_or_gone_is_named(directory: Path, tmp_path: Path) -> None:
     path = tmp_path / "F32.gguf"
-    path.write_bytes(path.read_bytes() + b" ")
-    with pytest.raises(WeightsError, match=r"F32\.gguf has changed since the server started; rest"):
-        check_gguf(directory, "auto")
+    whole = path.read_bytes()
+    os.utime(path, ns=(1, 1))
+    check_gguf(directory, "auto")
+    for changed in (whole + b" ", whole.replace(b"tiny", b"TINY", 1)):
+        path.write_bytes(changed)
+        with pytest.raises(WeightsError, match=r"F32\.gguf has changed since the server started"):
+            check_gguf(directory, "auto")
     path.unlink()
     with pytest.raises(WeightsError, match=r"cannot read .*F32\.gguf: No such file .* put it back"):
         check_gguf(directory, "auto")

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -71,3 +72,20 @@ def test_work_or_a_long_healthy_life_is_progress(child: Child) -> None:
     assert not child.made_progress
     child.page[Sign.PROGRESS] = 1
     assert child.made_progress
+
+
+def test_the_sentence_with_which_it_refuses_to_start_is_read_and_forgotten(
+    child: Child, tmp_path: Path
+) -> None:
+    assert child.failure() == ""
+    child.failure_file = tmp_path / "engine.failure"
+    assert child.failure() == ""
+    child.failure_file.write_text("cannot read\n x.gguf" + "!" * 5000)
+    assert child.failure().startswith("cannot read x.gguf!!!")
+    assert len(child.failure()) < 2001
+    first = child.pid
+    assert first is not None
+    child.signal(signal.SIGKILL)
+    assert await_end([first], 10) == []
+    child.start()
+    assert child.failure() == ""
