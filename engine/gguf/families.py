@@ -115,6 +115,16 @@ FAMILIES: dict[str, GgufFamily] = {
     "qwen3vl": GgufFamily("Qwen3ForCausalLM"),
     "qwen3vlmoe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
     "qwen3moe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
+    "gemma": GgufFamily(
+        "GemmaForCausalLM", settings=settings.gemma, is_wide=True, by_transformers=True
+    ),
+    "gemma2": GgufFamily(
+        "Gemma2ForCausalLM",
+        modules=_GEMMA_NORMS,
+        settings=settings.gemma2,
+        is_wide=True,
+        by_transformers=True,
+    ),
     "gemma3": GgufFamily(
         "Gemma3ForCausalLM",
         modules=_GEMMA_NORMS,

@@ -190,6 +190,29 @@ def _long_rope(
     }
 
 
+def gemma(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    refuse_scaling(keys, common)
+    activation = "gelu_pytorch_tanh"
+    return {"model_type": "gemma", "hidden_act": activation, "hidden_activation": activation}
+
+
+def gemma2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Every other layer has a sliding window, beginning with the first."""
+    refuse_scaling(keys, common)
+    layers = common["num_hidden_layers"]
+    # Files do not say how scores are scaled; only the model of this many layers differs.
+    is_largest = layers == 46
+    per_head = common["hidden_size"] / common["num_attention_heads"]
+    return {
+        "model_type": "gemma2",
+        "hidden_activation": "gelu_pytorch_tanh",
+        "query_pre_attn_scalar": per_head if is_largest else common["head_dim"],
+        "attn_logit_softcapping": keys.number("attn_logit_softcapping", 50.0, low=1e-3, high=1e6),
+        "final_logit_softcapping": keys.number("final_logit_softcapping", 30.0, low=1e-3, high=1e6),
+        **window_fields(keys, layers, 2),
+    }
+
+
 def gemma3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     if keys.is_set("final_logit_softcapping"):
         raise keys.unsupported("final_logit_softcapping", "is not supported")

@@ -52,7 +52,10 @@ _QWEN35: dict[str, _Change] = {
     "linear_attn.out_proj.weight": _Change(heads=1),
     "mlp.shared_expert_gate.weight": _Change(left_out=0),
 }
+_GEMMA = {"norm.weight": _Change(values=_less_one)}
 _BY_KIND: dict[str, dict[str, _Change]] = {
+    "gemma": _GEMMA,
+    "gemma2": _GEMMA,
     "qwen3_5_text": _QWEN35,
     "qwen3_5_moe_text": _QWEN35,
 }

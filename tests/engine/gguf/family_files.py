@@ -30,6 +30,8 @@ ARCHITECTURES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3moe",
+    "GemmaForCausalLM": "gemma",
+    "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
     "Gemma4ForCausalLM": "gemma4",
     "GptOssForCausalLM": "gpt-oss",
@@ -42,6 +44,7 @@ ARCHITECTURES = {
     "Olmo3ForCausalLM": "olmo2",
     "OlmoeForCausalLM": "olmoe",
 }
+_OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}
 _PERMUTED = {"llama", "mistral3", "granite", "smollm3"}
 _EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.(.*)")
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
@@ -238,6 +241,12 @@ def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
+def _add_gemma2(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+    writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    writer.add_sliding_window(config["sliding_window"])
+
+
 def _add_gemma3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_sliding_window(config["sliding_window"])
 
@@ -304,6 +313,7 @@ def _add_olmo3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 _KEYS = {
     "Ministral3ForCausalLM": _add_ministral3,
+    "Gemma2ForCausalLM": _add_gemma2,
     "Gemma3ForCausalLM": _add_gemma3,
     "Gemma4ForCausalLM": _add_gemma4,
     "GptOssForCausalLM": _add_gpt_oss,
@@ -340,7 +350,7 @@ def file_tensors(
             values = heads[:, pair_order(config["head_dim"])].reshape(values.shape)
         if architecture.startswith("qwen35"):
             values = as_in_file(name, values, config)
-        if architecture == "gemma3" and name.endswith("norm.weight"):
+        if architecture in _OFFSET_NORMS and name.endswith("norm.weight"):
             values = values + 1
         if values.dim() == 3 and not name.endswith(".weight"):  # Gemma 4's experts
             name += ".weight"

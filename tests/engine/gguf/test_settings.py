@@ -48,12 +48,16 @@ def test_a_gemma_without_a_window_attends_to_everything(tmp_path: Path) -> None:
     assert fields["layer_types"] == ["full_attention"] * 8
 
 
-@pytest.mark.parametrize(("layers", "scale"), [(8, 32), (62, 64 / 4)])
-def test_gemma_3_27b_scales_scores_by_hidden_size_per_head(
-    layers: int, scale: float, tmp_path: Path
+@pytest.mark.parametrize(
+    ("architecture", "layers", "scale"),
+    [("gemma3", 8, 32), ("gemma3", 62, 64 / 4), ("gemma2", 62, 32), ("gemma2", 46, 64 / 4)],
+)
+def test_the_27b_models_scale_scores_by_hidden_size_per_head(
+    architecture: str, layers: int, scale: float, tmp_path: Path
 ) -> None:
     common = COMMON | {"num_hidden_layers": layers, "head_dim": 32}
-    fields = FAMILIES["gemma3"].settings(keys_of(write_header(tmp_path, "gemma3")), common)
+    keys = keys_of(write_header(tmp_path, architecture, {"attention.sliding_window": 64}))
+    fields = FAMILIES[architecture].settings(keys, common)
     assert fields["query_pre_attn_scalar"] == scale
 
 

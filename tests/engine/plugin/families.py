@@ -114,6 +114,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "use_double_wide_mlp": True,
     },
     "mistral#full": {"sliding_window": None},
+    # As files say it: scores are scaled by the size of a head.
+    "gemma2#files": {"query_pre_attn_scalar": 16, "head_dim": 16},
     "phi3#longrope": {
         "max_position_embeddings": 512,
         "original_max_position_embeddings": 256,

@@ -30,6 +30,7 @@ QWEN35 = [
     *("qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied"),
     *("qwen3_5_moe_text", "qwen3_5_moe_text#heads"),
 ]
+GEMMA = ["gemma", "gemma2#files"]
 # Embeddings, biases of experts, and small matrices that files have in F32.
 IN_FLOATS = (
     "_bias",
@@ -78,7 +79,9 @@ def assert_equals(found: dict[str, Tensor], oracle: PreTrainedModel, most: float
         assert torch.allclose(values, expected[name], rtol=0, atol=most), name
 
 
-@pytest.mark.parametrize(("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in QWEN35)])
+@pytest.mark.parametrize(
+    ("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in [*QWEN35, *GEMMA])]
+)
 def test_each_parameter_is_that_of_the_checkpoint(
     kind: str, most: float, original: Path, tmp_path: Path
 ) -> None:
@@ -86,7 +89,7 @@ def test_each_parameter_is_that_of_the_checkpoint(
     assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, most)
 
 
-@pytest.mark.parametrize("kind", ["gpt_oss", *QWEN35])
+@pytest.mark.parametrize("kind", ["gpt_oss", *QWEN35, *GEMMA])
 def test_logits_are_those_of_transformers(kind: str, original: Path, tmp_path: Path) -> None:
     oracle = save_family(kind, original)
     directory = file_directory(original, tmp_path, "F32")
@@ -112,7 +115,7 @@ def test_gate_and_up_of_experts_may_be_one_tensor(original: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("family", "kind"),
-    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in QWEN35)],
+    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in [*QWEN35, *GEMMA])],
 )
 def test_matrices_stay_in_few_bits(
     family: str, kind: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
