@@ -9,6 +9,7 @@ from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
 from engine.gguf.container import GgufHeader
 from engine.gguf.gemma4 import gemma4
+from engine.gguf.glm4 import glm4_moe
 from engine.gguf.keys import ARCHITECTURE_KEY, ArchitectureKeys, GgufKeys
 from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.qwen35 import qwen35, qwen35_moe
@@ -158,6 +159,22 @@ FAMILIES: dict[str, GgufFamily] = {
         },
         settings=settings.gpt_oss,
         end_tokens=frozenset({"<|return|>", "<|call|>"}),
+        is_wide=True,
+        has_experts=True,
+        by_transformers=True,
+    ),
+    "glm4moe": GgufFamily(
+        "Glm4MoeForCausalLM",
+        modules={
+            "post_attention_layernorm": "post_attention_norm",
+            **{
+                f"mlp.shared_experts.{one}_proj": f"ffn_{one}_shexp"
+                for one in ("gate", "up", "down")
+            },
+        },
+        settings=glm4_moe,
+        end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
+        turns_in_part=True,
         is_wide=True,
         has_experts=True,
         by_transformers=True,

@@ -40,6 +40,7 @@ _WITHOUT_SUFFIX = {
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "self_attn.sinks": "attn_sinks.weight",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
-from engine.gguf.settings import FULL, experts
+from engine.gguf.settings import FULL, experts, own_layers, partial_rope
 
 _LINEAR = "linear_attention"
 _MOST_HEADS = 4096
@@ -14,8 +14,7 @@ _MOST_KERNEL = 64
 
 def qwen35(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     """Every few layers attend to all tokens. Those that predict further tokens are left out."""
-    layers = common["num_hidden_layers"]
-    layers -= keys.integer("nextn_predict_layers", 0, low=0, high=layers - 1)
+    layers = own_layers(keys, common)
     interval = keys.integer("full_attention_interval", 4, high=MAX_SIZE)
     return {
         "model_type": "qwen3_5_text",
@@ -23,7 +22,7 @@ def qwen35(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "layer_types": [_LINEAR if (layer + 1) % interval else FULL for layer in range(layers)],
         "attn_output_gate": True,
         **_linear_attention(keys),
-        **_rope(keys, common),
+        **partial_rope(keys, common),
     }
 
 
@@ -56,19 +55,4 @@ def _linear_attention(keys: ArchitectureKeys) -> dict[str, Any]:
         "linear_value_head_dim": inner // value_heads,
         "linear_num_key_heads": key_heads,
         "linear_num_value_heads": value_heads,
-    }
-
-
-def _rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    head_dim = common["head_dim"]
-    turning = keys.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
-    if turning % 2:
-        raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
-    return {
-        "rope_scaling": None,
-        "rope_parameters": {
-            **(common["rope_scaling"] or {"rope_type": "default"}),
-            "rope_theta": common["rope_theta"],
-            "partial_rotary_factor": turning / head_dim,
-        },
     }

@@ -37,6 +37,28 @@ def experts(keys: ArchitectureKeys, common: dict[str, Any], inner: str) -> dict[
     }
 
 
+def own_layers(keys: ArchitectureKeys, common: dict[str, Any]) -> int:
+    """Return how many layers there are without those that predict further tokens."""
+    layers: int = common["num_hidden_layers"]
+    return layers - keys.integer("nextn_predict_layers", 0, low=0, high=layers - 1)
+
+
+def partial_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Return rope_parameters of models of which a part of each head may turn."""
+    head_dim = common["head_dim"]
+    turning = keys.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
+    if turning % 2:
+        raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
+    return {
+        "rope_scaling": None,
+        "rope_parameters": {
+            **(common["rope_scaling"] or {"rope_type": "default"}),
+            "rope_theta": common["rope_theta"],
+            "partial_rotary_factor": turning / head_dim,
+        },
+    }
+
+
 def refuse_scaling(keys: ArchitectureKeys, common: dict[str, Any]) -> None:
     """Raise UnsupportedError if rotary embeddings are scaled otherwise than these models' are."""
     if common["rope_scaling"] is not None:

@@ -45,9 +45,8 @@ class GgufTensors:
         """``model``: what the tensors are for; its weights are not read. Raises ModelError."""
         header = read_gguf_header(path, keep_texts=False)
         self._changes = Changes(model.config)
-        self._shapes: Mapping[str, Shape] = {
-            name: tuple(parameter.shape) for name, parameter in model.named_parameters()
-        }
+        stored = [*model.named_parameters(), *_stored_buffers(model)]
+        self._shapes: Mapping[str, Shape] = {name: tuple(each.shape) for name, each in stored}
         self._experts = {name: _experts(name, model) for name in self._shapes}
         self._weights = ends.enter_context(
             GgufWeights(
@@ -123,6 +122,11 @@ class GgufTensors:
             for number in range(count)
             for projection in experts.projections
         ]
+
+
+def _stored_buffers(model: Any) -> list[tuple[str, Tensor]]:
+    there = model.state_dict().keys()
+    return [(name, buffer) for name, buffer in model.named_buffers() if name in there]
 
 
 def _experts(name: str, model: Any) -> _Experts | None:

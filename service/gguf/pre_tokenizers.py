@@ -48,7 +48,7 @@ PRE_TOKENIZERS = {
         ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
         _LLAMA3_LIKE,
     ),
-    **dict.fromkeys(("smaug-bpe", "dbrx"), _LLAMA3_ONLY),
+    **dict.fromkeys(("smaug-bpe", "dbrx", "glm4", "chatglm-bpe"), _LLAMA3_ONLY),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2"), _QWEN2_LIKE),
     "qwen35": PreTokenizer(_QWEN35),
     "tekken": PreTokenizer(_TEKKEN, ignore_merges=True, adds_bos=True),

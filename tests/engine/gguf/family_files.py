@@ -30,6 +30,7 @@ ARCHITECTURES = {
     "Qwen2ForCausalLM": "qwen2",
     "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3moe",
+    "Glm4MoeForCausalLM": "glm4moe",
     "GemmaForCausalLM": "gemma",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
@@ -241,6 +242,18 @@ def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
+def _add_glm4_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    turning = config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"]
+    writer.add_rope_dimension_count(int(turning))
+    writer.add_expert_count(config["n_routed_experts"])
+    writer.add_expert_used_count(config["num_experts_per_tok"])
+    writer.add_expert_shared_count(config["n_shared_experts"])
+    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
+    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    writer.add_expert_weights_scale(config["routed_scaling_factor"])
+    writer.add_expert_weights_norm(config["norm_topk_prob"])
+
+
 def _add_gemma2(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
     writer.add_final_logit_softcapping(config["final_logit_softcapping"])
@@ -313,6 +326,7 @@ def _add_olmo3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 _KEYS = {
     "Ministral3ForCausalLM": _add_ministral3,
+    "Glm4MoeForCausalLM": _add_glm4_moe,
     "Gemma2ForCausalLM": _add_gemma2,
     "Gemma3ForCausalLM": _add_gemma3,
     "Gemma4ForCausalLM": _add_gemma4,
@@ -398,7 +412,11 @@ def _divided_experts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
-_UNMAPPED = {"router.scale": "ffn_gate_inp.scale", "router.per_expert_scale": "ffn_down_exps.scale"}
+_UNMAPPED = {
+    "router.scale": "ffn_gate_inp.scale",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "router.per_expert_scale": "ffn_down_exps.scale",
+}
 
 
 def _named(names: gguf.TensorNameMap, name: str) -> str:

@@ -114,6 +114,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "use_double_wide_mlp": True,
     },
     "mistral#full": {"sliding_window": None},
+    "glm4_moe#norms": {
+        "use_qk_norm": True,
+        "attention_bias": True,
+        "routed_scaling_factor": 2.5,
+        "n_shared_experts": 2,
+    },
     # As files say it: scores are scaled by the size of a head.
     "gemma2#files": {"query_pre_attn_scalar": 16, "head_dim": 16},
     "phi3#longrope": {

@@ -8,6 +8,7 @@ from statistics import median
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -30,7 +31,7 @@ QWEN35 = [
     *("qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied"),
     *("qwen3_5_moe_text", "qwen3_5_moe_text#heads"),
 ]
-GEMMA = ["gemma", "gemma2#files"]
+OTHERS = ["gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms"]
 # Embeddings, biases of experts, and small matrices that files have in F32.
 IN_FLOATS = (
     "_bias",
@@ -68,19 +69,20 @@ def recording(read: Callable[..., Tensor], names: list[str]) -> Callable[..., Te
 
 
 def parameters(directory: Path) -> dict[str, Tensor]:
+    """And buffers that are stored."""
     model = loaded_model(read_plugin_config(directory), directory, CPU, torch.float32)
-    return dict(model.named_parameters())
+    return model.state_dict()
 
 
 def assert_equals(found: dict[str, Tensor], oracle: PreTrainedModel, most: float) -> None:
-    expected = dict(oracle.named_parameters())
+    expected = oracle.state_dict()
     assert found.keys() == expected.keys()
     for name, values in found.items():
         assert torch.allclose(values, expected[name], rtol=0, atol=most), name
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in [*QWEN35, *GEMMA])]
+    ("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in [*QWEN35, *OTHERS])]
 )
 def test_each_parameter_is_that_of_the_checkpoint(
     kind: str, most: float, original: Path, tmp_path: Path
@@ -89,11 +91,22 @@ def test_each_parameter_is_that_of_the_checkpoint(
     assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, most)
 
 
-@pytest.mark.parametrize("kind", ["gpt_oss", *QWEN35, *GEMMA])
+@pytest.mark.parametrize("kind", ["gpt_oss", *QWEN35, *OTHERS])
 def test_logits_are_those_of_transformers(kind: str, original: Path, tmp_path: Path) -> None:
     oracle = save_family(kind, original)
     directory = file_directory(original, tmp_path, "F32")
     assert difference(Engine(directory, cpu_path="torch"), oracle) < 1e-4
+
+
+def test_stored_buffers_are_read_too(original: Path, tmp_path: Path) -> None:
+    save_family("glm4_moe", original)
+    path = original / "model.safetensors"
+    tensors = load_file(path)
+    biases = {name: torch.randn_like(v) for name, v in tensors.items() if "e_score" in name}
+    save_file(tensors | biases, path, {"format": "pt"})
+    found = parameters(file_directory(original, tmp_path, "F32"))
+    assert biases
+    assert all(torch.equal(found[name], values) for name, values in biases.items())
 
 
 @pytest.mark.parametrize("kind", ["qwen3_5_text#heads", "qwen3_5_moe_text#heads"])
@@ -115,7 +128,7 @@ def test_gate_and_up_of_experts_may_be_one_tensor(original: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("family", "kind"),
-    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in [*QWEN35, *GEMMA])],
+    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in [*QWEN35, *OTHERS])],
 )
 def test_matrices_stay_in_few_bits(
     family: str, kind: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,7 +142,7 @@ def test_matrices_stay_in_few_bits(
     read: list[str] = []
     monkeypatch.setattr(GgufTensors, "read", recording(GgufTensors.read, read))
     loaded_model(config, directory, CPU, torch.float32, products)
-    matrices = {name for name in read if floats.get_parameter(name).dim() > 1}
+    matrices = {name for name in read if floats.state_dict()[name].dim() > 1}
     assert matrices
     assert all(any(part in name for part in IN_FLOATS) for name in matrices)
     oracle.load_state_dict(floats.state_dict())

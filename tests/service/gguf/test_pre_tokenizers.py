@@ -13,10 +13,12 @@ from service.gguf.tokenizer import tokenizer_json
 from tests.service.gguf.vocabularies import TEXTS, byte_level, keys_of_byte_level
 
 DIGITS_FIRST = {"smollm", "starcoder", "refact", "command-r"}
+# llama.cpp has the same pattern under both names.
+SAME_AS = {"glm4": "smaug-bpe", "chatglm-bpe": "smaug-bpe"}
 
 
 def oracle_of(name: str) -> pre_tokenizers.PreTokenizer:
-    pattern = GGUF_PRE_TOKENIZER_SPLITS.get(name)
+    pattern = GGUF_PRE_TOKENIZER_SPLITS.get(SAME_AS.get(name, name))
     if pattern is None:  # GPT-2's own, for some after the digits
         byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
         digits = [pre_tokenizers.Digits(individual_digits=True)] if name in DIGITS_FIRST else []

@@ -1,0 +1,67 @@
+"""GLM's files: which keys are served. tests/engine/plugin/test_gguf.py compares whole models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from engine.architecture.errors import ConfigError
+from engine.gguf.families import FAMILIES, keys_of
+from tests.engine.gguf.making import write_header
+
+COMMON = {
+    "num_hidden_layers": 47,
+    "head_dim": 128,
+    "rope_theta": 1e6,
+    "rope_scaling": None,
+}
+KEYS: dict[str, Any] = {
+    "expert_count": 128,
+    "expert_used_count": 8,
+    "expert_feed_forward_length": 1408,
+    "expert_shared_count": 1,
+    "expert_gating_func": 2,
+    "expert_weights_norm": True,
+    "leading_dense_block_count": 1,
+    "nextn_predict_layers": 1,
+    "rope.dimension_count": 64,
+}
+
+
+def fields(folder: Path, keys: dict[str, Any], tensors: dict[str, Any] | None = None) -> Any:
+    header = write_header(folder, "glm4moe", keys, tensors)
+    return FAMILIES["glm4moe"].settings(keys_of(header), COMMON)
+
+
+def test_the_keys_of_glm_4_5_air_mean_its_config_json(tmp_path: Path) -> None:
+    norm = {"blk.0.attn_q_norm.weight": np.ones(128, np.float32)}
+    found = fields(tmp_path, KEYS, norm)
+    assert found["num_hidden_layers"] == 46
+    assert found["first_k_dense_replace"] == 1
+    assert found["n_routed_experts"] == 128
+    assert found["use_qk_norm"] is True
+    assert found["rope_parameters"]["partial_rotary_factor"] == 0.5
+    assert fields(tmp_path, KEYS)["use_qk_norm"] is False
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "says"),
+    [
+        ("expert_gating_func", 1, "expert_gating_func must be 2"),
+        ("expert_group_count", 8, "expert_group_count must be 1"),
+        ("nextn_predict_layers", 47, "must be an integer from 0 to 46"),
+        ("leading_dense_block_count", 47, "must be an integer from 0 to 46"),
+        ("expert_shared_count", 0, "must be an integer from 1 to 64"),
+        ("expert_weights_scale", 0.0, "must be a number from"),
+        ("expert_weights_norm", 1, "must be true or false"),
+        ("rope.dimension_count", 63, "must be an even number"),
+        ("expert_count", 4000, "must be an integer from 1 to"),
+    ],
+)
+def test_errors_name_the_unsupported_key(key: str, value: float, says: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=says) as raised:
+        fields(tmp_path, KEYS | {key: value})
+    assert f"glm4moe.{key}" in str(raised.value)
