@@ -269,7 +269,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     )
     try:
         return Supervisor(
-            engine, service, model_dir=directory, note=model.note, weights=weights
+            engine, service, model_dir=directory, note=model.note, weights=weights, stderr=writer
         ).run()
     finally:
         writer.close()

@@ -34,7 +34,7 @@ from engine.addresses import address_text
 from engine.config import EngineConfig
 from engine.gguf.names import gguf_of
 from engine.options import OptionError
-from observability.logging import get_logger, line_writer
+from observability.logging import LineWriter, get_logger, line_writer
 from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.banner import banner, ready_line
@@ -92,7 +92,8 @@ class _StopNowError(Exception):
 class Supervisor:
     """Call ``run`` once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
     below the banner's first line; ``weights``: where those belong that
-    are downloaded before the engines start."""
+    are downloaded before the engines start; ``stderr``: the writer of the log, so that a failure
+    comes after the log's lines."""
 
     def __init__(
         self,
@@ -102,6 +103,7 @@ class Supervisor:
         model_dir: Path,
         note: str = "",
         weights: ModelPlace | None = None,
+        stderr: LineWriter,
     ) -> None:
         self._engine_config = engine
         self._settings = service
@@ -118,7 +120,7 @@ class Supervisor:
         self._was_ready = False  # at least once
         self._loading_since: float | None = None  # None: ready, and reported as such
         self._stdout = line_writer(sys.stdout)
-        self._stderr = line_writer(sys.stderr)
+        self._stderr = stderr
         limits = filter(None, (service.worker_hang_timeout, service.engine_hang_timeout))
         self._tick = min(_LONGEST_TICK_SECONDS, *(limit / 8 for limit in limits), math.inf)
 
@@ -132,7 +134,6 @@ class Supervisor:
             return 1
         finally:
             self._stdout.close()
-            self._stderr.close()
 
     def _run(self) -> int:
         with contextlib.ExitStack() as stack:

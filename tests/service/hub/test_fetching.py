@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +36,12 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
         monkeypatch.setattr(constants, "HF_HUB_DISABLE_TELEMETRY", True)
         monkeypatch.setattr(fetching, "get_token", lambda: None)
         yield server
+        # A failure leaves transfers running. They would close the client that the library shares
+        # under the next test.
+        for thread in threading.enumerate():
+            if thread.name.startswith("download"):
+                thread.join(60)
+                assert not thread.is_alive()
 
 
 def place(cache: Path) -> ModelPlace:
