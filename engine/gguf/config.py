@@ -53,7 +53,7 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
         "intermediate_size": _feed_forward_size(keys, family, layers),
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": _first_size(keys, family, "attention.head_count_kv", layers, heads),
+        "num_key_value_heads": _key_value_heads(keys, family, layers, heads),
         "head_dim": head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": positions,
@@ -83,6 +83,8 @@ def _layer_count(keys: ArchitectureKeys) -> int:
 
 
 def _head_dim(keys: ArchitectureKeys, family: GgufFamily, usual: int) -> int:
+    if family.has_latents:
+        return keys.integer("rope.dimension_count", low=2, high=1024)
     head_dim = keys.integer("attention.key_length", max(1, usual), low=2, high=1024)
     same = ["attention.value_length"]
     if not family.turns_in_part:
@@ -101,6 +103,18 @@ def _first_size(
     if len(set(sizes)) > 1 and not family.layers_differ:
         raise keys.unsupported(key, "must be the same in all layers")
     return sizes[0]
+
+
+def _key_value_heads(keys: ArchitectureKeys, family: GgufFamily, layers: int, heads: int) -> int:
+    if family.has_latents:  # files have one head, of the latents
+        return heads
+    key = "attention.head_count_kv"
+    if not family.has_states:
+        return _first_size(keys, family, key, layers, heads)
+    found = {*keys.per_layer(key, layers, heads, low=0, high=MAX_SIZE)} - {0}
+    if len(found) != 1:
+        raise keys.unsupported(key, "must be the same in all layers that attend, and 0 in others")
+    return found.pop()
 
 
 def _feed_forward_size(keys: ArchitectureKeys, family: GgufFamily, layers: int) -> int:

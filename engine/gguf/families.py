@@ -8,11 +8,14 @@ from dataclasses import dataclass, field, replace
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
 from engine.gguf.container import GgufHeader
+from engine.gguf.deepseek import deepseek2
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.glm4 import glm4_moe
+from engine.gguf.granite4 import granite_hybrid, granite_moe, granite_moe_shared
 from engine.gguf.keys import ARCHITECTURE_KEY, ArchitectureKeys, GgufKeys
+from engine.gguf.lfm2 import lfm2, lfm2_moe
 from engine.gguf.names import ROPE_FACTORS
-from engine.gguf.qwen35 import qwen35, qwen35_moe
+from engine.gguf.qwen35 import qwen3_next, qwen35, qwen35_moe
 from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, FamilyReader
 
 # Of chat templates, which end an answer whatever a file's keys say.
@@ -42,6 +45,10 @@ class GgufFamily:
     """Mixtures of experts are supported."""
     layers_differ: bool = False
     """Sizes may differ by layer."""
+    has_states: bool = False
+    """Layers without heads of keys and values keep a state."""
+    has_latents: bool = False
+    """Keys and values are made from latents. Of a head's size only what rotates counts."""
     by_transformers: bool = False
     """Computed by transformers' code, not by ours."""
     variants: Mapping[str, GgufFamily] = field(default_factory=dict)
@@ -86,6 +93,66 @@ _QWEN35_MOE = replace(
     },
     settings=qwen35_moe,
     has_experts=True,
+)
+
+_SHARED_EXPERTS = {
+    f"mlp.shared_experts.{one}_proj": f"ffn_{one}_shexp" for one in ("gate", "up", "down")
+}
+_LFM2 = GgufFamily(
+    "Lfm2ForCausalLM",
+    modules={
+        "operator_norm": "attn_norm",
+        "ffn_norm": "ffn_norm",
+        "self_attn.out_proj": "attn_output",
+        "self_attn.q_layernorm": "attn_q_norm",
+        "self_attn.k_layernorm": "attn_k_norm",
+        "conv.conv": "shortconv.conv",
+        "conv.in_proj": "shortconv.in_proj",
+        "conv.out_proj": "shortconv.out_proj",
+        "feed_forward.w1": "ffn_gate",
+        "feed_forward.w2": "ffn_down",
+        "feed_forward.w3": "ffn_up",
+    },
+    settings=lfm2,
+    is_wide=True,
+    has_states=True,
+    by_transformers=True,
+)
+_GRANITE_EXPERTS = {
+    "block_sparse_moe.router": "ffn_gate_inp",
+    **{f"block_sparse_moe.experts.{one}_proj": f"ffn_{one}_exps" for one in ("gate", "up", "down")},
+    "shared_mlp.gate_proj": "ffn_gate_shexp",
+    "shared_mlp.up_proj": "ffn_up_shexp",
+    "shared_mlp.output_linear": "ffn_down_shexp",
+}
+_GRANITE_MOE = GgufFamily(
+    "GraniteMoeForCausalLM",
+    permuted=True,
+    modules=_GRANITE_EXPERTS,
+    settings=granite_moe,
+    is_wide=True,
+    has_experts=True,
+    by_transformers=True,
+)
+_MAMBA2 = {
+    "mamba.in_proj": "ssm_in",
+    "mamba.conv1d": "ssm_conv1d",
+    "mamba.norm": "ssm_norm",
+    "mamba.out_proj": "ssm_out",
+}
+_GRANITE_HYBRID = GgufFamily(
+    "GraniteMoeHybridForCausalLM",
+    permuted=True,
+    modules={
+        **_MAMBA2,
+        "shared_mlp.gate_proj": "ffn_gate",
+        "shared_mlp.up_proj": "ffn_up",
+        "shared_mlp.output_linear": "ffn_down",
+    },
+    settings=granite_hybrid,
+    is_wide=True,
+    has_states=True,
+    by_transformers=True,
 )
 
 # By general.architecture. Mistral's models are "llama" too, or "mistral3".
@@ -167,10 +234,7 @@ FAMILIES: dict[str, GgufFamily] = {
         "Glm4MoeForCausalLM",
         modules={
             "post_attention_layernorm": "post_attention_norm",
-            **{
-                f"mlp.shared_experts.{one}_proj": f"ffn_{one}_shexp"
-                for one in ("gate", "up", "down")
-            },
+            **_SHARED_EXPERTS,
         },
         settings=glm4_moe,
         end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
@@ -178,6 +242,33 @@ FAMILIES: dict[str, GgufFamily] = {
         is_wide=True,
         has_experts=True,
         by_transformers=True,
+    ),
+    "deepseek2": GgufFamily(
+        "DeepseekV3ForCausalLM",
+        modules={
+            "self_attn.q_a_proj": "attn_q_a",
+            "self_attn.q_a_layernorm": "attn_q_a_norm",
+            "self_attn.q_b_proj": "attn_q_b",
+            "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+            "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+            "self_attn.kv_b_proj": "attn_kv_b",
+            "self_attn.k_b_proj": "attn_k_b",
+            "self_attn.v_b_proj": "attn_v_b",
+            **_SHARED_EXPERTS,
+        },
+        settings=deepseek2,
+        end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
+        turns_in_part=True,
+        is_wide=True,
+        has_experts=True,
+        has_latents=True,
+        by_transformers=True,
+    ),
+    "qwen3next": replace(
+        _QWEN35_MOE,
+        architecture="Qwen3NextForCausalLM",
+        modules={**_QWEN35_MOE.modules, "linear_attn.in_proj_ba": "ssm_ba"},
+        settings=qwen3_next,
     ),
     "qwen35": _QWEN35,
     "qwen35moe": replace(
@@ -200,6 +291,39 @@ FAMILIES: dict[str, GgufFamily] = {
         turns_in_part=True,
     ),
     "granite": GgufFamily("GraniteForCausalLM", permuted=True, settings=settings.granite),
+    "granitemoe": replace(
+        _GRANITE_MOE,
+        variants={
+            "expert_shared_feed_forward_length": replace(
+                _GRANITE_MOE,
+                architecture="GraniteMoeSharedForCausalLM",
+                settings=granite_moe_shared,
+            )
+        },
+    ),
+    "granitehybrid": replace(
+        _GRANITE_HYBRID,
+        variants={
+            "expert_count": replace(
+                _GRANITE_HYBRID, modules={**_MAMBA2, **_GRANITE_EXPERTS}, has_experts=True
+            )
+        },
+    ),
+    "lfm2": _LFM2,
+    "lfm2moe": replace(
+        _LFM2,
+        architecture="Lfm2MoeForCausalLM",
+        modules={
+            **_LFM2.modules,
+            "feed_forward.gate": "ffn_gate_inp",
+            **{
+                f"feed_forward.experts.{one}_proj": f"ffn_{one}_exps"
+                for one in ("gate", "up", "down")
+            },
+        },
+        settings=lfm2_moe,
+        has_experts=True,
+    ),
     "smollm3": GgufFamily("SmolLM3ForCausalLM", permuted=True, settings=settings.smollm3),
     "olmo2": GgufFamily(
         "Olmo2ForCausalLM",

@@ -119,18 +119,18 @@ class ArchitectureKeys:
         return self.file.number(self.name(key), default, low=low, high=high)
 
     def per_layer(
-        self, key: str, count: int, default: int | None = None, *, high: int
+        self, key: str, count: int, default: int | None = None, *, low: int = 1, high: int
     ) -> list[int]:
-        """Return ``count`` positive integers, one for each layer: the key's array, or its single
-        value repeated. Raises ConfigError."""
+        """Return ``count`` integers, one for each layer: the key's array, or its single value
+        repeated. Raises ConfigError."""
         name = self.name(key)
         value = self.header.keys.get(name)
         if not isinstance(value, np.ndarray):
-            return [self.integer(key, default, high=high)] * count
+            return [self.integer(key, default, low=low, high=high)] * count
         found: list[Any] = value.tolist() if value.size == count else []
-        if not found or not all(type(n) is int and 1 <= n <= high for n in found):
+        if not found or not all(type(n) is int and low <= n <= high for n in found):
             raise self.file.error(
-                name, f"an integer from 1 to {high}, or an array of {count} of them", value
+                name, f"an integer from {low} to {high}, or an array of {count} of them", value
             )
         return found
 

@@ -10,6 +10,7 @@ from pathlib import Path
 _WHOLE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
+    "model.embedding_norm": "token_embd_norm",
     "lm_head": "output",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj",
@@ -43,9 +44,13 @@ _WITHOUT_SUFFIX = {
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
+    "feed_forward.expert_bias": "exp_probs_b.bias",
+    "mamba.A_log": "ssm_a",
+    "mamba.D": "ssm_d",
+    "mamba.dt_bias": "ssm_dt.bias",
 }
 _IN_LAYER = re.compile(r"blk\.(\d{1,9})\..*")
-_EXPERT = re.compile(r"(mlp\.experts\.)(\d+)\.")
+_EXPERT = re.compile(r"(\.experts\.)(\d+)\.")
 _NOTHING: Mapping[str, str] = {}
 ROUTER = ".ffn_gate_inp."
 

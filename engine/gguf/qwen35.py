@@ -1,4 +1,4 @@
-"""What the keys of Qwen3.5's and Qwen3.6's GGUF files mean in config.json."""
+"""What the keys of GGUF files of Qwen3-Next, Qwen3.5 and Qwen3.6 mean in config.json."""
 
 from __future__ import annotations
 
@@ -37,6 +37,10 @@ def qwen35_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
             "expert_shared_feed_forward_length", mixture["moe_intermediate_size"], high=MAX_SIZE
         ),
     }
+
+
+def qwen3_next(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return {**qwen35_moe(keys, common), "model_type": "qwen3_next", "norm_topk_prob": True}
 
 
 def _linear_attention(keys: ArchitectureKeys) -> dict[str, Any]:

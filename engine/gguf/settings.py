@@ -13,6 +13,7 @@ from engine.gguf.names import ROUTER
 from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
+_SIGMOID = 2  # of expert_gating_func
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 FamilyReader = Callable[[ArchitectureKeys, dict[str, Any]], dict[str, Any]]
@@ -41,6 +42,52 @@ def own_layers(keys: ArchitectureKeys, common: dict[str, Any]) -> int:
     """Return how many layers there are without those that predict further tokens."""
     layers: int = common["num_hidden_layers"]
     return layers - keys.integer("nextn_predict_layers", 0, low=0, high=layers - 1)
+
+
+def must_be(keys: ArchitectureKeys, key: str, value: int) -> None:
+    """Raise UnsupportedError if ``key`` is given and is another number."""
+    if keys.integer(key, value, low=0, high=MAX_POSITIONS) != value:
+        raise keys.unsupported(key, f"must be {value}")
+
+
+def sigmoid_router(keys: ArchitectureKeys) -> None:
+    """Raise UnsupportedError if experts are chosen by another function than the sigmoid."""
+    must_be(keys, "expert_gating_func", _SIGMOID)
+
+
+def mixture_with_shared(
+    keys: ArchitectureKeys, common: dict[str, Any], layers: int
+) -> dict[str, Any]:
+    """Return the fields of a mixture, as DeepSeek V3's, of which some experts see all tokens and
+    the first of ``layers`` have none."""
+    found = experts(keys, common, "expert_feed_forward_length")
+    count = found["num_experts"]
+    groups = keys.integer("expert_group_count", 0, low=0, high=count) or 1
+    return {
+        "first_k_dense_replace": keys.integer("leading_dense_block_count", 0, low=0, high=layers),
+        "n_routed_experts": count,
+        "num_experts_per_tok": found["num_experts_per_tok"],
+        "moe_intermediate_size": found["moe_intermediate_size"],
+        "n_shared_experts": keys.integer("expert_shared_count", high=64),
+        "routed_scaling_factor": keys.number("expert_weights_scale", 1.0, low=1e-6, high=1e6),
+        "norm_topk_prob": keys.file.flag(keys.name("expert_weights_norm"), True),
+        "n_group": groups,
+        "topk_group": keys.integer("expert_group_used_count", 0, low=0, high=groups) or groups,
+    }
+
+
+def plain_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Return rope_parameters of models whose rotary embeddings are not scaled. Raises
+    UnsupportedError if a file's are."""
+    refuse_scaling(keys, common)
+    return rope_parameters(None, common["rope_theta"])
+
+
+def rope_parameters(scaling: dict[str, Any] | None, base: float) -> dict[str, Any]:
+    return {
+        "rope_scaling": None,
+        "rope_parameters": {**(scaling or {"rope_type": "default"}), "rope_theta": base},
+    }
 
 
 def partial_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -138,6 +185,10 @@ def granite(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         raise keys.unsupported(
             "rope.scaling.finetuned", "false (no rotary embeddings) is not supported"
         )
+    return granite_multipliers(keys, common)
+
+
+def granite_multipliers(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     usual = common["head_dim"] ** -0.5
     return {
         "attention_multiplier": keys.number("attention.scale", usual, low=1e-6, high=1e6),

@@ -212,7 +212,7 @@ def _places(shapes: Shapes, modules: Mapping[str, str]) -> dict[str, _Place]:
     ends: dict[str, int] = {}
     for name, shape in shapes.items():
         tensor = gguf_name(name, modules)
-        rows = shape[0] if len(shape) == 2 else 1
+        rows = math.prod(shape[:-1])
         first = ends.get(tensor, 0)
         places[name] = _Place(tensor, first, rows)
         ends[tensor] = first + rows

@@ -22,12 +22,12 @@ class _Change:
     """How a file's tensor differs from the parameter. ``values``: gives the parameter's values.
     ``heads``: the dimension, counted as in the file, whose last elements belong to the value heads
     of linear attention, in another order. ``is_narrow``: each head has one element there.
-    ``left_out``: a dimension of the parameter, of one element, that the file does not have."""
+    ``shape``: gives the tensor's shape, of the parameter's and transformers' configuration."""
 
     values: Callable[[Tensor], Tensor] | None = None
     heads: int | None = None
     is_narrow: bool = False
-    left_out: int | None = None
+    shape: Callable[[Shape, Any], Shape] | None = None
 
 
 def _less_one(values: Tensor) -> Tensor:
@@ -36,6 +36,20 @@ def _less_one(values: Tensor) -> Tensor:
 
 def _logarithm_of_negative(values: Tensor) -> Tensor:
     return (-values).log()
+
+
+def _without(dimension: int) -> Callable[[Shape, Any], Shape]:
+    """``dimension``: of the parameter, of one element."""
+    return lambda shape, config: (*shape[:dimension], *shape[dimension + 1 :])
+
+
+def _as_column(shape: Shape, config: Any) -> Shape:
+    return (*shape, 1)
+
+
+def _by_group(shape: Shape, config: Any) -> Shape:
+    groups = config.mamba_n_groups
+    return (groups, shape[0] // groups)
 
 
 # By how a parameter's name ends; the first that fits counts.
@@ -48,14 +62,32 @@ _QWEN35: dict[str, _Change] = {
     "linear_attn.in_proj_b.weight": _Change(heads=0, is_narrow=True),
     "linear_attn.in_proj_qkv.weight": _Change(heads=0),
     "linear_attn.in_proj_z.weight": _Change(heads=0),
-    "linear_attn.conv1d.weight": _Change(heads=0, left_out=1),
+    "linear_attn.conv1d.weight": _Change(heads=0, shape=_without(1)),
     "linear_attn.out_proj.weight": _Change(heads=1),
-    "mlp.shared_expert_gate.weight": _Change(left_out=0),
+    "mlp.shared_expert_gate.weight": _Change(shape=_without(0)),
+}
+_QWEN3_NEXT: dict[str, _Change] = {
+    "linear_attn.norm.weight": _Change(),
+    "norm.weight": _Change(values=_less_one),
+    "linear_attn.A_log": _Change(values=_logarithm_of_negative),
+    "linear_attn.conv1d.weight": _Change(shape=_without(1)),
+    "mlp.shared_expert_gate.weight": _Change(shape=_without(0)),
 }
 _GEMMA = {"norm.weight": _Change(values=_less_one)}
+_LFM2 = {"conv.conv.weight": _Change(shape=_without(1))}
+_MAMBA2 = {
+    "mamba.conv1d.weight": _Change(shape=_without(1)),
+    "mamba.A_log": _Change(values=_logarithm_of_negative, shape=_as_column),
+    "mamba.D": _Change(shape=_as_column),
+    "mamba.norm.weight": _Change(shape=_by_group),
+}
 _BY_KIND: dict[str, dict[str, _Change]] = {
     "gemma": _GEMMA,
     "gemma2": _GEMMA,
+    "granitemoehybrid": _MAMBA2,
+    "lfm2": _LFM2,
+    "lfm2_moe": _LFM2,
+    "qwen3_next": _QWEN3_NEXT,
     "qwen3_5_text": _QWEN35,
     "qwen3_5_moe_text": _QWEN35,
 }
@@ -71,14 +103,15 @@ class Changes:
         self._key_heads = getattr(config, "linear_num_key_heads", 1)
         self._value_heads = getattr(config, "linear_num_value_heads", 1)
         self._value_size = getattr(config, "linear_value_head_dim", 1)
+        self._config = config
 
     def stored_shape(self, name: str, shape: Shape) -> Shape:
         """Return the shape in the file of the parameter ``name`` of ``shape``."""
-        left_out = self._of(name).left_out
-        return shape if left_out is None else (*shape[:left_out], *shape[left_out + 1 :])
+        change = self._of(name).shape
+        return shape if change is None else change(shape, self._config)
 
-    def undone(self, name: str, stored: Tensor) -> Tensor:
-        """Return the parameter of which the file's tensor is ``stored``."""
+    def undone(self, name: str, stored: Tensor, shape: Shape) -> Tensor:
+        """Return the parameter, of ``shape``, of which the file's tensor is ``stored``."""
         change = self._of(name)
         if change.heads is not None and self._differs:
             size = 1 if change.is_narrow else self._value_size
@@ -86,7 +119,7 @@ class Changes:
             stored = stored.index_select(change.heads, order)
         if change.values is not None:
             stored = change.values(stored)
-        return stored if change.left_out is None else stored.unsqueeze(change.left_out)
+        return stored.reshape(shape)
 
     def undone_in_few_bits(self, name: str, stored: GroupedWeight) -> GroupedWeight | None:
         """Do the same for a matrix; None if no groups of inputs fit its heads."""

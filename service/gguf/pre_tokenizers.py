@@ -22,25 +22,34 @@ _SLASHES = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _TEKKEN = rf"{_CASED[0]}|{_CASED[1]}|\p{{N}}|{_SLASHES}"
 _GPT4O = rf"{_CASED[0]}{_CONTRACTIONS}?|{_CASED[1]}{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_SLASHES}"
 
+# Numbers, then Chinese and Japanese, then the rest.
+_DEEPSEEK3 = (
+    r"\p{N}{1,3}",
+    r"[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+    r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*"
+    r"|\s*[\r\n]+|\s+(?!\S)|\s+",
+)
+
 
 class PreTokenizer(NamedTuple):
-    """``pattern``: what becomes one piece. ``digits``: every digit is one, first.
+    """``patterns``: what becomes one piece, in the order in which they are applied to the pieces
+    before. ``digits``: every digit is one, first.
     ``ignore_merges``: a piece that is a token is not merged from smaller ones. ``adds_bos``: if the
     file does not say."""
 
-    pattern: str
+    patterns: tuple[str, ...]
     digits: bool = False
     ignore_merges: bool = False
     adds_bos: bool = False
 
 
-_LLAMA3_LIKE = PreTokenizer(_LLAMA3, ignore_merges=True, adds_bos=True)
-_DIGITS_APART = PreTokenizer(_GPT2, digits=True)
+_LLAMA3_LIKE = PreTokenizer((_LLAMA3,), ignore_merges=True, adds_bos=True)
+_DIGITS_APART = PreTokenizer((_GPT2,), digits=True)
 
-_PLAIN = PreTokenizer(_GPT2)
-_LLAMA3_ONLY = PreTokenizer(_LLAMA3)
-_QWEN2_LIKE = PreTokenizer(_QWEN2)
-_GPT4O_LIKE = PreTokenizer(_GPT4O)
+_PLAIN = PreTokenizer((_GPT2,))
+_LLAMA3_ONLY = PreTokenizer((_LLAMA3,))
+_QWEN2_LIKE = PreTokenizer((_QWEN2,))
+_GPT4O_LIKE = PreTokenizer((_GPT4O,))
 
 PRE_TOKENIZERS = {
     **dict.fromkeys(("gpt-2", "olmo", "granite-docling"), _PLAIN),
@@ -50,8 +59,9 @@ PRE_TOKENIZERS = {
     ),
     **dict.fromkeys(("smaug-bpe", "dbrx", "glm4", "chatglm-bpe"), _LLAMA3_ONLY),
     **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2"), _QWEN2_LIKE),
-    "qwen35": PreTokenizer(_QWEN35),
-    "tekken": PreTokenizer(_TEKKEN, ignore_merges=True, adds_bos=True),
+    "qwen35": PreTokenizer((_QWEN35,)),
+    "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
+    "deepseek-v3": PreTokenizer(_DEEPSEEK3),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS_APART),
 }

@@ -162,12 +162,15 @@ def _splits(pre: PreTokenizer) -> list[dict[str, Any]]:
     digits = [{"type": "Digits", "individual_digits": True}] if pre.digits else []
     return [
         *digits,
-        {
-            "type": "Split",
-            "pattern": {"Regex": pre.pattern},
-            "behavior": "Isolated",
-            "invert": False,
-        },
+        *(
+            {
+                "type": "Split",
+                "pattern": {"Regex": pattern},
+                "behavior": "Isolated",
+                "invert": False,
+            }
+            for pattern in pre.patterns
+        ),
         {
             "type": "ByteLevel",
             "add_prefix_space": False,

@@ -13,12 +13,26 @@ from gguf.tensor_mapping import get_tensor_name_map
 from torch import Tensor
 
 from engine.architecture.rotary import pair_order
+from tests.engine.gguf.deepseek_files import (
+    add_deepseek,
+    add_mixture_with_shared,
+    deepseek_tensors,
+)
+from tests.engine.gguf.hybrid_files import (
+    add_granite,
+    add_granite_hybrid,
+    add_granite_moe,
+    add_lfm2,
+    granite_tensors,
+    lfm2_tensors,
+)
 from tests.engine.gguf.qwen35_files import (
     FUSES_EXPERTS,
     add_qwen35,
     as_in_file,
     fused_experts,
     predictor_name,
+    qwen3_next_tensors,
 )
 from tests.engine.tiny_models import VOCABULARY, Variant
 
@@ -36,9 +50,17 @@ ARCHITECTURES = {
     "Gemma3ForCausalLM": "gemma3",
     "Gemma4ForCausalLM": "gemma4",
     "GptOssForCausalLM": "gpt-oss",
+    "Qwen3NextForCausalLM": "qwen3next",
     "Qwen3_5ForCausalLM": "qwen35",
     "Qwen3_5MoeForCausalLM": "qwen35moe",
     "Phi3ForCausalLM": "phi3",
+    "DeepseekV3ForCausalLM": "deepseek2",
+    "Glm4MoeLiteForCausalLM": "deepseek2",
+    "GraniteMoeForCausalLM": "granitemoe",
+    "GraniteMoeSharedForCausalLM": "granitemoe",
+    "GraniteMoeHybridForCausalLM": "granitehybrid",
+    "Lfm2ForCausalLM": "lfm2",
+    "Lfm2MoeForCausalLM": "lfm2moe",
     "GraniteForCausalLM": "granite",
     "SmolLM3ForCausalLM": "smollm3",
     "Olmo2ForCausalLM": "olmo2",
@@ -46,7 +68,7 @@ ARCHITECTURES = {
     "OlmoeForCausalLM": "olmoe",
 }
 _OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}
-_PERMUTED = {"llama", "mistral3", "granite", "smollm3"}
+_PERMUTED = {"llama", "mistral3", "granite", "granitemoe", "granitehybrid", "smollm3"}
 _EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.(.*)")
 _YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}
 _SLIDING_FULL = ["sliding_attention", "full_attention", "sliding_attention"]
@@ -245,13 +267,7 @@ def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 def _add_glm4_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     turning = config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"]
     writer.add_rope_dimension_count(int(turning))
-    writer.add_expert_count(config["n_routed_experts"])
-    writer.add_expert_used_count(config["num_experts_per_tok"])
-    writer.add_expert_shared_count(config["n_shared_experts"])
-    writer.add_leading_dense_block_count(config["first_k_dense_replace"])
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
-    writer.add_expert_weights_scale(config["routed_scaling_factor"])
-    writer.add_expert_weights_norm(config["norm_topk_prob"])
+    add_mixture_with_shared(writer, config)
 
 
 def _add_gemma2(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -312,13 +328,6 @@ def _add_phi3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_rope_scaling_attn_factors(factor)
 
 
-def _add_granite(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    writer.add_attention_scale(config["attention_multiplier"])
-    writer.add_embedding_scale(config["embedding_multiplier"])
-    writer.add_residual_scale(config["residual_multiplier"])
-    writer.add_logit_scale(config["logits_scaling"])
-
-
 def _add_olmo3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_sliding_window(config["sliding_window"])
     writer.add_sliding_window_pattern([t == "sliding_attention" for t in config["layer_types"]])
@@ -331,10 +340,18 @@ _KEYS = {
     "Gemma3ForCausalLM": _add_gemma3,
     "Gemma4ForCausalLM": _add_gemma4,
     "GptOssForCausalLM": _add_gpt_oss,
+    "Qwen3NextForCausalLM": add_qwen35,
     "Qwen3_5ForCausalLM": add_qwen35,
     "Qwen3_5MoeForCausalLM": add_qwen35,
     "Phi3ForCausalLM": _add_phi3,
-    "GraniteForCausalLM": _add_granite,
+    "DeepseekV3ForCausalLM": add_deepseek,
+    "Glm4MoeLiteForCausalLM": add_deepseek,
+    "GraniteForCausalLM": add_granite,
+    "GraniteMoeForCausalLM": add_granite_moe,
+    "GraniteMoeSharedForCausalLM": add_granite_moe,
+    "GraniteMoeHybridForCausalLM": add_granite_hybrid,
+    "Lfm2ForCausalLM": add_lfm2,
+    "Lfm2MoeForCausalLM": add_lfm2,
     "Olmo3ForCausalLM": _add_olmo3,
 }
 
@@ -348,8 +365,8 @@ def file_tensors(
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
     names = get_tensor_name_map(numbers[architecture], config["num_hidden_layers"])
     stacks: dict[str, dict[int, Tensor]] = {}
-    if architecture == "gpt-oss":
-        tensors = _divided_experts(tensors)
+    if (change := _CHANGES.get(architecture)) is not None:
+        tensors = change(tensors, config)
     for name, tensor in tensors.items():
         values = tensor.float()
         if name.startswith("mtp."):
@@ -393,7 +410,7 @@ def _rope_factors(config: dict[str, Any]) -> Iterator[tuple[str, str, Tensor]]:
             yield stored, stored, torch.tensor(factors, dtype=torch.float32)
 
 
-def _divided_experts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+def _divided_experts(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
     """gpt-oss has the outputs of gate and up in turn, and experts' matrices transposed."""
     found = {}
     for name, tensor in tensors.items():
@@ -412,6 +429,15 @@ def _divided_experts(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return found
 
 
+_CHANGES = {
+    "deepseek2": deepseek_tensors,
+    "gpt-oss": _divided_experts,
+    "granitehybrid": granite_tensors,
+    "granitemoe": granite_tensors,
+    "lfm2": lfm2_tensors,
+    "lfm2moe": lfm2_tensors,
+    "qwen3next": qwen3_next_tensors,
+}
 _UNMAPPED = {
     "router.scale": "ffn_gate_inp.scale",
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
@@ -420,6 +446,8 @@ _UNMAPPED = {
 
 
 def _named(names: gguf.TensorNameMap, name: str) -> str:
+    if name.startswith("blk."):
+        return name
     for ending, stored in _UNMAPPED.items():
         if name.endswith(ending):
             return f"blk.{name.split('.')[2]}.{stored}"

@@ -22,6 +22,9 @@ from tests.engine.gguf.family_files import (
     in_hub_layout,
 )
 
+# Matrices that stay in F32.
+_IN_FLOATS = {"conv", "ffn_gate_inp", "ssm_a", "ssm_conv1d", "ssm_d", "ssm_norm"}
+
 
 def write_gguf(
     directory: Path,
@@ -52,7 +55,7 @@ def write_gguf(
         writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
     for name, stored, values in file_tensors(tensors, config):
         is_matrix = values.dim() > 1 and not stored.endswith(".bias")
-        is_small = ".ffn_gate_inp." in stored or ".ssm_conv1d." in stored
+        is_small = stored.removesuffix(".weight").rpartition(".")[2] in _IN_FLOATS
         wanted = (kinds or {}).get(name, kind) if is_matrix and not is_small else "F32"
         dtype = getattr(gguf.GGMLQuantizationType, wanted)
         if wanted == "BF16":
@@ -106,7 +109,7 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", config.get("norm_eps")))
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))

@@ -1,4 +1,4 @@
-"""How llama.cpp's converter writes Qwen3.5: keys, and values of tensors."""
+"""How llama.cpp's converter writes Qwen3-Next and Qwen3.5: keys, and values of tensors."""
 
 from __future__ import annotations
 
@@ -40,6 +40,24 @@ def add_qwen35(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_nextn_predict_layers(predicting)
 
 
+def qwen3_next_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    """Queries, keys and values of all heads follow each other; gates have their own tensor."""
+    heads, size = config["linear_num_key_heads"], config["linear_key_head_dim"]
+    of_values = config["linear_num_value_heads"] // heads * config["linear_value_head_dim"]
+    found = {}
+    for name, values in tensors.items():
+        if ".in_proj_qkvz." not in name:
+            found[name] = _changed(name, values)
+            continue
+        by_head = values.view(heads, -1, values.shape[1])
+        kinds = by_head.split([size, size, of_values, of_values], 1)
+        *qkv, gates = [each.reshape(-1, values.shape[1]) for each in kinds]
+        layer = name.split(".")[2]
+        found[f"blk.{layer}.attn_qkv.weight"] = torch.cat(qkv)
+        found[f"blk.{layer}.attn_gate.weight"] = gates
+    return found
+
+
 def change_config(directory: Path, **fields: object) -> None:
     config = directory / "config.json"
     config.write_text(json.dumps(json.loads(config.read_text()) | fields))
@@ -73,17 +91,18 @@ def fused_experts(stacked: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def as_in_file(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:
+    changed = _changed(name, values)
+    return _tiled(name, changed, config) if ".linear_attn." in name else changed
+
+
+def _changed(name: str, values: Tensor) -> Tensor:
     if name.endswith("norm.weight") and not name.endswith("linear_attn.norm.weight"):
         return values + 1
     if name.endswith(".shared_expert_gate.weight"):
         return values.squeeze(0)
-    if ".linear_attn." not in name:
-        return values
     if name.endswith(".conv1d.weight"):
-        values = values.squeeze(1)
-    if name.endswith(".A_log"):
-        values = -values.exp()
-    return _tiled(name, values, config)
+        return values.squeeze(1)
+    return -values.exp() if name.endswith(".A_log") else values
 
 
 def _tiled(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from engine.architecture.errors import ConfigError
-from engine.gguf.config import config_json
 from engine.gguf.families import family_of
 from engine.gguf.parts import read_gguf_header
+from tests.engine.gguf.configurations import assert_same_configuration, file_config
 from tests.engine.gguf.making import write_gguf
 from tests.engine.gguf.qwen35_files import FUSES_EXPERTS, add_predictor, change_config
 from tests.engine.plugin.families import save_family
@@ -27,42 +26,23 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-def made(original: Path, folder: Path, **keys: Any) -> dict[str, Any]:
-    """``keys``: to change, with __ for a point; None: to leave out."""
-    header = read_gguf_header(write_gguf(original, folder / "t.gguf", "Q8_0", tokenizer=False))
-    prefix = header.keys["general.architecture"]
-    for key, value in keys.items():
-        name = f"{prefix}.{key.replace('__', '.')}"
-        header.keys.pop(name, None)
-        if value is not None:
-            header.keys[name] = value
-    return config_json(header)
-
-
 @pytest.mark.parametrize("kind", [DENSE, MIXTURE])
 def test_the_configuration_is_the_originals(
     kind: str, originals: dict[str, Path], tmp_path: Path
 ) -> None:
-    expected = json.loads((originals[kind] / "config.json").read_text())
-    found = made(originals[kind], tmp_path)
-    computed = expected.keys() & found.keys() - {"dtype", "eos_token_id"}
-    assert {key: found[key] for key in computed} == {key: expected[key] for key in computed}
-    assert expected.keys() - found.keys() <= {
-        *("initializer_range", "transformers_version", "use_cache", "attention_dropout"),
-        *("output_router_logits", "router_aux_loss_coef", "pad_token_id", "bos_token_id"),
-    }
+    assert_same_configuration(originals[kind], file_config(originals[kind], tmp_path))
 
 
 def test_small_matrices_in_floats_do_not_make_the_model_float32(
     originals: dict[str, Path], tmp_path: Path
 ) -> None:
-    assert made(originals[DENSE], tmp_path)["dtype"] == "bfloat16"
+    assert file_config(originals[DENSE], tmp_path)["dtype"] == "bfloat16"
 
 
 def test_every_fourth_layer_attends_to_all_tokens_unless_a_key_says_otherwise(
     originals: dict[str, Path], tmp_path: Path
 ) -> None:
-    found = made(originals[DENSE], tmp_path, full_attention_interval=None)
+    found = file_config(originals[DENSE], tmp_path, full_attention_interval=None)
     assert found["layer_types"] == ["linear_attention"] * 3 + ["full_attention"]
 
 
@@ -71,19 +51,19 @@ def test_layers_that_predict_further_tokens_are_left_out(
 ) -> None:
     save_family(DENSE, tmp_path / "o")
     add_predictor(tmp_path / "o")
-    expected = made(originals[DENSE], tmp_path)
-    assert made(tmp_path / "o", tmp_path) == expected
+    expected = file_config(originals[DENSE], tmp_path)
+    assert file_config(tmp_path / "o", tmp_path) == expected
     assert expected["num_hidden_layers"] == 4
 
 
 def test_a_mixture_may_say_the_size_of_no_other_feed_forward(
     originals: dict[str, Path], tmp_path: Path
 ) -> None:
-    expected = made(originals[MIXTURE], tmp_path)
-    assert made(originals[MIXTURE], tmp_path, feed_forward_length=96) == expected | {
+    expected = file_config(originals[MIXTURE], tmp_path)
+    assert file_config(originals[MIXTURE], tmp_path, feed_forward_length=96) == expected | {
         "intermediate_size": 96
     }
-    found = made(originals[MIXTURE], tmp_path, expert_shared_feed_forward_length=None)
+    found = file_config(originals[MIXTURE], tmp_path, expert_shared_feed_forward_length=None)
     assert found["shared_expert_intermediate_size"] == found["moe_intermediate_size"] == 32
 
 
@@ -122,4 +102,4 @@ def test_keys_that_cannot_be_served_are_named(
     kind: str, keys: dict[str, Any], says: str, originals: dict[str, Path], tmp_path: Path
 ) -> None:
     with pytest.raises(ConfigError, match=says):
-        made(originals[kind], tmp_path, **keys)
+        file_config(originals[kind], tmp_path, **keys)

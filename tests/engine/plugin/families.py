@@ -84,6 +84,12 @@ REFUSED: dict[str, str] = {
     "jamba": "none of its layers attends through transformers' attention interface",
     "rembert": "none of its layers attends through transformers' attention interface",
 }
+_GRANITE_MULTIPLIERS = {
+    "attention_multiplier": 0.3,
+    "embedding_multiplier": 12.0,
+    "residual_multiplier": 0.22,
+    "logits_scaling": 8.0,
+}
 # Variants that a family's own defaults do not show, by "model type#variant".
 VARIANTS: dict[str, dict[str, Any]] = {
     "gemma4_text#moe": {
@@ -142,12 +148,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "partial_rotary_factor": 0.75,
         },
     },
-    "granite#multipliers": {
-        "attention_multiplier": 0.3,
-        "embedding_multiplier": 12.0,
-        "residual_multiplier": 0.22,
-        "logits_scaling": 8.0,
-    },
+    "granite#multipliers": _GRANITE_MULTIPLIERS,
     "olmo3#yarn": {
         "rope_parameters": {
             "sliding_attention": {"rope_type": "default", "rope_theta": 500_000.0},
@@ -196,6 +197,44 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "mscale": 0.707,
             "mscale_all_dim": 0.707,
         },
+    },
+    # In GGUF files, rows of matrices are multiples of 32.
+    "deepseek_v3#files": {
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 1.8,
+        "rope_parameters": {
+            "rope_type": "yarn",
+            "rope_theta": 10_000.0,
+            "factor": 8.0,
+            "original_max_position_embeddings": 32,
+            "mscale": 1.0,
+            "mscale_all_dim": 1.0,
+        },
+    },
+    "deepseek_v3#queries": {
+        "kv_lora_rank": 32,
+        "q_lora_rank": None,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+    },
+    "glm4_moe_lite#files": {
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+    },
+    "granitemoe#multipliers": _GRANITE_MULTIPLIERS,
+    "granitemoeshared#shared": {**_GRANITE_MULTIPLIERS, "shared_intermediate_size": 64},
+    "granitemoehybrid#dense": {
+        **_GRANITE_MULTIPLIERS,
+        "num_local_experts": 0,
+        "mamba_n_groups": 2,
+        "shared_intermediate_size": 96,
     },
     "falcon#40b": {"new_decoder_architecture": True, "num_kv_heads": 2},
     "falcon#serial": {"parallel_attn": False, "multi_query": False, "bias": True},

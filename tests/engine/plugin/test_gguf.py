@@ -31,7 +31,12 @@ QWEN35 = [
     *("qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied"),
     *("qwen3_5_moe_text", "qwen3_5_moe_text#heads"),
 ]
-OTHERS = ["gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms"]
+OTHERS = [
+    "qwen3_next",
+    *("gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms", "lfm2", "lfm2_moe"),
+    *("granitemoe#multipliers", "granitemoeshared#shared", "granitemoehybrid"),
+    *("granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries", "glm4_moe_lite#files"),
+]
 # Embeddings, biases of experts, and small matrices that files have in F32.
 IN_FLOATS = (
     "_bias",
@@ -40,6 +45,11 @@ IN_FLOATS = (
     ".mlp.router.",
     ".shared_expert_gate.",
     ".conv1d.",
+    ".conv.conv.",
+    ".feed_forward.gate.",
+    ".block_sparse_moe.router.",
+    # Of keys, files have the transpose.
+    ".kv_b_proj.",
 )
 
 

@@ -25,30 +25,29 @@ STORED = torch.tensor([0.0, 3.0, 1.0, 4.0, 2.0, 5.0])
 
 
 def test_value_heads_of_a_key_head_follow_each_other() -> None:
-    assert QWEN.undone(f"{LINEAR}.dt_bias", STORED).tolist() == [0, 1, 2, 3, 4, 5]
+    assert QWEN.undone(f"{LINEAR}.dt_bias", STORED, (6,)).tolist() == [0, 1, 2, 3, 4, 5]
     rows = STORED.repeat_interleave(128).unsqueeze(1)
-    found = QWEN.undone(f"{LINEAR}.in_proj_z.weight", rows)
+    found = QWEN.undone(f"{LINEAR}.in_proj_z.weight", rows, (768, 1))
     assert torch.equal(found, torch.arange(6.0).repeat_interleave(128).unsqueeze(1))
-    found = QWEN.undone(f"{LINEAR}.out_proj.weight", rows.t())
+    found = QWEN.undone(f"{LINEAR}.out_proj.weight", rows.t(), (1, 768))
     assert torch.equal(found, torch.arange(6.0).repeat_interleave(128).unsqueeze(0))
 
 
 def test_queries_and_keys_stay_where_they_are() -> None:
     first = torch.arange(-64.0, 0.0)
     stored = torch.cat([first, STORED.repeat_interleave(128)]).unsqueeze(1)
-    found = QWEN.undone(f"{LINEAR}.conv1d.weight", stored)
-    assert found.shape == (64 + 768, 1, 1)
+    found = QWEN.undone(f"{LINEAR}.conv1d.weight", stored, (832, 1, 1))
     expected = torch.cat([first, torch.arange(6.0).repeat_interleave(128)])
     assert torch.equal(found.view(-1), expected)
 
 
 def test_values_are_those_of_the_checkpoint() -> None:
     ones = torch.ones(6)
-    assert QWEN.undone("model.norm.weight", ones).tolist() == [0] * 6
-    assert QWEN.undone("model.layers.0.input_layernorm.weight", ones).tolist() == [0] * 6
-    assert QWEN.undone(f"{LINEAR}.norm.weight", ones).tolist() == [1] * 6
+    assert QWEN.undone("model.norm.weight", ones, (6,)).tolist() == [0] * 6
+    assert QWEN.undone("model.layers.0.input_layernorm.weight", ones, (6,)).tolist() == [0] * 6
+    assert QWEN.undone(f"{LINEAR}.norm.weight", ones, (6,)).tolist() == [1] * 6
     assert torch.allclose(
-        QWEN.undone(f"{LINEAR}.A_log", -STORED.exp()), torch.arange(6.0), atol=1e-6
+        QWEN.undone(f"{LINEAR}.A_log", -STORED.exp(), (6,)), torch.arange(6.0), atol=1e-6
     )
 
 
@@ -67,7 +66,7 @@ def test_matrices_in_few_bits_are_the_same_matrices(kind: str, name: str) -> Non
     full = f"{LINEAR}.{name}.weight"
     found = QWEN.undone_in_few_bits(full, weight)
     assert found is not None
-    expected = QWEN.undone(full, weight.dequantised())
+    expected = QWEN.undone(full, weight.dequantised(), weight.shape)
     assert torch.equal(found.dequantised(), expected)
     assert torch.equal(expected, weight.dequantised()) == (name == "x_proj")
 
@@ -86,7 +85,7 @@ def test_heads_that_no_groups_fit_are_not_kept_in_few_bits() -> None:
 
 def test_other_models_are_stored_as_they_are() -> None:
     changes = Changes(SimpleNamespace(model_type="gpt_oss"))
-    assert changes.undone("model.norm.weight", STORED) is STORED
+    assert torch.equal(changes.undone("model.norm.weight", STORED, (6,)), STORED)
     assert changes.stored_shape("model.layers.0.self_attn.sinks", (6,)) == (6,)
 
 
@@ -94,4 +93,13 @@ def test_dimensions_of_one_element_are_left_out() -> None:
     assert QWEN.stored_shape(f"{LINEAR}.conv1d.weight", (128, 1, 4)) == (128, 4)
     gate = "model.layers.0.mlp.shared_expert_gate.weight"
     assert QWEN.stored_shape(gate, (1, 64)) == (64,)
-    assert QWEN.undone(gate, torch.zeros(64)).shape == (1, 64)
+    assert QWEN.undone(gate, torch.zeros(64), (1, 64)).shape == (1, 64)
+
+
+def test_mamba_has_a_row_for_each_group_and_a_column_of_heads() -> None:
+    changes = Changes(SimpleNamespace(model_type="granitemoehybrid", mamba_n_groups=2))
+    prefix = "model.layers.0.mamba"
+    assert changes.stored_shape(f"{prefix}.norm.weight", (128,)) == (2, 64)
+    assert changes.stored_shape(f"{prefix}.D", (8,)) == (8, 1)
+    found = changes.undone(f"{prefix}.A_log", -STORED.exp().unsqueeze(1), (6,))
+    assert torch.allclose(found, STORED, atol=1e-6)

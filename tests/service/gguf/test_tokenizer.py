@@ -27,7 +27,7 @@ def made(keys: Any) -> Tokenizer:
 @pytest.mark.parametrize("name", ["gpt-2", "qwen2", "tekken", "smollm"])
 def test_a_byte_level_vocabulary_gives_the_tokens_of_the_original(name: str) -> None:
     pre = PRE_TOKENIZERS[name]
-    original = byte_level(pre.pattern, digits=pre.digits)
+    original = byte_level(*pre.patterns, digits=pre.digits)
     found = made(keys_of_byte_level(original, name))
     for text in TEXTS:
         ids = found.encode(text).ids
@@ -36,7 +36,7 @@ def test_a_byte_level_vocabulary_gives_the_tokens_of_the_original(name: str) -> 
 
 
 def test_a_llama_3_piece_that_is_a_token_is_not_merged_from_smaller_ones() -> None:
-    original = byte_level(PRE_TOKENIZERS["llama-bpe"].pattern)
+    original = byte_level(*PRE_TOKENIZERS["llama-bpe"].patterns)
     keys = keys_of_byte_level(original, "llama-bpe", bos_token_id=1)
     found = made(keys)
     assert json.loads(found.to_str())["model"]["ignore_merges"] is True
@@ -150,7 +150,7 @@ def test_a_space_comes_first_unless_the_file_says_not() -> None:
 
 
 def test_user_defined_tokens_are_found_in_texts_and_are_not_special() -> None:
-    original = byte_level(PRE_TOKENIZERS["qwen2"].pattern)
+    original = byte_level(*PRE_TOKENIZERS["qwen2"].patterns)
     keys = keys_of_byte_level(original, "qwen2")
     tokens = keys.texts("tokenizer.ggml.tokens")
     types = keys.header.keys["tokenizer.ggml.token_type"]

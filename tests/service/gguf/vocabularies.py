@@ -35,14 +35,14 @@ def keys_of(**keys: Any) -> GgufKeys:
     )
 
 
-def byte_level(pattern: str, *, digits: bool = False, size: int = 600) -> Tokenizer:
-    """Train a byte-level BPE whose pieces ``pattern`` finds."""
+def byte_level(*patterns: str, digits: bool = False, size: int = 600) -> Tokenizer:
+    """Train a byte-level BPE whose pieces ``patterns`` find, one after the other."""
     tokenizer = Tokenizer(models.BPE())
     splits = [pre_tokenizers.Digits(individual_digits=True)] if digits else []
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
             *splits,
-            pre_tokenizers.Split(Regex(pattern), behavior="isolated"),
+            *(pre_tokenizers.Split(Regex(each), behavior="isolated") for each in patterns),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )

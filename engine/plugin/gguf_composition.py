@@ -1,0 +1,205 @@
+"""Of which tensors of a GGUF file each parameter of transformers' models is made, and how."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from engine.plugin.gguf_values import Changes
+from engine.weights.grouped import GroupedWeight, alike, combined, joined
+from engine.weights.stored import Shape
+
+Paired = TypeVar("Paired")
+
+# What transformers has as one parameter for all experts of a layer.
+_EXPERTS = re.compile(r"(.*\.experts)\.(gate_up|down)_proj(_bias)?")
+_GATE_AND_UP = ".input_linear."
+_LATENTS = ".kv_b_proj."
+_MIXED = ".in_proj_qkvz."
+
+
+class StoredPart(NamedTuple):
+    """A parameter by a name of ``GgufWeights``, and its shape there."""
+
+    name: str
+    shape: Shape
+
+
+class Composition(Protocol):
+    """Of one parameter."""
+
+    @property
+    def stored(self) -> list[StoredPart]: ...
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        """Return the parameter."""
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        """Return the parameter as a matrix, of experts all rows; None if it has to be read in
+        floats."""
+
+
+def composition_of(
+    name: str, shape: Shape, model: Any, changes: Changes, *, latents_apart: bool
+) -> Composition:
+    """``shape``: of the parameter ``name`` of ``model``; ``latents_apart``: the file has what makes
+    keys from latents, and what makes values, in a tensor each."""
+    if match := _EXPERTS.fullmatch(name):
+        return _experts(match, shape, model)
+    if _GATE_AND_UP in name:
+        return _Rows(name, shape)
+    if _MIXED in name:
+        return _Mixed(name, shape, model.config)
+    if _LATENTS in name and latents_apart:
+        return _Latents(name, shape, model.config)
+    return _Whole(name, shape, changes)
+
+
+@dataclass(frozen=True, slots=True)
+class _Whole:
+    """One tensor."""
+
+    name: str
+    shape: Shape
+    changes: Changes
+
+    @property
+    def stored(self) -> list[StoredPart]:
+        return [StoredPart(self.name, self.changes.stored_shape(self.name, self.shape))]
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        return self.changes.undone(self.name, parts[0], self.shape)
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        return self.changes.undone_in_few_bits(self.name, parts[0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Experts:
+    """Those of a layer. ``is_transposed``: to [inputs, outputs]. ``alternates``: the outputs of
+    gate and up do, instead of following each other."""
+
+    prefix: str
+    projections: tuple[str, ...]
+    ending: str
+    shape: Shape
+    is_transposed: bool
+    alternates: bool
+
+    @property
+    def stored(self) -> list[StoredPart]:
+        count, *sizes = self.shape
+        outputs, *inputs = reversed(sizes) if self.is_transposed else sizes
+        own = (outputs // len(self.projections), *inputs)
+        return [
+            StoredPart(f"{self.prefix}.{number}.{projection}_proj.{self.ending}", own)
+            for number in range(count)
+            for projection in self.projections
+        ]
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        if self.alternates:
+            parts = [_alternating(pair) for pair in _pairs(parts)]
+        stacked = torch.cat(parts).view(self.shape[0], -1, *parts[0].shape[1:])
+        if self.is_transposed and stacked.dim() == 3:
+            return stacked.transpose(1, 2).contiguous()
+        return stacked
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        if self.alternates:
+            parts = [combined(alike(pair), _alternating) for pair in _pairs(parts)]
+        return joined(parts)
+
+
+def _experts(match: re.Match[str], shape: Shape, model: Any) -> _Experts:
+    prefix, kind, bias = match.groups()
+    module = model.get_submodule(prefix)
+    projections = ("gate", "up") if kind == "gate_up" else ("down",)
+    return _Experts(
+        prefix,
+        projections,
+        "bias" if bias else "weight",
+        shape,
+        # Granite's experts say neither.
+        getattr(module, "is_transposed", False),
+        len(projections) == 2 and not getattr(module, "is_concatenated", True),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of gate, then those of up."""
+
+    name: str
+    shape: Shape
+
+    @property
+    def stored(self) -> list[StoredPart]:
+        own = (self.shape[0] // 2, *self.shape[1:])
+        return [
+            StoredPart(self.name.replace(_GATE_AND_UP, f".{projection}_proj."), own)
+            for projection in ("gate", "up")
+        ]
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat(parts)
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        return joined(parts)
+
+
+class _Latents:
+    """What makes each head's key, of which the file has the transpose, then its value."""
+
+    def __init__(self, name: str, shape: Shape, config: Any) -> None:
+        heads, rank = config.num_attention_heads, shape[1]
+        self.stored = [
+            StoredPart(
+                name.replace(_LATENTS, ".k_b_proj."), (heads, rank, config.qk_nope_head_dim)
+            ),
+            StoredPart(name.replace(_LATENTS, ".v_b_proj."), (heads, config.v_head_dim, rank)),
+        ]
+        self._shape = shape
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        keys, values = parts
+        return torch.cat([keys.transpose(1, 2), values], 1).reshape(self._shape)
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        """Groups of inputs of the transpose are those of outputs."""
+        return None
+
+
+class _Mixed:
+    """Of linear attention: one key head's query, key, values and gates after the other's. The file
+    has all queries, then all keys and all values; and the gates."""
+
+    def __init__(self, name: str, shape: Shape, config: Any) -> None:
+        heads, inputs = config.linear_num_key_heads, shape[1]
+        of_keys = heads * config.linear_key_head_dim
+        of_values = config.linear_num_value_heads * config.linear_value_head_dim
+        self.stored = [
+            StoredPart(name.replace(_MIXED, ".in_proj_qkv."), (2 * of_keys + of_values, inputs)),
+            StoredPart(name.replace(_MIXED, ".in_proj_z."), (of_values, inputs)),
+        ]
+        rows = torch.arange(2 * (of_keys + of_values))
+        kinds = rows.split([of_keys, of_keys, of_values, of_values])
+        self._order = torch.cat([each.view(heads, -1) for each in kinds], 1).view(-1)
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        return torch.cat(parts)[self._order]
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        return joined(parts).rows(self._order)
+
+
+def _pairs(parts: list[Paired]) -> list[list[Paired]]:
+    return [parts[first : first + 2] for first in range(0, len(parts), 2)]
+
+
+def _alternating(pair: list[Tensor]) -> Tensor:
+    return torch.stack(pair, 1).flatten(0, 1)

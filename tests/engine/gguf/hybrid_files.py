@@ -1,0 +1,93 @@
+"""How llama.cpp's converter writes LFM2 and Granite 4: keys, and values of tensors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gguf
+from torch import Tensor
+
+
+def add_lfm2(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    heads = config["num_key_value_heads"]
+    kinds = config["layer_types"]
+    writer.add_head_count_kv([heads if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_shortconv_l_cache(config["conv_L_cache"])
+    if (dense := config.get("num_dense_layers")) is not None:
+        writer.add_leading_dense_block_count(dense)
+        writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    elif config["block_auto_adjust_ff_dim"]:
+        size = int(config["block_ffn_dim_multiplier"] * int(2 * config["intermediate_size"] / 3))
+        multiple = config["block_multiple_of"]
+        writer.add_feed_forward_length(-(-size // multiple) * multiple)
+
+
+def lfm2_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    found = {}
+    for name, values in tensors.items():
+        stored = name.replace(".expert_bias", ".expert_bias.bias")
+        # The library knows experts by a name without this.
+        stored = stored.removeprefix("model.") if ".experts." in stored else stored
+        found[stored] = values.squeeze(1) if name.endswith(".conv.conv.weight") else values
+    return found
+
+
+def add_granite_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    add_granite(writer, config)
+    if shared := config.get("shared_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(shared)
+
+
+def add_granite(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_attention_scale(config["attention_multiplier"])
+    writer.add_embedding_scale(config["embedding_multiplier"])
+    writer.add_residual_scale(config["residual_multiplier"])
+    writer.add_logit_scale(config["logits_scaling"])
+
+
+def add_granite_hybrid(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    add_granite_moe(writer, config)
+    heads = config["num_key_value_heads"]
+    attends = [kind in ("attention", "full_attention") for kind in config["layer_types"]]
+    writer.add_head_count_kv([heads if each else 0 for each in attends])
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_group_count(config["mamba_n_groups"])
+    writer.add_ssm_inner_size(config["mamba_expand"] * config["hidden_size"])
+    writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+    writer.add_rope_scaling_finetuned(False)
+
+
+def granite_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    """Rows of gate and up are a tensor each; a dense model's feed-forward is what a mixture's
+    shared expert is."""
+    experts = config["num_local_experts"]
+    shared = "shexp" if experts else ""
+    found = {}
+    for name, values in tensors.items():
+        layer = ".".join(name.split(".")[:3]).replace("model.layers", "blk")
+        if name.endswith(".block_sparse_moe.input_linear.weight"):
+            gate, up = values.chunk(2, 1)
+            found[f"{layer}.ffn_gate_exps.weight"] = gate
+            found[f"{layer}.ffn_up_exps.weight"] = up
+        elif name.endswith(".shared_mlp.input_linear.weight"):
+            gate, up = values.chunk(2)
+            found[f"{layer}.ffn_gate_{shared}".rstrip("_") + ".weight"] = gate
+            found[f"{layer}.ffn_up_{shared}".rstrip("_") + ".weight"] = up
+        elif name.endswith(".shared_mlp.output_linear.weight"):
+            found[f"{layer}.ffn_down_{shared}".rstrip("_") + ".weight"] = values
+        else:
+            found[name] = _as_mamba2(name, values, config)
+    return found
+
+
+def _as_mamba2(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:
+    if name.endswith(".conv1d.weight"):
+        return values.squeeze(1)
+    if name.endswith(".A_log"):
+        return -values.exp().unsqueeze(1)
+    if name.endswith(".mamba.D"):
+        return values.unsqueeze(1)
+    if name.endswith(".mamba.norm.weight"):
+        return values.view(config["mamba_n_groups"], -1)
+    return values

@@ -1,0 +1,69 @@
+"""What the keys of DeepSeek V3's files mean in config.json."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.architecture.errors import ConfigError
+from tests.engine.gguf.configurations import assert_same_configuration, file_config
+from tests.engine.gguf.deepseek_files import KEEPS_LATENTS_TOGETHER
+from tests.engine.gguf.qwen35_files import change_config
+from tests.engine.plugin.families import save_family
+
+KINDS = ["deepseek_v3#files", "deepseek_v3#queries", "glm4_moe_lite#files"]
+YARN = KINDS[0]
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    found = {kind: tmp_path_factory.mktemp("made") for kind in KINDS}
+    for kind, directory in found.items():
+        save_family(kind, directory)
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_configuration_is_the_originals(
+    kind: str, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    found = file_config(originals[kind], tmp_path)
+    others = {"num_nextn_predict_layers", "pretraining_tp", "qk_head_dim", "mlp_layer_types"}
+    if kind.startswith("glm"):  # the same model under another name
+        others |= {"architectures", "model_type", "rope_parameters"}
+    if kind == YARN:  # those that are the usual ones
+        others.add("rope_parameters")
+        rope = found["rope_parameters"]
+        assert rope["mscale"] == rope["mscale_all_dim"] == pytest.approx(1.0)
+        assert rope["factor"] == 8.0
+    assert_same_configuration(originals[kind], found, *others)
+
+
+def test_older_files_have_the_sizes_of_heads_under_other_names(tmp_path: Path) -> None:
+    save_family(YARN, tmp_path / "o")
+    expected = file_config(tmp_path / "o", tmp_path)
+    change_config(tmp_path / "o", **{KEEPS_LATENTS_TOGETHER: True})
+    assert file_config(tmp_path / "o", tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("keys", "says"),
+    [
+        ({"expert_gating_func": 1}, "expert_gating_func must be 2"),
+        ({"expert_group_count": 9}, "expert_group_count must be an integer from 0 to 8"),
+        ({"expert_group_used_count": 5}, "expert_group_used_count must be an integer from 0 to 4"),
+        ({"attention__key_length_mla": 8}, "key_length_mla must be an integer from 9 to 1024"),
+        ({"attention__value_length_mla": None}, "has no deepseek2.attention.value_length_mla"),
+        ({"attention__kv_lora_rank": 0}, "kv_lora_rank must be an integer from 1"),
+        ({"rope__dimension_count": None}, "has no deepseek2.rope.dimension_count"),
+        ({"rope__scaling__yarn_log_multiplier": None}, "has no .*yarn_log_multiplier"),
+        ({"expert_count": None}, "has no deepseek2.expert_count"),
+    ],
+)
+def test_errors_name_the_unsupported_key(
+    keys: dict[str, Any], says: str, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=says):
+        file_config(originals[YARN], tmp_path, **keys)
