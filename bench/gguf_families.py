@@ -4,11 +4,11 @@ checkpoint?
     make peers                           # once: llama.cpp, in a separate environment
     python -m bench.gguf_families
 
-For each family that our own code computes, a file of tiny random float32 weights, written by the
-tests. Printed: how far our logits and llama.cpp's are from those of transformers, as a share of
-their range: each token's largest difference, as the median and the maximum over tokens. (Where two
-experts have nearly the same score, rounding decides which one is chosen. llama.cpp ignores Phi-3's
-sliding window.)
+For each family, a file of tiny random float32 weights, written by the tests. Printed: how far our
+logits and llama.cpp's are from those of transformers, as a share of their range: each token's
+largest difference, as the median and the maximum over tokens; our log-probabilities of a prompt's
+tokens, where transformers' code computes the file too. (Where two experts have nearly the same
+score, rounding decides which one is chosen. llama.cpp ignores Phi-3's sliding window.)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import argparse
 import random
 import tempfile
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
@@ -25,17 +26,41 @@ from torch import Tensor
 from bench.cpu_peers import ROOT
 from bench.fidelity import directory_of, their_logits
 from bench.report import print_table, write_result
+from tests.engine.driving import Engine
 from tests.engine.gguf.directories import all_logits
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
+from tests.engine.plugin.families import save_family
+from tests.engine.plugin.test_gguf import KINDS
+from tests.engine.plugin.test_tensors import differences as of_log_probabilities
 from tests.engine.tiny_models import VOCABULARY, save_model
 
+# llama.cpp expects latents of queries unless there are 26 or 27 layers.
+UNREAD = "deepseek_v3#queries"
 LENGTHS = (40, 300)  # the longer one exceeds the original context of phi3_long
 
 
 def differences(name: str, found: Tensor, expected: Tensor) -> dict[str, float]:
     each = (found - expected).abs().amax(-1) / (expected.max() - expected.min())
     return {f"{name}, median": float(each.median()), f"{name}, largest": float(each.max())}
+
+
+def measure_plugin(kind: str, peers: Path, folder: Path) -> dict[str, Any]:
+    """One that transformers' code computes."""
+    model: Any = save_family(kind, folder / "original")
+    path = write_gguf(folder / "original", folder / "tiny.gguf", tokenizer=False)
+    vocabulary = model.config.vocab_size
+    tokens = random.Random(0).choices(range(vocabulary), k=LENGTHS[0])
+    with torch.inference_mode():
+        expected = model(torch.tensor([tokens])).logits[0]
+    engine = Engine(directory_of(path, folder), cpu_path="torch")
+    ours = of_log_probabilities(engine, model)
+    return {
+        "family": kind,
+        "ours, median": median(ours),
+        "ours, largest": max(ours),
+        **differences("llama.cpp", their_logits(path, [tokens], peers, folder), expected),
+    }
 
 
 def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
@@ -57,13 +82,15 @@ def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--families", nargs="+", choices=FAMILY_FILES, default=[*FAMILY_FILES])
+    names = [*FAMILY_FILES, *(kind for kind in KINDS if kind != UNREAD)]
+    parser.add_argument("--families", nargs="+", choices=names, default=names)
     parser.add_argument("--peers", type=Path, default=ROOT / "build" / "peers")
     options = parser.parse_args()
     rows = []
     for name in options.families:
         with tempfile.TemporaryDirectory() as folder:
-            rows.append(measure(name, options.peers, Path(folder)))
+            measured = measure if name in FAMILY_FILES else measure_plugin
+            rows.append(measured(name, options.peers, Path(folder)))
     print_table(rows)
     print(write_result("gguf_families", rows))
 

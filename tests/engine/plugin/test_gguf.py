@@ -37,6 +37,7 @@ OTHERS = [
     *("granitemoe#multipliers", "granitemoeshared#shared", "granitemoehybrid"),
     *("granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries", "glm4_moe_lite#files"),
 ]
+KINDS = ["gpt_oss", *QWEN35, *OTHERS]
 # Embeddings, biases of experts, and small matrices that files have in F32.
 IN_FLOATS = (
     "_bias",
@@ -92,7 +93,7 @@ def assert_equals(found: dict[str, Tensor], oracle: PreTrainedModel, most: float
 
 
 @pytest.mark.parametrize(
-    ("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in [*QWEN35, *OTHERS])]
+    ("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in KINDS[1:])]
 )
 def test_each_parameter_is_that_of_the_checkpoint(
     kind: str, most: float, original: Path, tmp_path: Path
@@ -101,7 +102,7 @@ def test_each_parameter_is_that_of_the_checkpoint(
     assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, most)
 
 
-@pytest.mark.parametrize("kind", ["gpt_oss", *QWEN35, *OTHERS])
+@pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_transformers(kind: str, original: Path, tmp_path: Path) -> None:
     oracle = save_family(kind, original)
     directory = file_directory(original, tmp_path, "F32")
@@ -138,7 +139,7 @@ def test_gate_and_up_of_experts_may_be_one_tensor(original: Path, tmp_path: Path
 
 @pytest.mark.parametrize(
     ("family", "kind"),
-    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in [*QWEN35, *OTHERS])],
+    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in KINDS[1:])],
 )
 def test_matrices_stay_in_few_bits(
     family: str, kind: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
