@@ -10,12 +10,11 @@ import numpy as np
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
-from engine.gguf.keys import MAX_POSITIONS, MAX_SIZE, ArchitectureKeys
+from engine.gguf.keys import MAX_POSITIONS, MAX_SIZE, TOKENS_KEY, ArchitectureKeys
 from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name, layer_of
 from engine.gguf.settings import LONG_FACTORS
 from engine.gguf.vectors import read_vector
 
-_TOKENS = "tokenizer.ggml.tokens"
 _END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
 # Llama 3's scaling is stored as its result. These are the values of all its models.
 _LLAMA3 = {
@@ -130,7 +129,7 @@ def _end_tokens(keys: ArchitectureKeys, family: GgufFamily) -> list[int]:
     found = [
         keys.file.integer(key, low=0, high=MAX_SIZE) for key in _END_KEYS if keys.file.has(key)
     ]
-    texts = keys.file.texts(_TOKENS)
+    texts = keys.file.texts(TOKENS_KEY)
     found += [number for number, text in enumerate(texts) if text in family.end_tokens]
     return [*dict.fromkeys(found)]
 

@@ -11,6 +11,7 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader, Value
 
 ARCHITECTURE_KEY = "general.architecture"
+TOKENS_KEY = "tokenizer.ggml.tokens"
 MAX_SIZE = 1 << 24
 MAX_POSITIONS = 1 << 30
 MAX_EXPERTS = 1 << 17

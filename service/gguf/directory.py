@@ -20,12 +20,12 @@ from typing import Any
 from engine.architecture.errors import ConfigError, ModelError
 from engine.cpu.library import LibraryUnavailableError, cache_folder
 from engine.gguf.config import config_json
-from engine.gguf.keys import GgufKeys
+from engine.gguf.keys import TOKENS_KEY, GgufKeys
 from engine.gguf.names import LINK
 from engine.gguf.part_names import named_part, part_name, parts_by_name
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.served import MARKS, marks_of
-from service.gguf.tokenizer import TOKENS, adds_bos, special_token, tokenizer_json
+from service.gguf.tokenizer import adds_bos, special_token, tokenizer_json
 
 _FORM = 4  # to be raised when the files are made differently
 _TEMPLATE = "tokenizer.chat_template"
@@ -138,7 +138,7 @@ def _tokenizer_beside(beside: Path, keys: GgufKeys) -> str | None:
         raise ConfigError(f"{beside} has no {error}; correct or remove it") from error
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise ConfigError(f"{beside} cannot be read: {error}; correct or remove it") from error
-    tokens = keys.texts(TOKENS)
+    tokens = keys.texts(TOKENS_KEY)
     wrong = [token for token, number in numbers.items() if tokens[number : number + 1] != [token]]
     if tokens and wrong:
         raise ConfigError(

@@ -11,11 +11,10 @@ from enum import IntEnum
 from typing import Any
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.gguf.keys import ARCHITECTURE_KEY, GgufKeys
+from engine.gguf.keys import ARCHITECTURE_KEY, TOKENS_KEY, GgufKeys
 from service.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 
 KIND = "tokenizer.ggml.model"
-TOKENS = "tokenizer.ggml.tokens"
 WHOLE = "tokenizer.huggingface.json"
 _PRE = "tokenizer.ggml.pre"
 _MERGES = "tokenizer.ggml.merges"
@@ -51,7 +50,7 @@ def tokenizer_json(keys: GgufKeys) -> dict[str, Any]:
     if kind == "llama":
         return _sentence_piece(keys)
     if kind == "gemma4":
-        vocabulary = _vocabulary(keys.texts(TOKENS), keys)
+        vocabulary = _vocabulary(keys.texts(TOKENS_KEY), keys)
         return _with_space_marks(
             keys, vocabulary, _stated_merges(keys, vocabulary), adds_space=False
         )
@@ -60,7 +59,7 @@ def tokenizer_json(keys: GgufKeys) -> dict[str, Any]:
 
 def special_token(keys: GgufKeys, name: str) -> str | None:
     """``name``: bos, eos, unknown, padding. Return the token's text; None if there is none."""
-    key, tokens = f"tokenizer.ggml.{name}_token_id", keys.texts(TOKENS)
+    key, tokens = f"tokenizer.ggml.{name}_token_id", keys.texts(TOKENS_KEY)
     if not keys.has(key):
         return None
     return tokens[keys.integer(key, low=0, high=len(tokens) - 1)] if tokens else None
@@ -85,10 +84,10 @@ def _whole(keys: GgufKeys) -> dict[str, Any]:
 
 def _vocabulary(tokens: list[str], keys: GgufKeys) -> dict[str, int]:
     if not tokens:
-        raise ConfigError(f"{keys.source} has no {TOKENS}; {_WITHOUT}")
+        raise ConfigError(f"{keys.source} has no {TOKENS_KEY}; {_WITHOUT}")
     vocabulary = {token: number for number, token in enumerate(tokens)}
     if len(vocabulary) != len(tokens):
-        raise UnsupportedError(f"{keys.source}: {TOKENS} has a token twice; {_WITHOUT}")
+        raise UnsupportedError(f"{keys.source}: {TOKENS_KEY} has a token twice; {_WITHOUT}")
     return vocabulary
 
 
@@ -127,7 +126,7 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
             f"{keys.source}: {_PRE} {name!r} is not supported (supported: "
             f"{', '.join(PRE_TOKENIZERS)}); {_WITHOUT}"
         )
-    vocabulary = _vocabulary(keys.texts(TOKENS), keys)
+    vocabulary = _vocabulary(keys.texts(TOKENS_KEY), keys)
     merges = _stated_merges(keys, vocabulary)
     return {
         "version": "1.0",
@@ -227,7 +226,7 @@ def _bos_first(keys: GgufKeys, vocabulary: dict[str, int]) -> dict[str, Any] | N
 
 
 def _sentence_piece(keys: GgufKeys) -> dict[str, Any]:
-    tokens = keys.texts(TOKENS)
+    tokens = keys.texts(TOKENS_KEY)
     scores = keys.numbers(_SCORES)
     if tokens and len(scores) != len(tokens):
         raise keys.error(_SCORES, f"an array of {len(tokens)} numbers, one a token", scores)
@@ -254,7 +253,7 @@ def _with_space_marks(
     strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if adds_space else []
     unknown = special_token(keys, "unknown") or "<unk>"
     if unknown not in vocabulary:
-        raise ConfigError(f"{keys.source}: {TOKENS} has no unknown token; {_WITHOUT}")
+        raise ConfigError(f"{keys.source}: {TOKENS_KEY} has no unknown token; {_WITHOUT}")
     return {
         "version": "1.0",
         "truncation": None,
@@ -295,7 +294,7 @@ def _merges(keys: GgufKeys, vocabulary: dict[str, int], scores: list[float]) -> 
                 found.append((order, [left, right]))
         if len(found) > _MAX_MERGES:
             raise UnsupportedError(
-                f"{keys.source}: the tokens of {TOKENS} can be made of others in more than "
+                f"{keys.source}: the tokens of {TOKENS_KEY} can be made of others in more than "
                 f"{_MAX_MERGES} ways; {_WITHOUT}"
             )
     return [pair for _, pair in sorted(found, key=lambda one: one[0])]
@@ -307,7 +306,11 @@ def _check_lengths(keys: GgufKeys, vocabulary: dict[str, int]) -> None:
         squares += len(token) ** 2
         if len(token) > _MAX_TOKEN_CHARS:
             raise keys.error(
-                f"element {number} of {TOKENS}", f"of at most {_MAX_TOKEN_CHARS} characters", token
+                f"element {number} of {TOKENS_KEY}",
+                f"of at most {_MAX_TOKEN_CHARS} characters",
+                token,
             )
     if squares > _MAX_SQUARES:
-        raise UnsupportedError(f"{keys.source}: the tokens of {TOKENS} are too long; {_WITHOUT}")
+        raise UnsupportedError(
+            f"{keys.source}: the tokens of {TOKENS_KEY} are too long; {_WITHOUT}"
+        )

@@ -27,6 +27,12 @@ DEFAULT_REVISION = "main"
 _PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_PART}/{_PART}", re.ASCII)
 _VARIANT = re.compile(r"[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
+# How people also write it: an address of the hub's pages, or a file as if it were in a folder.
+_ADDRESS = re.compile(
+    rf"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/({_PART}/{_PART})(?:/.*?([^/]+\.gguf))?.*",
+    re.ASCII,
+)
+_FILE = re.compile(rf"({_PART}/{_PART})/([^/]+\.gguf)", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
@@ -37,6 +43,16 @@ def is_hub_name(text: str) -> bool:
     is_name = _NAME.fullmatch(name) is not None and "--" not in name and ".." not in name
     names_variant = not colon or _VARIANT.fullmatch(variant) is not None
     return is_name and names_variant and not Path(text).exists()
+
+
+def name_meant(text: str) -> str | None:
+    """``text``: not a path that exists. Return the name or the GGUF file that was probably meant;
+    None: nothing known."""
+    if match := _ADDRESS.fullmatch(text) or _FILE.fullmatch(text):
+        name, file = match.groups()
+        return name if file is None else f"{name}:{file}"
+    path, _, variant = text.rpartition(":")
+    return path if variant and path.endswith(".gguf") and Path(path).is_file() else None
 
 
 def is_commit(revision: str) -> bool:

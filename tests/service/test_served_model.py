@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.options import OptionError
 from engine.simulation.spec import SpecError, parse_spec
 from pocket import MODEL_DIR
 from service.hub.place import ModelPlace
@@ -67,3 +68,25 @@ def test_a_gguf_file_is_served_under_its_name() -> None:
     assert served_model("models/Tiny-Q8_0-00001-of-00002.gguf").name == "Tiny-Q8_0"
     assert model.place is None
     assert not model.is_simulated
+
+
+@pytest.mark.parametrize(
+    ("asked", "meant"),
+    [
+        ("https://huggingface.co/Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
+        ("https://huggingface.co/Qwen/Qwen3-0.6B/tree/main?x=1", "Qwen/Qwen3-0.6B"),
+        ("hf.co/o/n-GGUF/resolve/main/n-Q8_0.gguf?download=true", "o/n-GGUF:n-Q8_0.gguf"),
+        ("o/n-GGUF/n-Q8_0.gguf", "o/n-GGUF:n-Q8_0.gguf"),
+    ],
+)
+def test_what_is_nearly_a_name_is_answered_with_the_name(asked: str, meant: str) -> None:
+    with pytest.raises(OptionError, match=f"did you mean 'quire serve {meant}'"):
+        served_model(asked)
+    assert served_model(meant).place is not None
+
+
+def test_a_file_has_no_variants(tmp_path: Path) -> None:
+    path = tmp_path / "n-Q8_0.gguf"
+    path.write_bytes(b"GGUF")
+    with pytest.raises(OptionError, match=f"did you mean 'quire serve {path}'"):
+        served_model(f"{path}:Q8_0")
