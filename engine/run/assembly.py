@@ -30,6 +30,7 @@ from engine.run.loader import (
     LoadSettings,
     described_quantization,
     load_decoder,
+    warn_of_few_bits,
 )
 from engine.run.model_runner import ModelRunner
 from engine.run.setup import (
@@ -125,6 +126,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) ->
     config = setup.config
     dummy_seed = config.seed if config.load_format == "dummy" else None
     settings = LoadSettings(Path(config.model), setup.dtype, setup.device, on_progress, dummy_seed)
+    warn_of_few_bits(config)
     if isinstance(setup.whole, PluginConfig):
         from engine.run.plugged import load_plugged  # imports transformers, which takes seconds
 

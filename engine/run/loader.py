@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -42,6 +43,8 @@ from engine.weights.weights import (
     WeightSource,
     text_shapes,
 )
+
+_log = logging.getLogger(__name__)
 
 AnyWeights = CheckpointWeights | GgufWeights | QuantizedCheckpoint | RandomWeights
 
@@ -182,6 +185,18 @@ def described_quantization(config: EngineConfig) -> str:
         if (stored := read_quantization(directory)) is not None:
             return stored.description
     return "" if config.quantization == "none" else config.quantization
+
+
+def warn_of_few_bits(config: EngineConfig) -> None:
+    """Log that --quantization does not change what the weights already have."""
+    stored = described_quantization(config)
+    if config.quantization not in ("none", stored):
+        _log.warning(
+            "--quantization %s changes only matrices that are stored in floats; the others stay as "
+            "they are stored: %s",
+            config.quantization,
+            stored,
+        )
 
 
 def _num_parameters(shapes: Shapes) -> int:

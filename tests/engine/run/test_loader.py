@@ -127,3 +127,14 @@ def test_weights_are_described_in_words(model: Path, tmp_path: Path) -> None:
     assert described_quantization(msgspec.structs.replace(stored, load_format="dummy")) == ""
     (tmp_path / LINK).touch()
     assert described_quantization(stored) == "gguf"
+
+
+def test_quantization_that_changes_nothing_is_logged(
+    model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    load_runner(model, quantization="int8")
+    assert "--quantization" not in caplog.text
+    shutil.copytree(model, tmp_path, dirs_exist_ok=True)
+    quantize_directory(tmp_path, "awq", 32)
+    load_runner(tmp_path, quantization="int8")
+    assert "stay as they are stored: awq, 4 bits, groups of 32" in caplog.text
