@@ -56,7 +56,7 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
         "head_dim": head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": positions,
-        "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon", low=0.0, high=1.0),
+        "rms_norm_eps": keys.number(family.norm_key, low=0.0, high=1.0),
         "rope_theta": keys.number("rope.freq_base", 10000.0, low=1e-3, high=1e12),
         "rope_scaling": _rope_scaling(keys, family, head_dim, positions),
         "tie_word_embeddings": gguf_name("lm_head.weight") not in tensors,

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
+from engine.gguf.cohere import NORM_KEY, cohere, cohere2
 from engine.gguf.container import GgufHeader
 from engine.gguf.deepseek import deepseek2
 from engine.gguf.gemma4 import gemma4
-from engine.gguf.glm4 import glm4_moe
+from engine.gguf.glm4 import glm4, glm4_moe
 from engine.gguf.granite4 import granite_hybrid, granite_moe, granite_moe_shared
 from engine.gguf.keys import ARCHITECTURE_KEY, ArchitectureKeys, GgufKeys
 from engine.gguf.lfm2 import lfm2, lfm2_moe
@@ -47,6 +48,7 @@ class GgufFamily:
     """Sizes may differ by layer."""
     has_states: bool = False
     """Layers without heads of keys and values keep a state."""
+    norm_key: str = "attention.layer_norm_rms_epsilon"
     has_latents: bool = False
     """Keys and values are made from latents. Of a head's size only what rotates counts."""
     by_transformers: bool = False
@@ -81,16 +83,14 @@ _QWEN35 = GgufFamily(
     is_wide=True,
     by_transformers=True,
 )
+_SHARED_EXPERT = {
+    **{f"mlp.shared_expert.{one}_proj": f"ffn_{one}_shexp" for one in ("gate", "up", "down")},
+    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
+}
 _QWEN35_MOE = replace(
     _QWEN35,
     architecture="Qwen3_5MoeForCausalLM",
-    modules={
-        **_QWEN35.modules,
-        "mlp.shared_expert.gate_proj": "ffn_gate_shexp",
-        "mlp.shared_expert.up_proj": "ffn_up_shexp",
-        "mlp.shared_expert.down_proj": "ffn_down_shexp",
-        "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-    },
+    modules={**_QWEN35.modules, **_SHARED_EXPERT},
     settings=qwen35_moe,
     has_experts=True,
 )
@@ -155,6 +155,14 @@ _GRANITE_HYBRID = GgufFamily(
     by_transformers=True,
 )
 
+_COHERE = GgufFamily(
+    "CohereForCausalLM",
+    settings=cohere,
+    norm_key=NORM_KEY,
+    is_wide=True,
+    by_transformers=True,
+)
+
 # By general.architecture. Mistral's models are "llama" too, or "mistral3".
 FAMILIES: dict[str, GgufFamily] = {
     "llama": GgufFamily(
@@ -181,6 +189,14 @@ FAMILIES: dict[str, GgufFamily] = {
     # The text models of files whose images another file (mmproj) reads.
     "qwen2vl": GgufFamily("Qwen2ForCausalLM"),
     "qwen3vl": GgufFamily("Qwen3ForCausalLM"),
+    "qwen2moe": GgufFamily(
+        "Qwen2MoeForCausalLM",
+        modules=_SHARED_EXPERT,
+        settings=settings.qwen2_moe,
+        is_wide=True,
+        has_experts=True,
+        by_transformers=True,
+    ),
     "qwen3vlmoe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
     "qwen3moe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
     "gemma": GgufFamily(
@@ -230,6 +246,19 @@ FAMILIES: dict[str, GgufFamily] = {
         has_experts=True,
         by_transformers=True,
     ),
+    "glm4": GgufFamily(
+        "Glm4ForCausalLM",
+        modules={
+            "post_self_attn_layernorm": "post_attention_norm",
+            "post_mlp_layernorm": "post_ffw_norm",
+            "mlp.gate_up_proj": "ffn_up",
+        },
+        settings=glm4,
+        end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
+        turns_in_part=True,
+        is_wide=True,
+        by_transformers=True,
+    ),
     "glm4moe": GgufFamily(
         "Glm4MoeForCausalLM",
         modules={
@@ -243,6 +272,15 @@ FAMILIES: dict[str, GgufFamily] = {
         has_experts=True,
         by_transformers=True,
     ),
+    "seed_oss": GgufFamily(
+        "SeedOssForCausalLM",
+        modules={"post_attention_layernorm": "post_attention_norm"},
+        settings=settings.seed_oss,
+        is_wide=True,
+        by_transformers=True,
+    ),
+    "command-r": _COHERE,
+    "cohere2": replace(_COHERE, architecture="Cohere2ForCausalLM", settings=cohere2),
     "deepseek2": GgufFamily(
         "DeepseekV3ForCausalLM",
         modules={

@@ -1,4 +1,4 @@
-"""What the keys of GLM-4.5's, 4.6's and 4.7's GGUF files mean in config.json."""
+"""What the keys of GGUF files of GLM-4, and of the mixtures GLM-4.5 to 4.7, mean in config.json."""
 
 from __future__ import annotations
 
@@ -13,6 +13,17 @@ from engine.gguf.settings import (
     partial_rope,
     sigmoid_router,
 )
+
+
+def glm4(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    if keys.has("rope.dimension_sections"):
+        raise keys.unsupported("rope.dimension_sections", "is not supported")
+    return {
+        "model_type": "glm4",
+        "pad_token_id": None,
+        "num_hidden_layers": own_layers(keys, common),
+        **partial_rope(keys, common),
+    }
 
 
 def glm4_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:

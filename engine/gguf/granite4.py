@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
-from engine.gguf.settings import experts, granite_multipliers, plain_rope
+from engine.gguf.settings import experts, granite_multipliers, plain_rope, shared_size
 
 _MOST_HEADS = 4096
 _MOST_KERNEL = 64
@@ -24,7 +24,7 @@ def granite_moe_shared(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[s
     return {
         **granite_moe(keys, common),
         "model_type": "granitemoeshared",
-        "shared_intermediate_size": _shared_size(keys, common),
+        "shared_intermediate_size": shared_size(keys, common["intermediate_size"]),
     }
 
 
@@ -56,7 +56,7 @@ def granite_hybrid(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, 
         "mamba_expand": inner // hidden,
         "mamba_conv_bias": True,
         "mamba_proj_bias": False,
-        "shared_intermediate_size": _shared_size(keys, common),
+        "shared_intermediate_size": shared_size(keys, common["intermediate_size"]),
         **(_mixture(keys, common) if keys.is_set("expert_count") else mixture),
         **granite_multipliers(keys, common),
         **plain_rope(keys, common),
@@ -69,9 +69,3 @@ def _mixture(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "num_local_experts": found["num_experts"],
         "num_experts_per_tok": found["num_experts_per_tok"],
     }
-
-
-def _shared_size(keys: ArchitectureKeys, common: dict[str, Any]) -> int:
-    return keys.integer(
-        "expert_shared_feed_forward_length", common["intermediate_size"], high=MAX_SIZE
-    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
-from engine.gguf.settings import FULL, experts, own_layers, partial_rope
+from engine.gguf.settings import FULL, experts, own_layers, partial_rope, shared_size
 
 _LINEAR = "linear_attention"
 _MOST_HEADS = 4096
@@ -33,9 +33,7 @@ def qwen35_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
         **found,
         **mixture,
         "model_type": "qwen3_5_moe_text",
-        "shared_expert_intermediate_size": keys.integer(
-            "expert_shared_feed_forward_length", mixture["moe_intermediate_size"], high=MAX_SIZE
-        ),
+        "shared_expert_intermediate_size": shared_size(keys, mixture["moe_intermediate_size"]),
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.keys import MAX_EXPERTS, MAX_POSITIONS, MAX_SIZE, ArchitectureKeys
-from engine.gguf.names import ROUTER
+from engine.gguf.names import ROUTER, gguf_name
 from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
@@ -130,6 +130,32 @@ def olmoe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
 
 def qwen3_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     return {**experts(keys, common, "expert_feed_forward_length"), "norm_topk_prob": True}
+
+
+def qwen2_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    found = experts(keys, common, "expert_feed_forward_length")
+    return {
+        **found,
+        "model_type": "qwen2_moe",
+        "shared_expert_intermediate_size": shared_size(keys, found["moe_intermediate_size"]),
+        "norm_topk_prob": False,
+        "qkv_bias": common["attention_bias"],
+        **plain_rope(keys, common),
+    }
+
+
+def shared_size(keys: ArchitectureKeys, usual: int) -> int:
+    """Return the size of the expert that sees all tokens."""
+    return keys.integer("expert_shared_feed_forward_length", usual, high=MAX_SIZE)
+
+
+def seed_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    bias = gguf_name("model.layers.0.self_attn.o_proj.bias")
+    return {
+        "model_type": "seed_oss",
+        "attention_out_bias": bias in keys.header.tensors,
+        **rope_parameters(common["rope_scaling"], common["rope_theta"]),
+    }
 
 
 def gpt_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class GgufWeights:
             stored = self._tensors.get(name)
             if stored is None:
                 continue
-            if stored.shape != shape:
+            if _without_ones(stored.shape) != _without_ones(shape):
                 wrong.append(f"{name} {list(stored.shape)} instead of {list(shape)}")
             elif stored.type.name not in DECODERS | _FLOATS:
                 wrong.append(
@@ -217,6 +217,11 @@ def _places(shapes: Shapes, modules: Mapping[str, str]) -> dict[str, _Place]:
         places[name] = _Place(tensor, first, rows)
         ends[tensor] = first + rows
     return places
+
+
+def _without_ones(shape: Shape) -> Shape:
+    """Leave out leading dimensions of one element, which writers may leave out too."""
+    return _without_ones(shape[1:]) if len(shape) > 1 and shape[0] == 1 else shape
 
 
 def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:

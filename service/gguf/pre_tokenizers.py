@@ -21,7 +21,9 @@ _QWEN35 = (
 _SLASHES = r" ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _TEKKEN = rf"{_CASED[0]}|{_CASED[1]}|\p{{N}}|{_SLASHES}"
 _GPT4O = rf"{_CASED[0]}{_CONTRACTIONS}?|{_CASED[1]}{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_SLASHES}"
-
+_SEED = (
+    rf"{_CONTRACTIONS}|{_START}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 # Numbers, then Chinese and Japanese, then the rest.
 _DEEPSEEK3 = (
     r"\p{N}{1,3}",
@@ -62,6 +64,7 @@ PRE_TOKENIZERS = {
     "qwen35": PreTokenizer((_QWEN35,)),
     "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
+    "seed-coder": PreTokenizer((_SEED,)),
     "deepseek-v3": PreTokenizer(_DEEPSEEK3),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS_APART),
 }

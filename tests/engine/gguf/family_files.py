@@ -42,9 +42,14 @@ ARCHITECTURES = {
     "MixtralForCausalLM": "llama",
     "Ministral3ForCausalLM": "mistral3",
     "Qwen2ForCausalLM": "qwen2",
+    "Qwen2MoeForCausalLM": "qwen2moe",
     "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3moe",
+    "CohereForCausalLM": "command-r",
+    "Cohere2ForCausalLM": "cohere2",
+    "Glm4ForCausalLM": "glm4",
     "Glm4MoeForCausalLM": "glm4moe",
+    "SeedOssForCausalLM": "seed_oss",
     "GemmaForCausalLM": "gemma",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
@@ -264,9 +269,25 @@ def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
 
 
-def _add_glm4_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+def _add_partial_rope(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     turning = config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"]
     writer.add_rope_dimension_count(int(turning))
+
+
+def _add_cohere(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_logit_scale(config["logit_scale"])
+    writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if "sliding_window" in config:
+        writer.add_sliding_window(config["sliding_window"])
+        writer.add_rope_dimension_count(config["head_dim"])
+
+
+def _add_qwen2_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_expert_shared_feed_forward_length(config["shared_expert_intermediate_size"])
+
+
+def _add_glm4_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    _add_partial_rope(writer, config)
     add_mixture_with_shared(writer, config)
 
 
@@ -335,7 +356,11 @@ def _add_olmo3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 _KEYS = {
     "Ministral3ForCausalLM": _add_ministral3,
+    "CohereForCausalLM": _add_cohere,
+    "Cohere2ForCausalLM": _add_cohere,
+    "Glm4ForCausalLM": _add_partial_rope,
     "Glm4MoeForCausalLM": _add_glm4_moe,
+    "Qwen2MoeForCausalLM": _add_qwen2_moe,
     "Gemma2ForCausalLM": _add_gemma2,
     "Gemma3ForCausalLM": _add_gemma3,
     "Gemma4ForCausalLM": _add_gemma4,

@@ -23,7 +23,10 @@ from tests.engine.gguf.family_files import (
 )
 
 # Matrices that stay in F32.
-_IN_FLOATS = {"conv", "ffn_gate_inp", "ssm_a", "ssm_conv1d", "ssm_d", "ssm_norm"}
+_IN_FLOATS = {
+    *("attn_k_norm", "attn_q_norm", "conv", "ffn_gate_inp"),
+    *("ssm_a", "ssm_conv1d", "ssm_d", "ssm_norm"),
+}
 
 
 def write_gguf(
@@ -109,7 +112,10 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", config.get("norm_eps")))
+    if "layer_norm_eps" in config:
+        writer.add_layer_norm_eps(config["layer_norm_eps"])
+    else:
+        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", config.get("norm_eps")))
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))

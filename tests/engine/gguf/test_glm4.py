@@ -1,4 +1,4 @@
-"""GLM's files: which keys are served. tests/engine/plugin/test_gguf.py compares whole models."""
+"""What the keys of GLM's files mean. tests/engine/plugin/test_gguf.py compares whole models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import pytest
 
 from engine.architecture.errors import ConfigError
 from engine.gguf.families import FAMILIES, keys_of
+from tests.engine.gguf.configurations import assert_same_configuration, file_config
 from tests.engine.gguf.making import write_header
+from tests.engine.plugin.families import save_family
 
 COMMON = {
     "num_hidden_layers": 47,
@@ -65,3 +67,13 @@ def test_errors_name_the_unsupported_key(key: str, value: float, says: str, tmp_
     with pytest.raises(ConfigError, match=says) as raised:
         fields(tmp_path, KEYS | {key: value})
     assert f"glm4moe.{key}" in str(raised.value)
+
+
+def test_a_dense_model_has_the_configuration_of_the_original(tmp_path: Path) -> None:
+    save_family("glm4", tmp_path / "o")
+    found = file_config(tmp_path / "o", tmp_path)
+    assert_same_configuration(tmp_path / "o", found)
+    assert found["rope_parameters"]["partial_rotary_factor"] == 0.5
+    sections = np.array([8, 12, 12, 0])  # of models that read images, whose rows are reordered
+    with pytest.raises(ConfigError, match=r"glm4\.rope\.dimension_sections is not supported"):
+        file_config(tmp_path / "o", tmp_path, rope__dimension_sections=sections)

@@ -11,8 +11,10 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.config import config_json
 from engine.gguf.families import FAMILIES, family_of, keys_of
 from engine.gguf.parts import read_gguf_header
+from tests.engine.gguf.configurations import assert_same_configuration, file_config
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf, write_header
+from tests.engine.plugin.families import save_family
 from tests.engine.tiny_models import save_model
 
 COMMON = {
@@ -155,3 +157,12 @@ def test_other_temperatures_of_long_rope_are_refused(tmp_path: Path) -> None:
     header.keys["phi3.rope.scaling.attn_factor"] = 1.5
     with pytest.raises(UnsupportedError, match=r"attn_factor 1.5 is not supported; LongRoPE's"):
         config_json(header)
+
+
+@pytest.mark.parametrize("kind", ["qwen2_moe", "seed_oss"])
+def test_the_configuration_is_the_originals(kind: str, tmp_path: Path) -> None:
+    save_family(kind, tmp_path / "o")
+    # Those of training, and of windows that are not used.
+    others = ("pretraining_tp", "residual_dropout", "sliding_window", "use_sliding_window")
+    more = ("max_window_layers", "layer_types", "decoder_sparse_step", "mlp_only_layers")
+    assert_same_configuration(tmp_path / "o", file_config(tmp_path / "o", tmp_path), *others, *more)

@@ -236,6 +236,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "mamba_n_groups": 2,
         "shared_intermediate_size": 96,
     },
+    "cohere#norms": {"use_qk_norm": True, "num_key_value_heads": 2},
+    "cohere2#files": {
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "num_key_value_heads": 2,
+    },
     "falcon#40b": {"new_decoder_architecture": True, "num_kv_heads": 2},
     "falcon#serial": {"parallel_attn": False, "multi_query": False, "bias": True},
     "ernie4_5#biases": {"use_bias": True},

@@ -33,6 +33,7 @@ QWEN35 = [
 ]
 OTHERS = [
     "qwen3_next",
+    *("qwen2_moe", "glm4", "seed_oss", "cohere", "cohere#norms", "cohere2#files"),
     *("gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms", "lfm2", "lfm2_moe"),
     *("granitemoe#multipliers", "granitemoeshared#shared", "granitemoehybrid"),
     *("granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries", "glm4_moe_lite#files"),
@@ -47,6 +48,7 @@ IN_FLOATS = (
     ".shared_expert_gate.",
     ".conv1d.",
     ".conv.conv.",
+    "_norm.",
     ".feed_forward.gate.",
     ".block_sparse_moe.router.",
     # Of keys, files have the transpose.
