@@ -30,14 +30,13 @@ from tests.engine.driving import Engine
 from tests.engine.gguf.directories import all_logits
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
-from tests.engine.plugin.families import save_family
-from tests.engine.plugin.test_gguf import KINDS
+from tests.engine.plugin.families import GGUF_KINDS, save_family
 from tests.engine.plugin.test_tensors import differences as of_log_probabilities
 from tests.engine.tiny_models import VOCABULARY, save_model
 
-# llama.cpp expects latents of queries unless there are 26 or 27 layers, and norms of queries of
-# Cohere's models of 64.
-UNREAD = {"deepseek_v3#queries", "cohere#norms"}
+# llama.cpp reads these only at published depths: DeepSeek without latent queries at 26 or 27
+# layers, Cohere's norms of queries and keys at 64.
+NOT_IN_LLAMA_CPP = {"deepseek_v3#queries", "cohere#norms"}
 LENGTHS = (40, 300)  # the longer one exceeds the original context of phi3_long
 
 
@@ -47,7 +46,7 @@ def differences(name: str, found: Tensor, expected: Tensor) -> dict[str, float]:
 
 
 def measure_plugin(kind: str, peers: Path, folder: Path) -> dict[str, Any]:
-    """One that transformers' code computes."""
+    """Measure a family that transformers' code computes."""
     model: Any = save_family(kind, folder / "original")
     path = write_gguf(folder / "original", folder / "tiny.gguf", tokenizer=False)
     vocabulary = model.config.vocab_size
@@ -83,7 +82,7 @@ def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    names = [*FAMILY_FILES, *(kind for kind in KINDS if kind not in UNREAD)]
+    names = [*FAMILY_FILES, *(kind for kind in GGUF_KINDS if kind not in NOT_IN_LLAMA_CPP)]
     parser.add_argument("--families", nargs="+", choices=names, default=names)
     parser.add_argument("--peers", type=Path, default=ROOT / "build" / "peers")
     options = parser.parse_args()

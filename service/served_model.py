@@ -10,7 +10,7 @@ from engine.options import OptionError
 from engine.simulation.spec import is_simulated, parse_spec, with_tokenizer
 from pocket import MODEL_DIR
 from service.gguf.name import is_gguf_name, model_name
-from service.hub.place import ModelPlace, is_hub_name, name_meant
+from service.hub.place import ModelPlace, is_hub_name, suggested_name
 from service.hub_settings import HubSettings
 
 POCKET_NAME = "pocket"
@@ -46,10 +46,10 @@ class ServedModel:
 
 def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedModel:
     """``hub``: how a model with a name is downloaded. Raises SpecError for an invalid simulation,
-    and OptionError for what is nearly a name on the hub."""
+    OptionError for a path that does not exist but resembles a hub name."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
-    if not Path(asked).exists() and (meant := name_meant(asked)) is not None:
+    if not Path(asked).exists() and (meant := suggested_name(asked)) is not None:
         raise OptionError(
             f"no such file or directory: {asked}; did you mean 'quire serve {meant}'?"
         )

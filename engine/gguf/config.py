@@ -10,7 +10,14 @@ import numpy as np
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
-from engine.gguf.keys import MAX_POSITIONS, MAX_SIZE, TOKENS_KEY, ArchitectureKeys
+from engine.gguf.keys import (
+    MAX_HEAD_DIM,
+    MAX_HEADS,
+    MAX_POSITIONS,
+    MAX_SIZE,
+    TOKENS_KEY,
+    ArchitectureKeys,
+)
 from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name, layer_of
 from engine.gguf.settings import LONG_FACTORS
 from engine.gguf.vectors import read_vector
@@ -23,6 +30,7 @@ _LLAMA3 = {
     "original_max_position_embeddings": 8192,
 }
 _FACTOR_ERROR = 1e-3
+_LEAST_BASE = 1.001  # of 1, all frequencies would be equal
 
 
 def config_json(header: GgufHeader) -> dict[str, Any]:
@@ -38,11 +46,14 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
     embedding = tensors.get(gguf_name("model.embed_tokens.weight"))
     if embedding is None or len(embedding.shape) != 2:
         raise ConfigError(f"{keys.file.source} has no matrix token_embd.weight")
-    heads = keys.integer("attention.head_count", high=4096)
+    heads = keys.integer("attention.head_count", high=MAX_HEADS)
     hidden = keys.integer("embedding_length", high=MAX_SIZE)
     head_dim = _head_dim(keys, family, hidden // heads)
-    positions = keys.integer("context_length", high=MAX_POSITIONS)
     layers = _layer_count(keys)
+    key_value_heads = _key_value_heads(keys, family, layers, heads)
+    if heads % key_value_heads:
+        raise keys.unsupported("attention.head_count_kv", f"must divide the {heads} heads")
+    positions = keys.integer("context_length", high=MAX_POSITIONS)
     if not keys.file.flag(keys.name("attention.causal"), True):
         raise keys.unsupported("attention.causal", "false is not supported; it must be true")
     return {
@@ -52,12 +63,12 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
         "intermediate_size": _feed_forward_size(keys, family, layers),
         "num_hidden_layers": layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": _key_value_heads(keys, family, layers, heads),
+        "num_key_value_heads": key_value_heads,
         "head_dim": head_dim,
         "hidden_act": "silu",
         "max_position_embeddings": positions,
         "rms_norm_eps": keys.number(family.norm_key, low=0.0, high=1.0),
-        "rope_theta": keys.number("rope.freq_base", 10000.0, low=1e-3, high=1e12),
+        "rope_theta": keys.number("rope.freq_base", 10000.0, low=_LEAST_BASE, high=1e12),
         "rope_scaling": _rope_scaling(keys, family, head_dim, positions),
         "tie_word_embeddings": gguf_name("lm_head.weight") not in tensors,
         "attention_bias": gguf_name("model.layers.0.self_attn.q_proj.bias") in tensors,
@@ -68,11 +79,10 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
 
 
 def _layer_count(keys: ArchitectureKeys) -> int:
-    """Raises ConfigError unless it is that of the layers that have tensors, so that nothing is done
-    for layers that do not exist."""
+    """Raises ConfigError unless so many layers have tensors, so that nothing is done for layers
+    that do not exist."""
     count = keys.integer("block_count", high=4096)
-    numbers = (layer_of(name) for name in keys.header.tensors)
-    there = 1 + max((number for number in numbers if number is not None), default=-1)
+    there = len({layer_of(name) for name in keys.header.tensors} - {None})
     if count != there:
         raise ConfigError(
             f"{keys.file.source}: {keys.name('block_count')} is {count}, and the file has tensors "
@@ -82,11 +92,11 @@ def _layer_count(keys: ArchitectureKeys) -> int:
 
 
 def _head_dim(keys: ArchitectureKeys, family: GgufFamily, usual: int) -> int:
-    if family.has_latents:
-        return keys.integer("rope.dimension_count", low=2, high=1024)
-    head_dim = keys.integer("attention.key_length", max(1, usual), low=2, high=1024)
+    if family.has_mla:
+        return keys.integer("rope.dimension_count", low=2, high=MAX_HEAD_DIM)
+    head_dim = keys.integer("attention.key_length", max(1, usual), low=2, high=MAX_HEAD_DIM)
     same = ["attention.value_length"]
-    if not family.turns_in_part:
+    if not family.has_partial_rope:
         same.append("rope.dimension_count")
     for key in same:
         if keys.integer(key, head_dim, high=MAX_SIZE) != head_dim:
@@ -105,10 +115,10 @@ def _first_size(
 
 
 def _key_value_heads(keys: ArchitectureKeys, family: GgufFamily, layers: int, heads: int) -> int:
-    if family.has_latents:  # files have one head, of the latents
+    if family.has_mla:  # files have one head, of the latents
         return heads
     key = "attention.head_count_kv"
-    if not family.has_states:
+    if not family.has_layers_without_kv:
         return _first_size(keys, family, key, layers, heads)
     found = {*keys.per_layer(key, layers, heads, low=0, high=MAX_SIZE)} - {0}
     if len(found) != 1:
@@ -145,7 +155,8 @@ def _dtype(header: GgufHeader, family: GgufFamily) -> str:
     }
     if kinds == {"F32"}:
         return "float32"
-    return "bfloat16" if kinds == {"BF16"} or family.is_wide else "float16"
+    is_wide = family.is_wide or family.by_transformers
+    return "bfloat16" if kinds == {"BF16"} or is_wide else "float16"
 
 
 def _rope_scaling(
@@ -156,6 +167,10 @@ def _rope_scaling(
         return scaling
     if scaling is not None:
         raise keys.unsupported("rope.scaling.type", f"is not supported with {ROPE_FACTORS}")
+    if family.by_transformers:
+        raise UnsupportedError(
+            f"{keys.file.source}: {ROPE_FACTORS} is not supported with {keys.prefix}"
+        )
     return _llama3_scaling(keys, head_dim)
 
 

@@ -5,30 +5,30 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
+from engine.gguf.keys import MAX_HEAD_DIM, MAX_SIZE, ArchitectureKeys
 from engine.gguf.settings import (
+    SIGMOID,
+    layers_without_mtp,
     mixture_with_shared,
-    own_layers,
+    refuse_scaling,
     rope_parameters,
-    sigmoid_router,
 )
 
-_MOST_HEAD = 1024
-_BIAS = "exp_probs_b.bias"
+_FLASH_VOCABULARY = 154_880
 
 
 def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    """Layers that predict further tokens are left out."""
-    layers = own_layers(keys, common)
-    if not any(name.endswith(_BIAS) for name in keys.header.tensors):
-        raise keys.unsupported("expert_gating_func", "must be 2 (sigmoid), with exp_probs_b.bias")
-    sigmoid_router(keys)
+    layers = layers_without_mtp(keys, common)
+    _check_router(keys, common)
+    if keys.is_set("attention.temperature_scale"):
+        raise keys.unsupported("attention.temperature_scale", "is not supported")
     rank = keys.integer("attention.kv_lora_rank", high=MAX_SIZE)
     turning = common["head_dim"]
-    # Newer files have these names; in older ones attention.key_length is the size of a head.
-    is_new = keys.has("attention.key_length_mla")
-    ending = "_mla" if is_new else ""
-    key = f"attention.key_length{ending}"
+    if turning % 2:
+        raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
+    # Older files have no _mla keys: there, key_length and value_length are the sizes of a head.
+    ending = "_mla" if keys.has("attention.key_length_mla") else ""
+    of_key, of_value = f"attention.key_length{ending}", f"attention.value_length{ending}"
     return {
         "model_type": "deepseek_v3",
         "num_hidden_layers": layers,
@@ -37,17 +37,35 @@ def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         if keys.has("attention.q_lora_rank")
         else None,
         "qk_rope_head_dim": turning,
-        "qk_nope_head_dim": keys.integer(key, low=turning + 1, high=_MOST_HEAD) - turning,
-        "v_head_dim": keys.integer(f"attention.value_length{ending}", high=_MOST_HEAD),
+        "qk_nope_head_dim": keys.integer(of_key, low=turning + 1, high=MAX_HEAD_DIM) - turning,
+        "v_head_dim": keys.integer(of_value, high=MAX_HEAD_DIM),
         "rope_interleave": True,
         **mixture_with_shared(keys, common, layers),
-        **rope_parameters(_yarn(keys, common["rope_scaling"]), common["rope_theta"]),
+        **rope_parameters(_yarn(keys, common), common["rope_theta"]),
     }
 
 
-def _yarn(keys: ArchitectureKeys, scaling: dict[str, Any] | None) -> dict[str, Any] | None:
-    if scaling is None or scaling["rope_type"] != "yarn":
-        return scaling
-    # Files have a tenth of it. Only where both are equal does YaRN leave sines as they are.
-    scale = 10 * keys.number("rope.scaling.yarn_log_multiplier", low=0.0, high=1e3)
+def _check_router(keys: ArchitectureKeys, common: dict[str, Any]) -> None:
+    """Raise UnsupportedError if experts are not chosen by the sigmoid. Only the first files of
+    GLM-4.7 Flash do not say so."""
+    is_flash = common["num_hidden_layers"] in (47, 48) and common["vocab_size"] == _FLASH_VOCABULARY
+    router = keys.integer("expert_gating_func", SIGMOID if is_flash else 1, low=0, high=4096)
+    if router != SIGMOID:
+        raise keys.unsupported(
+            "expert_gating_func",
+            f"must be {SIGMOID} (sigmoid): DeepSeek V2 is not supported as GGUF; serve the "
+            "original checkpoint",
+        )
+
+
+def _yarn(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any] | None:
+    scaling: dict[str, Any] | None = common["rope_scaling"]
+    if scaling is None:
+        return None
+    if scaling["rope_type"] != "yarn":
+        refuse_scaling(keys, common)
+    if scaling["factor"] < 1:
+        raise keys.unsupported("rope.scaling.factor", "must be 1 or more")
+    # The key has a tenth of mscale_all_dim. An equal mscale leaves cosines and sines unscaled.
+    scale = 10 * keys.number("rope.scaling.yarn_log_multiplier", low=1e-6, high=1e3)
     return {**scaling, "mscale": scale, "mscale_all_dim": scale}

@@ -7,20 +7,21 @@ from dataclasses import dataclass, field, replace
 
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
-from engine.gguf.cohere import NORM_KEY, cohere, cohere2
+from engine.gguf.cohere import cohere, cohere2
 from engine.gguf.container import GgufHeader
 from engine.gguf.deepseek import deepseek2
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.glm4 import glm4, glm4_moe
-from engine.gguf.granite4 import granite_hybrid, granite_moe, granite_moe_shared
+from engine.gguf.granite import granite, granite_hybrid, granite_moe, granite_moe_shared
 from engine.gguf.keys import ARCHITECTURE_KEY, ArchitectureKeys, GgufKeys
 from engine.gguf.lfm2 import lfm2, lfm2_moe
 from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.qwen35 import qwen3_next, qwen35, qwen35_moe
 from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, FamilyReader
 
-# Of chat templates, which end an answer whatever a file's keys say.
+# End a turn in chat templates, and so an answer, even if a file's keys do not name them.
 _TURN_ENDS = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>"})
+_GLM_ENDS = _TURN_ENDS | {"<|user|>", "<|observation|>"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,25 +39,27 @@ class GgufFamily:
     """Returns the fields of config.json that not all families have."""
     end_tokens: frozenset[str] = _TURN_ENDS
     """Texts of the tokens after which an answer ends, besides those that keys name."""
-    turns_in_part: bool = False
-    """Rotary embeddings may turn a part of each head."""
+    has_partial_rope: bool = False
+    """Rotary embeddings may cover only a part of each head."""
     is_wide: bool = False
-    """Activations exceed float16's range."""
+    """Our own code needs bfloat16: activations exceed float16's range."""
     has_experts: bool = False
     """Mixtures of experts are supported."""
     layers_differ: bool = False
     """Sizes may differ by layer."""
-    has_states: bool = False
-    """Layers without heads of keys and values keep a state."""
+    has_layers_without_kv: bool = False
+    """Some layers (convolutions, Mamba) have 0 in attention.head_count_kv."""
     norm_key: str = "attention.layer_norm_rms_epsilon"
-    has_latents: bool = False
-    """Keys and values are made from latents. Of a head's size only what rotates counts."""
+    """The key of the epsilon of the norms."""
+    has_mla: bool = False
+    """Multi-head latent attention: head_dim is the rotary part of a head, and every head has keys
+    and values."""
     by_transformers: bool = False
     """Computed by transformers' code, not by ours."""
     variants: Mapping[str, GgufFamily] = field(default_factory=dict)
-    """The family that a file is of instead if it has a key of this name, not 0."""
+    """The family to use instead, by the key that selects it when set and not 0."""
     by_tensors: Mapping[str, GgufFamily] = field(default_factory=dict)
-    """The family that a file is of instead if it has a tensor of this name."""
+    """The family to use instead, by the tensor that selects it when present."""
 
 
 _NORMS_AFTER = {
@@ -64,6 +67,11 @@ _NORMS_AFTER = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 _GEMMA_NORMS = {**_NORMS_AFTER, "pre_feedforward_layernorm": "ffn_norm"}
+
+
+def _projections(module: str, ending: str) -> dict[str, str]:
+    return {f"{module}.{one}_proj": f"ffn_{one}_{ending}" for one in ("gate", "up", "down")}
+
 
 _GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
 _QWEN35 = GgufFamily(
@@ -79,25 +87,22 @@ _QWEN35 = GgufFamily(
         "linear_attn.out_proj": "ssm_out",
     },
     settings=qwen35,
-    turns_in_part=True,
-    is_wide=True,
+    has_partial_rope=True,
     by_transformers=True,
 )
-_SHARED_EXPERT = {
-    **{f"mlp.shared_expert.{one}_proj": f"ffn_{one}_shexp" for one in ("gate", "up", "down")},
+_GATED_SHARED_EXPERT = {
+    **_projections("mlp.shared_expert", "shexp"),
     "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
 }
 _QWEN35_MOE = replace(
     _QWEN35,
     architecture="Qwen3_5MoeForCausalLM",
-    modules={**_QWEN35.modules, **_SHARED_EXPERT},
+    modules={**_QWEN35.modules, **_GATED_SHARED_EXPERT},
     settings=qwen35_moe,
     has_experts=True,
 )
 
-_SHARED_EXPERTS = {
-    f"mlp.shared_experts.{one}_proj": f"ffn_{one}_shexp" for one in ("gate", "up", "down")
-}
+_SHARED_EXPERTS = _projections("mlp.shared_experts", "shexp")
 _LFM2 = GgufFamily(
     "Lfm2ForCausalLM",
     modules={
@@ -114,8 +119,7 @@ _LFM2 = GgufFamily(
         "feed_forward.w3": "ffn_up",
     },
     settings=lfm2,
-    is_wide=True,
-    has_states=True,
+    has_layers_without_kv=True,
     by_transformers=True,
 )
 _GRANITE_EXPERTS = {
@@ -130,7 +134,6 @@ _GRANITE_MOE = GgufFamily(
     permuted=True,
     modules=_GRANITE_EXPERTS,
     settings=granite_moe,
-    is_wide=True,
     has_experts=True,
     by_transformers=True,
 )
@@ -150,16 +153,14 @@ _GRANITE_HYBRID = GgufFamily(
         "shared_mlp.output_linear": "ffn_down",
     },
     settings=granite_hybrid,
-    is_wide=True,
-    has_states=True,
+    has_layers_without_kv=True,
     by_transformers=True,
 )
 
 _COHERE = GgufFamily(
     "CohereForCausalLM",
     settings=cohere,
-    norm_key=NORM_KEY,
-    is_wide=True,
+    norm_key="attention.layer_norm_epsilon",
     by_transformers=True,
 )
 
@@ -186,27 +187,23 @@ FAMILIES: dict[str, GgufFamily] = {
     ),
     "qwen2": GgufFamily("Qwen2ForCausalLM"),
     "qwen3": GgufFamily("Qwen3ForCausalLM"),
-    # The text models of files whose images another file (mmproj) reads.
-    "qwen2vl": GgufFamily("Qwen2ForCausalLM"),
-    "qwen3vl": GgufFamily("Qwen3ForCausalLM"),
     "qwen2moe": GgufFamily(
         "Qwen2MoeForCausalLM",
-        modules=_SHARED_EXPERT,
+        modules=_GATED_SHARED_EXPERT,
         settings=settings.qwen2_moe,
-        is_wide=True,
         has_experts=True,
         by_transformers=True,
     ),
+    # Text models of multimodal files; the image encoder is a separate file (mmproj).
+    "qwen2vl": GgufFamily("Qwen2ForCausalLM"),
+    "qwen3vl": GgufFamily("Qwen3ForCausalLM"),
     "qwen3vlmoe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
     "qwen3moe": GgufFamily("Qwen3MoeForCausalLM", settings=settings.qwen3_moe, has_experts=True),
-    "gemma": GgufFamily(
-        "GemmaForCausalLM", settings=settings.gemma, is_wide=True, by_transformers=True
-    ),
+    "gemma": GgufFamily("GemmaForCausalLM", settings=settings.gemma, by_transformers=True),
     "gemma2": GgufFamily(
         "Gemma2ForCausalLM",
         modules=_GEMMA_NORMS,
         settings=settings.gemma2,
-        is_wide=True,
         by_transformers=True,
     ),
     "gemma3": GgufFamily(
@@ -242,7 +239,6 @@ FAMILIES: dict[str, GgufFamily] = {
         },
         settings=settings.gpt_oss,
         end_tokens=frozenset({"<|return|>", "<|call|>"}),
-        is_wide=True,
         has_experts=True,
         by_transformers=True,
     ),
@@ -254,9 +250,8 @@ FAMILIES: dict[str, GgufFamily] = {
             "mlp.gate_up_proj": "ffn_up",
         },
         settings=glm4,
-        end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
-        turns_in_part=True,
-        is_wide=True,
+        end_tokens=_GLM_ENDS,
+        has_partial_rope=True,
         by_transformers=True,
     ),
     "glm4moe": GgufFamily(
@@ -266,9 +261,8 @@ FAMILIES: dict[str, GgufFamily] = {
             **_SHARED_EXPERTS,
         },
         settings=glm4_moe,
-        end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
-        turns_in_part=True,
-        is_wide=True,
+        end_tokens=_GLM_ENDS,
+        has_partial_rope=True,
         has_experts=True,
         by_transformers=True,
     ),
@@ -276,7 +270,6 @@ FAMILIES: dict[str, GgufFamily] = {
         "SeedOssForCausalLM",
         modules={"post_attention_layernorm": "post_attention_norm"},
         settings=settings.seed_oss,
-        is_wide=True,
         by_transformers=True,
     ),
     "command-r": _COHERE,
@@ -295,17 +288,20 @@ FAMILIES: dict[str, GgufFamily] = {
             **_SHARED_EXPERTS,
         },
         settings=deepseek2,
-        end_tokens=_TURN_ENDS | {"<|user|>", "<|observation|>"},
-        turns_in_part=True,
-        is_wide=True,
+        end_tokens=_GLM_ENDS,  # GLM-4.7 Flash is deepseek2 too
+        has_partial_rope=True,
         has_experts=True,
-        has_latents=True,
+        has_mla=True,
         by_transformers=True,
     ),
     "qwen3next": replace(
         _QWEN35_MOE,
         architecture="Qwen3NextForCausalLM",
-        modules={**_QWEN35_MOE.modules, "linear_attn.in_proj_ba": "ssm_ba"},
+        modules={
+            **_QWEN35_MOE.modules,
+            "linear_attn.in_proj_ba": "ssm_ba",
+            "linear_attn.in_proj_qkvz": "ssm_in",
+        },
         settings=qwen3_next,
     ),
     "qwen35": _QWEN35,
@@ -326,9 +322,9 @@ FAMILIES: dict[str, GgufFamily] = {
         vectors=frozenset({LONG_FACTORS, SHORT_FACTORS}),
         settings=settings.phi3,
         end_tokens=_TURN_ENDS | {"<|end|>"},
-        turns_in_part=True,
+        has_partial_rope=True,
     ),
-    "granite": GgufFamily("GraniteForCausalLM", permuted=True, settings=settings.granite),
+    "granite": GgufFamily("GraniteForCausalLM", permuted=True, settings=granite),
     "granitemoe": replace(
         _GRANITE_MOE,
         variants={
@@ -354,10 +350,7 @@ FAMILIES: dict[str, GgufFamily] = {
         modules={
             **_LFM2.modules,
             "feed_forward.gate": "ffn_gate_inp",
-            **{
-                f"feed_forward.experts.{one}_proj": f"ffn_{one}_exps"
-                for one in ("gate", "up", "down")
-            },
+            **_projections("feed_forward.experts", "exps"),
         },
         settings=lfm2_moe,
         has_experts=True,

@@ -14,6 +14,9 @@ ARCHITECTURE_KEY = "general.architecture"
 TOKENS_KEY = "tokenizer.ggml.tokens"
 MAX_SIZE = 1 << 24
 MAX_POSITIONS = 1 << 30
+MAX_HEADS = 4096
+MAX_HEAD_DIM = 1024
+MAX_KERNEL = 64
 MAX_EXPERTS = 1 << 17
 """Of all layers together: each expert is several named parameters."""
 
@@ -134,6 +137,11 @@ class ArchitectureKeys:
                 name, f"an integer from {low} to {high}, or an array of {count} of them", value
             )
         return found
+
+    def require_multiple(self, key: str, value: int, divisor: int) -> None:
+        """Raise ConfigError unless ``value``, which ``key`` has, is a multiple of ``divisor``."""
+        if value % divisor:
+            raise self.file.error(self.name(key), f"a multiple of {divisor}", value)
 
     def is_set(self, key: str) -> bool:
         """True if the number ``key`` is given and is not 0."""

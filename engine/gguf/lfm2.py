@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
+from engine.gguf.keys import MAX_KERNEL, MAX_SIZE, ArchitectureKeys
 from engine.gguf.settings import FULL, experts, must_be, plain_rope, sigmoid_router
-
-_MOST_KERNEL = 64
 
 
 def lfm2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    """Layers without heads of keys and values are convolutions."""
+    """Layers with 0 key-value heads are short convolutions."""
     must_be(keys, "attention.sliding_window", 0)
     layers = common["num_hidden_layers"]
     heads = keys.per_layer("attention.head_count_kv", layers, low=0, high=MAX_SIZE)
     return {
         "model_type": "lfm2",
         "layer_types": [FULL if count else "conv" for count in heads],
-        "conv_L_cache": keys.integer("shortconv.l_cache", low=2, high=_MOST_KERNEL),
+        "conv_L_cache": keys.integer("shortconv.l_cache", low=2, high=MAX_KERNEL),
         "conv_bias": False,
         "norm_eps": common["rms_norm_eps"],
         "block_auto_adjust_ff_dim": False,

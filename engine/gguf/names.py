@@ -49,7 +49,7 @@ _WITHOUT_SUFFIX = {
     "mamba.D": "ssm_d",
     "mamba.dt_bias": "ssm_dt.bias",
 }
-_IN_LAYER = re.compile(r"blk\.(\d{1,9})\..*")
+_IN_LAYER = re.compile(r"blk\.(0|[1-9]\d{0,8})\..*")
 _EXPERT = re.compile(r"(\.experts\.)(\d+)\.")
 _NOTHING: Mapping[str, str] = {}
 ROUTER = ".ffn_gate_inp."

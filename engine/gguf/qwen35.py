@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
-from engine.gguf.settings import FULL, experts, own_layers, partial_rope, shared_size
+from engine.gguf.keys import MAX_HEADS, MAX_KERNEL, MAX_SIZE, ArchitectureKeys
+from engine.gguf.settings import FULL, experts, layers_without_mtp, partial_rope, shared_size
 
 _LINEAR = "linear_attention"
-_MOST_HEADS = 4096
-_MOST_KERNEL = 64
 
 
 def qwen35(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    """Every few layers attend to all tokens. Those that predict further tokens are left out."""
-    layers = own_layers(keys, common)
+    """One layer in ``full_attention_interval`` has full attention."""
+    layers = layers_without_mtp(keys, common)
     interval = keys.integer("full_attention_interval", 4, high=MAX_SIZE)
     return {
         "model_type": "qwen3_5_text",
@@ -42,18 +40,14 @@ def qwen3_next(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
 
 
 def _linear_attention(keys: ArchitectureKeys) -> dict[str, Any]:
-    key_heads = keys.integer("ssm.group_count", high=_MOST_HEADS)
-    value_heads = keys.integer("ssm.time_step_rank", high=_MOST_HEADS)
+    key_heads = keys.integer("ssm.group_count", high=MAX_HEADS)
+    value_heads = keys.integer("ssm.time_step_rank", high=MAX_HEADS)
     inner = keys.integer("ssm.inner_size", high=MAX_SIZE)
-    for key, value, divisor in (
-        ("ssm.time_step_rank", value_heads, key_heads),
-        ("ssm.inner_size", inner, value_heads),
-    ):
-        if value % divisor:
-            raise keys.file.error(keys.name(key), f"a multiple of {divisor}", value)
+    keys.require_multiple("ssm.time_step_rank", value_heads, key_heads)
+    keys.require_multiple("ssm.inner_size", inner, value_heads)
     return {
-        "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel", low=2, high=_MOST_KERNEL),
-        "linear_key_head_dim": keys.integer("ssm.state_size", high=_MOST_HEADS),
+        "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel", low=2, high=MAX_KERNEL),
+        "linear_key_head_dim": keys.integer("ssm.state_size", high=MAX_HEADS),
         "linear_value_head_dim": inner // value_heads,
         "linear_num_key_heads": key_heads,
         "linear_num_value_heads": value_heads,

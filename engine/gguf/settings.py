@@ -13,7 +13,7 @@ from engine.gguf.names import ROUTER, gguf_name
 from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
-_SIGMOID = 2  # of expert_gating_func
+SIGMOID = 2  # of expert_gating_func
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 FamilyReader = Callable[[ArchitectureKeys, dict[str, Any]], dict[str, Any]]
@@ -24,8 +24,12 @@ def nothing(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     return {}
 
 
-def experts(keys: ArchitectureKeys, common: dict[str, Any], inner: str) -> dict[str, Any]:
-    """``inner``: the key of an expert's size."""
+def experts(
+    keys: ArchitectureKeys, common: dict[str, Any], inner: str, *, grouped: bool = False
+) -> dict[str, Any]:
+    """``inner``: the key of an expert's size. ``grouped``: the router may choose groups first."""
+    if not grouped and keys.is_set("expert_group_count"):
+        must_be(keys, "expert_group_count", 1)
     most = max(1, min(4096, MAX_EXPERTS // common["num_hidden_layers"]))
     count = keys.integer("expert_count", high=most)
     for name, router in keys.header.tensors.items():
@@ -38,8 +42,8 @@ def experts(keys: ArchitectureKeys, common: dict[str, Any], inner: str) -> dict[
     }
 
 
-def own_layers(keys: ArchitectureKeys, common: dict[str, Any]) -> int:
-    """Return how many layers there are without those that predict further tokens."""
+def layers_without_mtp(keys: ArchitectureKeys, common: dict[str, Any]) -> int:
+    """Return the number of layers, not counting those of multi-token prediction (nextn)."""
     layers: int = common["num_hidden_layers"]
     return layers - keys.integer("nextn_predict_layers", 0, low=0, high=layers - 1)
 
@@ -52,42 +56,60 @@ def must_be(keys: ArchitectureKeys, key: str, value: int) -> None:
 
 def sigmoid_router(keys: ArchitectureKeys) -> None:
     """Raise UnsupportedError if experts are chosen by another function than the sigmoid."""
-    must_be(keys, "expert_gating_func", _SIGMOID)
+    must_be(keys, "expert_gating_func", SIGMOID)
 
 
 def mixture_with_shared(
     keys: ArchitectureKeys, common: dict[str, Any], layers: int
 ) -> dict[str, Any]:
-    """Return the fields of a mixture, as DeepSeek V3's, of which some experts see all tokens and
-    the first of ``layers`` have none."""
-    found = experts(keys, common, "expert_feed_forward_length")
-    count = found["num_experts"]
-    groups = keys.integer("expert_group_count", 0, low=0, high=count) or 1
+    """Return the fields of a mixture as DeepSeek V3's: shared experts, which process every token,
+    and dense layers first. ``layers``: without those of multi-token prediction."""
+    found = experts(keys, common, "expert_feed_forward_length", grouped=True)
+    groups, used_groups = _groups(keys, found)
     return {
         "first_k_dense_replace": keys.integer("leading_dense_block_count", 0, low=0, high=layers),
-        "n_routed_experts": count,
+        "n_routed_experts": found["num_experts"],
         "num_experts_per_tok": found["num_experts_per_tok"],
         "moe_intermediate_size": found["moe_intermediate_size"],
         "n_shared_experts": keys.integer("expert_shared_count", high=64),
         "routed_scaling_factor": keys.number("expert_weights_scale", 1.0, low=1e-6, high=1e6),
-        "norm_topk_prob": keys.file.flag(keys.name("expert_weights_norm"), True),
+        "norm_topk_prob": keys.file.flag(keys.name("expert_weights_norm"), False),
         "n_group": groups,
-        "topk_group": keys.integer("expert_group_used_count", 0, low=0, high=groups) or groups,
+        "topk_group": used_groups,
     }
 
 
+def _groups(keys: ArchitectureKeys, mixture: dict[str, Any]) -> tuple[int, int]:
+    """Return how many groups of experts there are, and of how many of them experts are chosen."""
+    count, used = mixture["num_experts"], mixture["num_experts_per_tok"]
+    groups = keys.integer("expert_group_count", 0, low=0, high=count) or 1
+    used_groups = keys.integer("expert_group_used_count", 0, low=0, high=groups) or groups
+    # A group's score is the sum of its two best experts'.
+    if groups > 1 and (count % groups or count // groups < 2):
+        raise keys.unsupported(
+            "expert_group_count", f"{groups} must divide {count} experts into groups of two or more"
+        )
+    if used > used_groups * (count // groups):
+        most = used_groups * (count // groups)
+        raise keys.unsupported("expert_used_count", f"is {used}, and the used groups have {most}")
+    return groups, used_groups
+
+
 def plain_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    """Return rope_parameters of models whose rotary embeddings are not scaled. Raises
-    UnsupportedError if a file's are."""
+    """Raises UnsupportedError if rotary embeddings are scaled."""
     refuse_scaling(keys, common)
     return rope_parameters(None, common["rope_theta"])
 
 
-def rope_parameters(scaling: dict[str, Any] | None, base: float) -> dict[str, Any]:
-    return {
-        "rope_scaling": None,
-        "rope_parameters": {**(scaling or {"rope_type": "default"}), "rope_theta": base},
-    }
+def rope_parameters(scaling: dict[str, Any] | None, base: float, **more: Any) -> dict[str, Any]:
+    """Return transformers' rope_parameters, and None for rope_scaling, which they replace."""
+    parameters = {**(scaling or {"rope_type": "default"}), "rope_theta": base, **more}
+    return {"rope_scaling": None, "rope_parameters": parameters}
+
+
+def has_parameter(keys: ArchitectureKeys, name: str) -> bool:
+    """``name``: as in a checkpoint of a Llama-like decoder."""
+    return gguf_name(name) in keys.header.tensors
 
 
 def partial_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -96,29 +118,27 @@ def partial_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, An
     turning = keys.integer("rope.dimension_count", head_dim, low=2, high=head_dim)
     if turning % 2:
         raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
-    return {
-        "rope_scaling": None,
-        "rope_parameters": {
-            **(common["rope_scaling"] or {"rope_type": "default"}),
-            "rope_theta": common["rope_theta"],
-            "partial_rotary_factor": turning / head_dim,
-        },
-    }
+    scaling, base = common["rope_scaling"], common["rope_theta"]
+    return rope_parameters(scaling, base, partial_rotary_factor=turning / head_dim)
 
 
 def refuse_scaling(keys: ArchitectureKeys, common: dict[str, Any]) -> None:
-    """Raise UnsupportedError if rotary embeddings are scaled otherwise than these models' are."""
+    """Raise UnsupportedError if rotary embeddings are scaled."""
     if common["rope_scaling"] is not None:
         kind = common["rope_scaling"]["rope_type"]
         raise keys.unsupported("rope.scaling.type", f"{kind!r} is not supported")
 
 
 def mixtral(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    return {**local_experts(keys, common), "sliding_window": None}
+
+
+def local_experts(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Of models whose feed-forward is an expert's."""
     found = experts(keys, common, "feed_forward_length")
     return {
         "num_local_experts": found["num_experts"],
         "num_experts_per_tok": found["num_experts_per_tok"],
-        "sliding_window": None,
     }
 
 
@@ -150,10 +170,9 @@ def shared_size(keys: ArchitectureKeys, usual: int) -> int:
 
 
 def seed_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    bias = gguf_name("model.layers.0.self_attn.o_proj.bias")
     return {
         "model_type": "seed_oss",
-        "attention_out_bias": bias in keys.header.tensors,
+        "attention_out_bias": has_parameter(keys, "model.layers.0.self_attn.o_proj.bias"),
         **rope_parameters(common["rope_scaling"], common["rope_theta"]),
     }
 
@@ -164,17 +183,21 @@ def gpt_oss(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     truncation = {"truncate": False} if scaling["rope_type"] == "yarn" else {}
     found = experts(keys, common, "expert_feed_forward_length")
     base = common["rope_theta"]
-    if keys.number("rope.freq_base_swa", base, low=1e-3, high=1e12) != base:
-        raise keys.unsupported("rope.freq_base_swa", f"must be that of all layers, {base:g}")
+    one_base(keys, base)
     return {
         "model_type": "gpt_oss",
         "num_local_experts": found["num_experts"],
         "num_experts_per_tok": found["num_experts_per_tok"],
         "intermediate_size": found["moe_intermediate_size"],
         **window_fields(keys, common["num_hidden_layers"], 2),
-        "rope_scaling": None,
-        "rope_parameters": {**scaling, "rope_theta": base, **truncation},
+        **rope_parameters(scaling, base, **truncation),
     }
+
+
+def one_base(keys: ArchitectureKeys, base: float) -> None:
+    """Raise UnsupportedError if layers with a sliding window have another base."""
+    if keys.number("rope.freq_base_swa", base, low=1e-3, high=1e12) != base:
+        raise keys.unsupported("rope.freq_base_swa", f"must be that of all layers, {base:g}")
 
 
 def mistral3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -186,13 +209,9 @@ def ministral3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
     scaling = _mistral_scaling(keys, common)
     if scaling is None or scaling["rope_type"] != "yarn":
         raise UnsupportedError(f"{keys.file.source}: {keys.prefix} without YaRN is not supported")
+    beta = keys.number("attention.temperature_scale", low=0.0, high=1e3)
     return {
-        "rope_scaling": None,
-        "rope_parameters": {
-            **scaling,
-            "rope_theta": common["rope_theta"],
-            "llama_4_scaling_beta": keys.number("attention.temperature_scale", low=0.0, high=1e3),
-        },
+        **rope_parameters(scaling, common["rope_theta"], llama_4_scaling_beta=beta),
         "sliding_window": None,
     }
 
@@ -204,24 +223,6 @@ def _mistral_scaling(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str
         return scaling
     divisor = keys.number("rope.scaling.yarn_log_multiplier", 0.0, low=0.0, high=1e3)
     return {**scaling, "mscale": 1.0, "mscale_all_dim": divisor}
-
-
-def granite(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    if not keys.file.flag(keys.name("rope.scaling.finetuned"), True):
-        raise keys.unsupported(
-            "rope.scaling.finetuned", "false (no rotary embeddings) is not supported"
-        )
-    return granite_multipliers(keys, common)
-
-
-def granite_multipliers(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    usual = common["head_dim"] ** -0.5
-    return {
-        "attention_multiplier": keys.number("attention.scale", usual, low=1e-6, high=1e6),
-        "embedding_multiplier": keys.number("embedding_scale", 1.0, low=1e-6, high=1e6),
-        "residual_multiplier": keys.number("residual_scale", 1.0, low=1e-6, high=1e6),
-        "logits_scaling": keys.number("logit_scale", 1.0, low=1e-6, high=1e6),
-    }
 
 
 def smollm3(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -298,6 +299,7 @@ def gemma(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
 def gemma2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     """Every other layer has a sliding window, beginning with the first."""
     refuse_scaling(keys, common)
+    one_base(keys, common["rope_theta"])
     layers = common["num_hidden_layers"]
     # Files do not say how scores are scaled; only the model of this many layers differs.
     is_largest = layers == 46

@@ -157,7 +157,7 @@ class GgufWeights:
     def _pieces(self, name: str) -> Iterator[tuple[int, GroupedWeight | Tensor]]:
         """Yield (first row, rows) of a parameter as a matrix; whole heads if they have an order."""
         stored, place, order = self._stored(name), self._places[name], self._order(name)
-        if order is not None and len(stored.shape) == 1:  # a bias: one row, permuted by columns
+        if order is not None and place.rows == 1:  # a bias: one row, permuted by columns
             values = self._rows(stored, 0, 1)
             assert isinstance(values, Tensor)
             yield 0, values.view(-1, self._head_dim)[:, order].reshape(1, -1)
@@ -196,7 +196,7 @@ class GgufWeights:
                     f"{stored.name} of type {stored.type.name}, which is not supported (supported: "
                     f"{', '.join([*_FLOATS, *DECODERS])})"
                 )
-            elif stored.type.name in DECODERS and len(stored.shape) == 1:
+            elif stored.type.name in DECODERS and len(shape) == 1:
                 wrong.append(f"{stored.name} of type {stored.type.name} instead of floats")
         known = {*expected, *unused, ROPE_FACTORS, *self._family.vectors}
         unexpected = [name for name in self._tensors if name not in known]

@@ -15,7 +15,7 @@ from engine.gguf.families import keys_of
 from engine.gguf.names import layer_of
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
-from engine.plugin.gguf_composition import Composition, composition_of
+from engine.plugin.gguf_composition import Composition, Splits, composition_of
 from engine.plugin.gguf_values import Changes
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import Shape
@@ -32,20 +32,21 @@ class GgufTensors:
         changes = Changes(model.config)
         stored = [*model.named_parameters(), *_stored_buffers(model)]
         self._shapes: Mapping[str, Shape] = {name: tuple(each.shape) for name, each in stored}
-        latents_apart = any(".attn_k_b." in name for name in header.tensors)
-        self._parts: dict[str, Composition] = {
-            name: composition_of(name, shape, model, changes, latents_apart=latents_apart)
+        splits = Splits.of(header.tensors)
+        self._compositions: dict[str, Composition] = {
+            name: composition_of(name, shape, model, changes, splits)
             for name, shape in self._shapes.items()
         }
         self._weights = ends.enter_context(
             GgufWeights(
                 path,
-                dict(part for parts in self._parts.values() for part in parts.stored),
+                dict(part for each in self._compositions.values() for part in each.stored),
+                # 0: only families whose rows are permuted need it.
                 head_dim=getattr(model.config, "head_dim", None) or 0,
                 dtype=dtype,
                 device=torch.device("cpu"),
                 progress=lambda done, total: None,
-                ignored=_beyond(header, model.config.num_hidden_layers),
+                ignored=_mtp_tensors(header, model.config.num_hidden_layers),
                 keeps_float32=True,
             )
         )
@@ -65,19 +66,19 @@ class GgufTensors:
 
     def read(self, name: str, memory: Tensor | None = None) -> Tensor:
         """Return a tensor, never in ``memory``. Raises WeightsError."""
-        parts = self._parts[name]
-        return parts.whole([self._weights.tensor(part) for part, _ in parts.stored])
+        composition = self._compositions[name]
+        return composition.whole([self._weights.tensor(part) for part, _ in composition.stored])
 
     def grouped(self, name: str) -> tuple[GroupedWeight, Shape] | None:
         """Return a matrix in its few bits, of experts all rows, and its shape; None if it is stored
         in floats. Raises WeightsError."""
-        parts = self._parts[name]
+        composition = self._compositions[name]
         found = []
-        for part, _ in parts.stored:
+        for part, _ in composition.stored:
             if (weight := self._weights.grouped(part)) is None:
                 return None
             found.append(weight)
-        whole = parts.in_few_bits(found)
+        whole = composition.in_few_bits(found)
         return None if whole is None else (whole, self._shapes[name])
 
     def log(self) -> None:
@@ -89,9 +90,8 @@ def _stored_buffers(model: Any) -> list[tuple[str, Tensor]]:
     return [(name, buffer) for name, buffer in model.named_buffers() if name in there]
 
 
-def _beyond(header: GgufHeader, layers: int) -> list[str]:
-    """Return the names of tensors of layers that the model is computed without: they predict
-    further tokens."""
+def _mtp_tensors(header: GgufHeader, layers: int) -> list[str]:
+    """Return the names of the tensors of multi-token prediction layers, which are not computed."""
     last = keys_of(header).integer("block_count", high=_MOST_LAYERS)
     numbers = ((name, layer_of(name)) for name in header.tensors)
     return [name for name, layer in numbers if layer is not None and layers <= layer < last]

@@ -1,10 +1,11 @@
-"""Of which tensors of a GGUF file each parameter of transformers' models is made, and how."""
+"""How each parameter of a transformers model is assembled from the tensors of a GGUF file."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,8 +19,8 @@ Paired = TypeVar("Paired")
 # What transformers has as one parameter for all experts of a layer.
 _EXPERTS = re.compile(r"(.*\.experts)\.(gate_up|down)_proj(_bias)?")
 _GATE_AND_UP = ".input_linear."
-_LATENTS = ".kv_b_proj."
-_MIXED = ".in_proj_qkvz."
+_KV_B = ".kv_b_proj."
+_QKVZ = ".in_proj_qkvz."
 
 
 class StoredPart(NamedTuple):
@@ -30,7 +31,8 @@ class StoredPart(NamedTuple):
 
 
 class Composition(Protocol):
-    """Of one parameter."""
+    """How one parameter is assembled. ``stored``: the parts, in the order in which the methods take
+    them."""
 
     @property
     def stored(self) -> list[StoredPart]: ...
@@ -43,19 +45,32 @@ class Composition(Protocol):
         floats."""
 
 
+class Splits(NamedTuple):
+    """Which parameters the file has in two tensors: ``kv_b_proj`` as attn_k_b and attn_v_b, and
+    ``in_proj_qkvz`` as attn_qkv and attn_gate. Older files have one tensor."""
+
+    kv_b: bool
+    qkvz: bool
+
+    @classmethod
+    def of(cls, tensors: Iterable[str]) -> Self:
+        """``tensors``: the names in the file."""
+        modules = {name.removesuffix(".weight").rpartition(".")[2] for name in tensors}
+        return cls("attn_k_b" in modules, "attn_gate" in modules)
+
+
 def composition_of(
-    name: str, shape: Shape, model: Any, changes: Changes, *, latents_apart: bool
+    name: str, shape: Shape, model: Any, changes: Changes, splits: Splits
 ) -> Composition:
-    """``shape``: of the parameter ``name`` of ``model``; ``latents_apart``: the file has what makes
-    keys from latents, and what makes values, in a tensor each."""
+    """``shape``: of the parameter ``name`` of ``model``."""
     if match := _EXPERTS.fullmatch(name):
         return _experts(match, shape, model)
     if _GATE_AND_UP in name:
-        return _Rows(name, shape)
-    if _MIXED in name:
-        return _Mixed(name, shape, model.config)
-    if _LATENTS in name and latents_apart:
-        return _Latents(name, shape, model.config)
+        return _GateUp(name, shape)
+    if _QKVZ in name and splits.qkvz:
+        return _Qkvz(name, shape, model.config)
+    if _KV_B in name and splits.kv_b:
+        return _KvB(name, shape, model.config)
     return _Whole(name, shape, changes)
 
 
@@ -124,15 +139,15 @@ def _experts(match: re.Match[str], shape: Shape, model: Any) -> _Experts:
         projections,
         "bias" if bias else "weight",
         shape,
-        # Granite's experts say neither.
+        # Granite's experts have neither attribute.
         getattr(module, "is_transposed", False),
         len(projections) == 2 and not getattr(module, "is_concatenated", True),
     )
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of gate, then those of up."""
+class _GateUp:
+    """The gate rows, then the up rows; the file has a tensor for each."""
 
     name: str
     shape: Shape
@@ -152,16 +167,14 @@ class _Rows:
         return joined(parts)
 
 
-class _Latents:
-    """What makes each head's key, of which the file has the transpose, then its value."""
+class _KvB:
+    """kv_b_proj: each head's key rows, which the file stores transposed, then its value rows."""
 
     def __init__(self, name: str, shape: Shape, config: Any) -> None:
         heads, rank = config.num_attention_heads, shape[1]
         self.stored = [
-            StoredPart(
-                name.replace(_LATENTS, ".k_b_proj."), (heads, rank, config.qk_nope_head_dim)
-            ),
-            StoredPart(name.replace(_LATENTS, ".v_b_proj."), (heads, config.v_head_dim, rank)),
+            StoredPart(name.replace(_KV_B, ".k_b_proj."), (heads, rank, config.qk_nope_head_dim)),
+            StoredPart(name.replace(_KV_B, ".v_b_proj."), (heads, config.v_head_dim, rank)),
         ]
         self._shape = shape
 
@@ -170,31 +183,35 @@ class _Latents:
         return torch.cat([keys.transpose(1, 2), values], 1).reshape(self._shape)
 
     def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
-        """Groups of inputs of the transpose are those of outputs."""
+        """None: the groups of the file's keys run along outputs, not inputs."""
         return None
 
 
-class _Mixed:
-    """Of linear attention: one key head's query, key, values and gates after the other's. The file
-    has all queries, then all keys and all values; and the gates."""
+class _Qkvz:
+    """in_proj_qkvz: query, key, value and gate rows of one key head after the other. The file has
+    all queries, keys and values in one tensor, and the gates in another."""
 
     def __init__(self, name: str, shape: Shape, config: Any) -> None:
         heads, inputs = config.linear_num_key_heads, shape[1]
         of_keys = heads * config.linear_key_head_dim
         of_values = config.linear_num_value_heads * config.linear_value_head_dim
         self.stored = [
-            StoredPart(name.replace(_MIXED, ".in_proj_qkv."), (2 * of_keys + of_values, inputs)),
-            StoredPart(name.replace(_MIXED, ".in_proj_z."), (of_values, inputs)),
+            StoredPart(name.replace(_QKVZ, ".in_proj_qkv."), (2 * of_keys + of_values, inputs)),
+            StoredPart(name.replace(_QKVZ, ".in_proj_z."), (of_values, inputs)),
         ]
-        rows = torch.arange(2 * (of_keys + of_values))
-        kinds = rows.split([of_keys, of_keys, of_values, of_values])
-        self._order = torch.cat([each.view(heads, -1) for each in kinds], 1).view(-1)
+        self._heads, self._sizes = heads, [of_keys, of_keys, of_values, of_values]
 
     def whole(self, parts: list[Tensor]) -> Tensor:
-        return torch.cat(parts)[self._order]
+        return torch.cat(parts)[self._order()]
 
     def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
-        return joined(parts).rows(self._order)
+        return joined(parts).rows(self._order())
+
+    def _order(self) -> Tensor:
+        """Return the row in the concatenation of the file's tensors that each row is. Not made
+        before the tensors are known to exist: a hostile file may state any size."""
+        kinds = torch.arange(sum(self._sizes)).split(self._sizes)
+        return torch.cat([each.view(self._heads, -1) for each in kinds], 1).view(-1)
 
 
 def _pairs(parts: list[Paired]) -> list[list[Paired]]:

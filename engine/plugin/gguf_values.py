@@ -38,9 +38,9 @@ def _logarithm_of_negative(values: Tensor) -> Tensor:
     return (-values).log()
 
 
-def _without(dimension: int) -> Callable[[Shape, Any], Shape]:
-    """``dimension``: of the parameter, of one element."""
-    return lambda shape, config: (*shape[:dimension], *shape[dimension + 1 :])
+def _without_channel(shape: Shape, config: Any) -> Shape:
+    """A depthwise convolution, [channels, 1, kernel], is stored as [channels, kernel]."""
+    return (shape[0], shape[2])
 
 
 def _as_column(shape: Shape, config: Any) -> Shape:
@@ -62,21 +62,19 @@ _QWEN35: dict[str, _Change] = {
     "linear_attn.in_proj_b.weight": _Change(heads=0, is_narrow=True),
     "linear_attn.in_proj_qkv.weight": _Change(heads=0),
     "linear_attn.in_proj_z.weight": _Change(heads=0),
-    "linear_attn.conv1d.weight": _Change(heads=0, shape=_without(1)),
+    "linear_attn.conv1d.weight": _Change(heads=0, shape=_without_channel),
     "linear_attn.out_proj.weight": _Change(heads=1),
-    "mlp.shared_expert_gate.weight": _Change(shape=_without(0)),
 }
 _QWEN3_NEXT: dict[str, _Change] = {
     "linear_attn.norm.weight": _Change(),
     "norm.weight": _Change(values=_less_one),
     "linear_attn.A_log": _Change(values=_logarithm_of_negative),
-    "linear_attn.conv1d.weight": _Change(shape=_without(1)),
-    "mlp.shared_expert_gate.weight": _Change(shape=_without(0)),
+    "linear_attn.conv1d.weight": _Change(shape=_without_channel),
 }
 _GEMMA = {"norm.weight": _Change(values=_less_one)}
-_LFM2 = {"conv.conv.weight": _Change(shape=_without(1))}
+_LFM2 = {"conv.conv.weight": _Change(shape=_without_channel)}
 _MAMBA2 = {
-    "mamba.conv1d.weight": _Change(shape=_without(1)),
+    "mamba.conv1d.weight": _Change(shape=_without_channel),
     "mamba.A_log": _Change(values=_logarithm_of_negative, shape=_as_column),
     "mamba.D": _Change(shape=_as_column),
     "mamba.norm.weight": _Change(shape=_by_group),

@@ -30,7 +30,7 @@ from engine.run.loader import (
     LoadSettings,
     described_quantization,
     load_decoder,
-    warn_of_few_bits,
+    warn_if_already_quantized,
 )
 from engine.run.model_runner import ModelRunner
 from engine.run.setup import (
@@ -126,7 +126,7 @@ def _load(setup: RunnerSetup, on_progress: OnProgress, *, with_kernels: bool) ->
     config = setup.config
     dummy_seed = config.seed if config.load_format == "dummy" else None
     settings = LoadSettings(Path(config.model), setup.dtype, setup.device, on_progress, dummy_seed)
-    warn_of_few_bits(config)
+    warn_if_already_quantized(config)
     if isinstance(setup.whole, PluginConfig):
         from engine.run.plugged import load_plugged  # imports transformers, which takes seconds
 

@@ -187,13 +187,13 @@ def described_quantization(config: EngineConfig) -> str:
     return "" if config.quantization == "none" else config.quantization
 
 
-def warn_of_few_bits(config: EngineConfig) -> None:
-    """Log that --quantization does not change what the weights already have."""
+def warn_if_already_quantized(config: EngineConfig) -> None:
+    """Log that --quantization leaves weights alone that are already quantized."""
     stored = described_quantization(config)
     if config.quantization not in ("none", stored):
         _log.warning(
-            "--quantization %s changes only matrices that are stored in floats; the others stay as "
-            "they are stored: %s",
+            "--quantization %s applies only to matrices stored in floats; quantized ones stay as "
+            "stored (%s)",
             config.quantization,
             stored,
         )

@@ -34,8 +34,8 @@ _DEEPSEEK3 = (
 
 
 class PreTokenizer(NamedTuple):
-    """``patterns``: what becomes one piece, in the order in which they are applied to the pieces
-    before. ``digits``: every digit is one, first.
+    """``patterns``: each splits the pieces left by the one before. ``digits``: digits are split off
+    first, one by one.
     ``ignore_merges``: a piece that is a token is not merged from smaller ones. ``adds_bos``: if the
     file does not say."""
 

@@ -27,9 +27,9 @@ DEFAULT_REVISION = "main"
 _PART = r"[A-Za-z0-9_](?:[\w.-]{0,94}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"{_PART}/{_PART}", re.ASCII)
 _VARIANT = re.compile(r"[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
-# How people also write it: an address of the hub's pages, or a file as if it were in a folder.
+# What people paste instead: a URL of the hub, or OWNER/NAME/FILE.gguf.
 _ADDRESS = re.compile(
-    rf"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/({_PART}/{_PART})(?:/.*?([^/]+\.gguf))?.*",
+    rf"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?!datasets/|spaces/|collections/)({_PART}/{_PART})(?:/.*?([^/]+\.gguf))?.*",
     re.ASCII,
 )
 _FILE = re.compile(rf"({_PART}/{_PART})/([^/]+\.gguf)", re.ASCII)
@@ -45,9 +45,9 @@ def is_hub_name(text: str) -> bool:
     return is_name and names_variant and not Path(text).exists()
 
 
-def name_meant(text: str) -> str | None:
-    """``text``: not a path that exists. Return the name or the GGUF file that was probably meant;
-    None: nothing known."""
+def suggested_name(text: str) -> str | None:
+    """Return the hub name or GGUF file that ``text`` probably means; None if there is no guess.
+    ``text``: not an existing path."""
     if match := _ADDRESS.fullmatch(text) or _FILE.fullmatch(text):
         name, file = match.groups()
         return name if file is None else f"{name}:{file}"

@@ -85,6 +85,10 @@ def test_what_is_nearly_a_name_is_answered_with_the_name(asked: str, meant: str)
     assert served_model(meant).place is not None
 
 
+def test_datasets_are_not_models() -> None:
+    assert served_model("https://huggingface.co/datasets/owner/name").place is None
+
+
 def test_a_file_has_no_variants(tmp_path: Path) -> None:
     path = tmp_path / "n-Q8_0.gguf"
     path.write_bytes(b"GGUF")

@@ -1,4 +1,4 @@
-"""The config.json of a file that was made from a checkpoint, and of the checkpoint."""
+"""Compares the config.json of a GGUF file with that of its checkpoint."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _OTHER_FIELDS = {
 
 
 def file_config(original: Path, folder: Path, **keys: Any) -> dict[str, Any]:
-    """Return that of the file. ``keys``: of its architecture, to change, with __ for a point; None:
-    to leave out. Raises ConfigError."""
+    """Return the config.json of a GGUF file made from ``original``. ``keys``: changes to its
+    architecture's keys, with __ for a dot; None removes one. Raises ConfigError."""
     header = read_gguf_header(write_gguf(original, folder / "t.gguf", "Q8_0", tokenizer=False))
     prefix = header.keys["general.architecture"]
     for key, value in keys.items():

@@ -8,8 +8,9 @@ import gguf
 import torch
 from torch import Tensor
 
-KEEPS_LATENTS_TOGETHER = "keeps_latents_together"
-"""In config.json, for these writers alone: as in files of 2024."""
+JOINT_KV_B = "joint_kv_b"
+"""A field of config.json for these writers only: attn_kv_b is one tensor, and nothing is said of
+groups of experts, as older converters did."""
 
 
 def add_mixture_with_shared(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -29,14 +30,14 @@ def add_deepseek(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     add_mixture_with_shared(writer, config)
     rank, turning = config["kv_lora_rank"], config["qk_rope_head_dim"]
     head = config["qk_nope_head_dim"] + turning
-    if config["n_group"] > 1:
+    if config["n_group"] > 1 and not config.get(JOINT_KV_B):
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
     if config["q_lora_rank"] is not None:
         writer.add_q_lora_rank(config["q_lora_rank"])
     writer.add_kv_lora_rank(rank)
     writer.add_rope_dimension_count(turning)
-    if config.get(KEEPS_LATENTS_TOGETHER):
+    if config.get(JOINT_KV_B):
         writer.add_key_length(head)
         writer.add_value_length(config["v_head_dim"])
     else:
@@ -50,7 +51,7 @@ def add_deepseek(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 
 def deepseek_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
-    if config.get(KEEPS_LATENTS_TOGETHER):
+    if config.get(JOINT_KV_B):
         return tensors
     heads, own = config["num_attention_heads"], config["qk_nope_head_dim"]
     found = {}

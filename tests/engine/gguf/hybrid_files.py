@@ -59,10 +59,10 @@ def add_granite_hybrid(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 
 def granite_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
-    """Rows of gate and up are a tensor each; a dense model's feed-forward is what a mixture's
-    shared expert is."""
+    """Gate and up get a tensor each. A dense model's feed-forward is stored in transformers as
+    ``shared_mlp``."""
     experts = config["num_local_experts"]
-    shared = "shexp" if experts else ""
+    ending = "_shexp" if experts else ""
     found = {}
     for name, values in tensors.items():
         layer = ".".join(name.split(".")[:3]).replace("model.layers", "blk")
@@ -72,10 +72,10 @@ def granite_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[
             found[f"{layer}.ffn_up_exps.weight"] = up
         elif name.endswith(".shared_mlp.input_linear.weight"):
             gate, up = values.chunk(2)
-            found[f"{layer}.ffn_gate_{shared}".rstrip("_") + ".weight"] = gate
-            found[f"{layer}.ffn_up_{shared}".rstrip("_") + ".weight"] = up
+            found[f"{layer}.ffn_gate{ending}.weight"] = gate
+            found[f"{layer}.ffn_up{ending}.weight"] = up
         elif name.endswith(".shared_mlp.output_linear.weight"):
-            found[f"{layer}.ffn_down_{shared}".rstrip("_") + ".weight"] = values
+            found[f"{layer}.ffn_down{ending}.weight"] = values
         else:
             found[name] = _as_mamba2(name, values, config)
     return found

@@ -11,6 +11,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+JOINT_QKVZ = "joint_qkvz"
+"""A field of config.json for these writers only: in_proj_qkvz is one tensor, as older converters
+wrote it."""
 FUSES_EXPERTS = "fuses_experts"
 """In config.json, for these writers alone: experts' gate and up are one tensor."""
 
@@ -52,8 +55,11 @@ def qwen3_next_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> di
             continue
         by_head = values.view(heads, -1, values.shape[1])
         kinds = by_head.split([size, size, of_values, of_values], 1)
-        *qkv, gates = [each.reshape(-1, values.shape[1]) for each in kinds]
         layer = name.split(".")[2]
+        if config.get(JOINT_QKVZ):
+            found[f"blk.{layer}.ssm_in.weight"] = values
+            continue
+        *qkv, gates = [each.reshape(-1, values.shape[1]) for each in kinds]
         found[f"blk.{layer}.attn_qkv.weight"] = torch.cat(qkv)
         found[f"blk.{layer}.attn_gate.weight"] = gates
     return found

@@ -9,7 +9,7 @@ import pytest
 
 from engine.architecture.errors import ConfigError
 from tests.engine.gguf.configurations import assert_same_configuration, file_config
-from tests.engine.gguf.deepseek_files import KEEPS_LATENTS_TOGETHER
+from tests.engine.gguf.deepseek_files import JOINT_KV_B
 from tests.engine.gguf.qwen35_files import change_config
 from tests.engine.plugin.families import save_family
 
@@ -43,21 +43,33 @@ def test_the_configuration_is_the_originals(
 
 def test_older_files_have_the_sizes_of_heads_under_other_names(tmp_path: Path) -> None:
     save_family(YARN, tmp_path / "o")
-    expected = file_config(tmp_path / "o", tmp_path)
-    change_config(tmp_path / "o", **{KEEPS_LATENTS_TOGETHER: True})
+    # Nor do they say anything of groups; llama.cpp then chooses without.
+    no_groups = {"expert_group_count": None, "expert_group_used_count": None}
+    expected = file_config(tmp_path / "o", tmp_path, **no_groups)
+    change_config(tmp_path / "o", **{JOINT_KV_B: True})
     assert file_config(tmp_path / "o", tmp_path) == expected
 
 
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_gating_func": 1}, "expert_gating_func must be 2"),
+        ({"expert_gating_func": 1}, "must be 2 .*: DeepSeek V2 is not supported"),
+        ({"expert_gating_func": None}, "must be 2 .*: DeepSeek V2 is not supported"),
+        ({"attention__temperature_scale": 0.5}, "temperature_scale is not supported"),
         ({"expert_group_count": 9}, "expert_group_count must be an integer from 0 to 8"),
+        ({"expert_group_count": 3}, "3 must divide 8 experts into groups of two or more"),
+        ({"expert_group_count": 8}, "8 must divide 8 experts into groups of two or more"),
+        ({"expert_used_count": 5}, "expert_used_count is 5, and the used groups have 4"),
         ({"expert_group_used_count": 5}, "expert_group_used_count must be an integer from 0 to 4"),
         ({"attention__key_length_mla": 8}, "key_length_mla must be an integer from 9 to 1024"),
         ({"attention__value_length_mla": None}, "has no deepseek2.attention.value_length_mla"),
         ({"attention__kv_lora_rank": 0}, "kv_lora_rank must be an integer from 1"),
         ({"rope__dimension_count": None}, "has no deepseek2.rope.dimension_count"),
+        ({"rope__dimension_count": 3}, "dimension_count must be an even number"),
+        ({"rope__freq_base": 1.0}, "freq_base must be a number from 1.001"),
+        ({"rope__scaling__type": "linear"}, "'linear' is not supported"),
+        ({"rope__scaling__factor": 0.5}, "scaling.factor must be 1 or more"),
+        ({"rope__scaling__yarn_log_multiplier": 0.0}, "yarn_log_multiplier must be a number"),
         ({"rope__scaling__yarn_log_multiplier": None}, "has no .*yarn_log_multiplier"),
         ({"expert_count": None}, "has no deepseek2.expert_count"),
     ],

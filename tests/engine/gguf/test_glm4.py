@@ -45,15 +45,23 @@ def test_the_keys_of_glm_4_5_air_mean_its_config_json(tmp_path: Path) -> None:
     assert found["first_k_dense_replace"] == 1
     assert found["n_routed_experts"] == 128
     assert found["use_qk_norm"] is True
+    assert found["norm_topk_prob"] is True
     assert found["rope_parameters"]["partial_rotary_factor"] == 0.5
     assert fields(tmp_path, KEYS)["use_qk_norm"] is False
+
+
+def test_absent_keys_mean_what_they_mean_to_llama_cpp(tmp_path: Path) -> None:
+    found = fields(tmp_path, {k: v for k, v in KEYS.items() if k != "expert_weights_norm"})
+    assert found["norm_topk_prob"] is False
+    assert found["routed_scaling_factor"] == 1.0
+    assert (found["n_group"], found["topk_group"]) == (1, 1)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "says"),
     [
         ("expert_gating_func", 1, "expert_gating_func must be 2"),
-        ("expert_group_count", 8, "expert_group_count must be 1"),
+        ("expert_group_count", 3, "must divide 128 experts"),
         ("nextn_predict_layers", 47, "must be an integer from 0 to 46"),
         ("leading_dense_block_count", 47, "must be an integer from 0 to 46"),
         ("expert_shared_count", 0, "must be an integer from 1 to 64"),

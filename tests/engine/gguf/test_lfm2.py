@@ -59,5 +59,7 @@ def test_errors_name_the_unsupported_key(
 def test_experts_are_chosen_by_the_sigmoid(originals: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="expert_gating_func must be 2"):
         file_config(originals[MIXTURE], tmp_path, expert_gating_func=1)
+    with pytest.raises(ConfigError, match="expert_group_count must be 1"):
+        file_config(originals[MIXTURE], tmp_path, expert_group_count=2)
     with pytest.raises(ConfigError, match=r"mixtures of experts of .*'lfm2'"):
         file_config(originals["lfm2"], tmp_path, expert_count=8)

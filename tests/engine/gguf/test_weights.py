@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import gguf
 import numpy as np
@@ -18,7 +19,8 @@ from engine.gguf.weights import GgufWeights
 from engine.run.loader import parameter_shapes
 from engine.weights.blocks import BlockRows
 from engine.weights.weights import Shapes
-from tests.engine.gguf.family_files import FAMILY_FILES
+from tests.engine.gguf import making
+from tests.engine.gguf.family_files import FAMILY_FILES, file_tensors
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -60,6 +62,24 @@ def test_every_tensor_is_that_of_the_checkpoint(
             assert torch.equal(source.tensor(tensor), expected[tensor]), tensor
     total = sum(math.prod(shape) for shape in shapes.values())
     assert told[-1] == (total, total)
+
+
+def test_leading_dimensions_of_one_element_may_be_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wide(tensors: dict[str, torch.Tensor], config: dict[str, Any]) -> Any:
+        for name, stored, values in file_tensors(tensors, config):
+            yield name, stored, values.unsqueeze(0) if values.dim() == 1 else values
+
+    monkeypatch.setattr(making, "file_tensors", wide)
+    save_model(VARIANTS["llama_biases"], tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    expected = load_file(tmp_path / "model.safetensors")
+    path = write_gguf(tmp_path, tmp_path / "model.gguf", tokenizer=False)
+    with opened(path, shapes, head_dim=config.head_dim) as source:
+        for tensor in shapes:
+            assert torch.equal(source.tensor(tensor), expected[tensor]), tensor
 
 
 def read_back(blocks: BlockRows, dtype: gguf.GGMLQuantizationType) -> torch.Tensor:
@@ -202,6 +222,10 @@ def _write(path: Path, **tensors: tuple[str, tuple[int, ...]]) -> Path:
         ),
         (
             {"token_embd__weight": ("F32", (4, 32)), "output_norm__weight": ("Q8_0", (32,))},
+            "output_norm.weight of type Q8_0 instead of floats",
+        ),
+        (
+            {"token_embd__weight": ("F32", (4, 32)), "output_norm__weight": ("Q8_0", (1, 32))},
             "output_norm.weight of type Q8_0 instead of floats",
         ),
         (

@@ -71,6 +71,16 @@ NATIVE = (
     *("qwen3_moe", "qwen3_moe#renormalised"),
 )
 
+# Kinds of which GGUF files are served, by transformers' code.
+GGUF_KINDS = (
+    *("gpt_oss", "qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied", "qwen3_5_moe_text"),
+    *("qwen3_5_moe_text#heads", "qwen3_next", "qwen2_moe", "glm4", "seed_oss", "cohere"),
+    *("cohere#norms", "cohere2#files", "gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms"),
+    *("lfm2", "lfm2_moe", "granitemoe#multipliers", "granitemoeshared#shared"),
+    *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries"),
+    "glm4_moe_lite#files",
+)
+
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
     "minimax": "keeps more than keys and values",

@@ -21,24 +21,12 @@ from engine.plugin.reading import read_plugin_config
 from tests.engine.driving import Engine
 from tests.engine.gguf.directories import file_directory
 from tests.engine.gguf.qwen35_files import FUSES_EXPERTS, add_predictor, change_config
-from tests.engine.plugin.families import save_family
+from tests.engine.plugin.families import GGUF_KINDS, save_family
 from tests.engine.plugin.test_tensors import difference, differences
 
 CPU = torch.device("cpu")
 
 
-QWEN35 = [
-    *("qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied"),
-    *("qwen3_5_moe_text", "qwen3_5_moe_text#heads"),
-]
-OTHERS = [
-    "qwen3_next",
-    *("qwen2_moe", "glm4", "seed_oss", "cohere", "cohere#norms", "cohere2#files"),
-    *("gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms", "lfm2", "lfm2_moe"),
-    *("granitemoe#multipliers", "granitemoeshared#shared", "granitemoehybrid"),
-    *("granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries", "glm4_moe_lite#files"),
-]
-KINDS = ["gpt_oss", *QWEN35, *OTHERS]
 # Embeddings, biases of experts, and small matrices that files have in F32.
 IN_FLOATS = (
     "_bias",
@@ -94,17 +82,16 @@ def assert_equals(found: dict[str, Tensor], oracle: PreTrainedModel, most: float
         assert torch.allclose(values, expected[name], rtol=0, atol=most), name
 
 
-@pytest.mark.parametrize(
-    ("kind", "most"), [("gpt_oss", 0.0), *((kind, 1e-6) for kind in KINDS[1:])]
-)
+@pytest.mark.parametrize("kind", GGUF_KINDS)
 def test_each_parameter_is_that_of_the_checkpoint(
-    kind: str, most: float, original: Path, tmp_path: Path
+    kind: str, original: Path, tmp_path: Path
 ) -> None:
     oracle = save_family(kind, original)
+    most = 0.0 if kind == "gpt_oss" else 1e-6
     assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, most)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", GGUF_KINDS)
 def test_logits_are_those_of_transformers(kind: str, original: Path, tmp_path: Path) -> None:
     oracle = save_family(kind, original)
     directory = file_directory(original, tmp_path, "F32")
@@ -140,8 +127,7 @@ def test_gate_and_up_of_experts_may_be_one_tensor(original: Path, tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    ("family", "kind"),
-    [("gpt_oss", "MXFP4"), ("gpt_oss", "Q8_0"), *((each, "Q8_0") for each in KINDS[1:])],
+    ("family", "kind"), [("gpt_oss", "MXFP4"), *((kind, "Q8_0") for kind in GGUF_KINDS)]
 )
 def test_matrices_stay_in_few_bits(
     family: str, kind: str, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,12 +14,12 @@ from torch import Tensor
 
 from engine.gguf.blocks import DECODERS
 from engine.gguf.weights import grouped_weight
-from engine.plugin.gguf_composition import composition_of
+from engine.plugin.gguf_composition import Splits, composition_of
 from engine.plugin.gguf_values import Changes
 from engine.weights.grouped import GroupedWeight
-from tests.engine.gguf.deepseek_files import KEEPS_LATENTS_TOGETHER
+from tests.engine.gguf.deepseek_files import JOINT_KV_B
 from tests.engine.gguf.directories import file_directory
-from tests.engine.gguf.qwen35_files import change_config
+from tests.engine.gguf.qwen35_files import JOINT_QKVZ, change_config
 from tests.engine.plugin.families import save_family
 from tests.engine.plugin.test_gguf import assert_equals, parameters
 
@@ -39,7 +39,7 @@ MATRICES: dict[str, tuple[SimpleNamespace, tuple[int, int]]] = {
 
 def parts(name: str, config: Any, shape: tuple[int, ...]) -> Any:
     model = SimpleNamespace(config=config)
-    return composition_of(name, shape, model, Changes(config), latents_apart=True)
+    return composition_of(name, shape, model, Changes(config), Splits(True, True))
 
 
 def random_weight(shape: tuple[int, ...]) -> GroupedWeight:
@@ -76,5 +76,19 @@ def test_what_makes_keys_and_values_is_read_in_floats() -> None:
 
 def test_older_files_of_deepseek_have_both_in_one_tensor(tmp_path: Path) -> None:
     oracle = save_family("deepseek_v3#files", tmp_path / "o")
-    change_config(tmp_path / "o", **{KEEPS_LATENTS_TOGETHER: True})
+    change_config(tmp_path / "o", **{JOINT_KV_B: True})
     assert_equals(parameters(file_directory(tmp_path / "o", tmp_path, "F32")), oracle, 0.0)
+
+
+def test_sizes_cost_nothing_before_the_tensors_are_known_to_exist() -> None:
+    sizes = {**vars(NEXT), "linear_key_head_dim": 1 << 50}
+    found = parts(
+        "model.layers.0.linear_attn.in_proj_qkvz.weight", SimpleNamespace(**sizes), (1, 1)
+    )
+    assert found.stored[0].shape[0] > 1 << 50
+
+
+def test_older_files_of_qwen3_next_have_one_tensor(tmp_path: Path) -> None:
+    oracle = save_family("qwen3_next", tmp_path / "o")
+    change_config(tmp_path / "o", **{JOINT_QKVZ: True})
+    assert_equals(parameters(file_directory(tmp_path / "o", tmp_path, "F32")), oracle, 1e-6)

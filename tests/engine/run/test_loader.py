@@ -137,4 +137,4 @@ def test_quantization_that_changes_nothing_is_logged(
     shutil.copytree(model, tmp_path, dirs_exist_ok=True)
     quantize_directory(tmp_path, "awq", 32)
     load_runner(tmp_path, quantization="int8")
-    assert "stay as they are stored: awq, 4 bits, groups of 32" in caplog.text
+    assert "quantized ones stay as stored (awq, 4 bits, groups of 32)" in caplog.text

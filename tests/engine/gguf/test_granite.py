@@ -1,4 +1,4 @@
-"""What the keys of files of Granite's mixtures and hybrids mean in config.json."""
+"""What the keys of Granite's files mean in config.json."""
 
 from __future__ import annotations
 
@@ -68,3 +68,11 @@ def test_errors_name_the_unsupported_key(
 def test_positions_count_where_the_file_says_so(originals: dict[str, Path], tmp_path: Path) -> None:
     found = file_config(originals[HYBRID], tmp_path, rope__scaling__finetuned=True)
     assert found["position_embedding_type"] == "rope"
+
+
+def test_a_mixture_without_rotary_embeddings_is_refused(
+    originals: dict[str, Path], tmp_path: Path
+) -> None:
+    for kind in ("granitemoe#multipliers", "granitemoeshared#shared"):
+        with pytest.raises(ConfigError, match=r"rope\.scaling\.finetuned false"):
+            file_config(originals[kind], tmp_path, rope__scaling__finetuned=False)
