@@ -29,9 +29,8 @@ class Output:
 
 
 def load_runner(model: Path, **settings: Any) -> ModelRunner:
-    config = EngineConfig(
-        model=str(model), **({"threads": 1, "dtype": "float32", "device": "cpu"} | settings)
-    )
+    usual: dict[str, Any] = {"threads": 1, "dtype": "float32", "device": "cpu"}
+    config = EngineConfig(model=str(model), **(usual | settings))
     return load_model_runner(config, lambda phase, done, total: None)
 
 

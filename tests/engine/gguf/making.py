@@ -115,7 +115,9 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     if "layer_norm_eps" in config:
         writer.add_layer_norm_eps(config["layer_norm_eps"])
     else:
-        writer.add_layer_norm_rms_eps(config.get("rms_norm_eps", config.get("norm_eps")))
+        writer.add_layer_norm_rms_eps(
+            config["rms_norm_eps"] if "rms_norm_eps" in config else config["norm_eps"]
+        )
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))

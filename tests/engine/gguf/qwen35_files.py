@@ -54,7 +54,7 @@ def qwen3_next_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> di
             found[name] = _changed(name, values)
             continue
         by_head = values.view(heads, -1, values.shape[1])
-        kinds = by_head.split([size, size, of_values, of_values], 1)
+        kinds = torch.split(by_head, [size, size, of_values, of_values], 1)
         layer = name.split(".")[2]
         if config.get(JOINT_QKVZ):
             found[f"blk.{layer}.ssm_in.weight"] = values

@@ -11,8 +11,7 @@ import pytest
 import torch
 import transformers
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
-from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTrainedModel
 from transformers.models.codegen import modeling_codegen
 from transformers.models.gptj import modeling_gptj
 
@@ -311,7 +310,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 def require_release_with(*kinds: str) -> None:
     """Skip a test where an older release of transformers lacks one of ``kinds``."""
-    missing = {kind.partition("#")[0] for kind in kinds} - CONFIG_MAPPING_NAMES.keys()
+    missing = {kind.partition("#")[0] for kind in kinds} - set(CONFIG_MAPPING.keys())
     if missing:
         pytest.skip(f"transformers {transformers.__version__} has no {', '.join(sorted(missing))}")
     for name, code in {"codegen": modeling_codegen, "gptj": modeling_gptj}.items():
@@ -349,7 +348,8 @@ def save_family(
         directory, dtype=torch.float32, attn_implementation="eager"
     )
     freeze_frequencies(oracle, getattr(config, "max_position_embeddings", 0))
-    return oracle.eval()
+    oracle.eval()
+    return oracle
 
 
 def vary_layer_scales(model: PreTrainedModel) -> None:

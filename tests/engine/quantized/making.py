@@ -370,7 +370,8 @@ def quantize_directory(
         if not _LINEAR.search(key) or only not in key:
             stored[key] = tensor
             continue
-        made = kind.make(random, *tensor.shape, group, 0.4)
+        outputs, inputs = tensor.shape
+        made = kind.make(random, outputs, inputs, group, 0.4)
         meaning[key] = made.weight.to(tensor.dtype)
         module = key.removesuffix(".weight")
         stored |= {f"{module}.{own}": each.contiguous() for own, each in made.tensors.items()}
