@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.gguf.blocks import DECODERS
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
 from engine.gguf.keys import (
@@ -20,6 +21,7 @@ from engine.gguf.keys import (
 )
 from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name, layer_of
 from engine.gguf.settings import LONG_FACTORS
+from engine.gguf.types import FLOAT_TYPES
 from engine.gguf.vectors import read_vector
 
 _END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
@@ -36,8 +38,19 @@ _LEAST_BASE = 1.001  # of 1, all frequencies would be equal
 def config_json(header: GgufHeader) -> dict[str, Any]:
     """Raises ConfigError, and UnsupportedError for what is not supported as GGUF."""
     keys, family = keys_of(header), family_of(header)
+    _check_types(header)
     common = _common(keys, family)
     return {**common, **family.settings(keys, common)}
+
+
+def _check_types(header: GgufHeader) -> None:
+    for name, tensor in header.tensors.items():
+        if tensor.type.name not in {*FLOAT_TYPES, *DECODERS}:
+            raise UnsupportedError(
+                f"{header.path}: {name} has type {tensor.type.name}, which is not supported "
+                f"(supported: {', '.join([*FLOAT_TYPES, *DECODERS])}); choose a file of another "
+                "quantization of the model, such as Q4_K_M"
+            )
 
 
 def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:

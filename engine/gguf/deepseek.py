@@ -53,8 +53,8 @@ def _check_router(keys: ArchitectureKeys, common: dict[str, Any]) -> None:
     if router != SIGMOID:
         raise keys.unsupported(
             "expert_gating_func",
-            f"must be {SIGMOID} (sigmoid): DeepSeek V2 is not supported as GGUF; serve the "
-            "original checkpoint",
+            f"is {router}, and must be {SIGMOID} (sigmoid): files of DeepSeek V2, which do not say "
+            "so, are not supported; serve the original checkpoint",
         )
 
 

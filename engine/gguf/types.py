@@ -53,3 +53,5 @@ TYPES = {
 }
 
 NUMBERS = {kind.name: number for number, kind in TYPES.items()}
+
+FLOAT_TYPES = ("F32", "F16", "BF16", "F64")

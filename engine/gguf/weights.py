@@ -21,7 +21,7 @@ from engine.gguf.container import GgufTensor
 from engine.gguf.families import family_of
 from engine.gguf.names import ROPE_FACTORS, expert_of, gguf_name
 from engine.gguf.parts import open_parts
-from engine.gguf.types import NUMBERS
+from engine.gguf.types import FLOAT_TYPES, NUMBERS
 from engine.weights.blocks import BlockRows
 from engine.weights.grouped import GroupedWeight, Scales
 from engine.weights.stored import Shape
@@ -29,7 +29,8 @@ from engine.weights.weights import Shapes, mismatches, narrowed
 
 # Decoding a piece takes about ten times as much memory for a moment.
 _PIECE_BYTES = 1 << 20
-_FLOATS = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "F64": torch.float64}
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.float64)
+_FLOATS = dict(zip(FLOAT_TYPES, _DTYPES, strict=True))
 
 
 class _Place(NamedTuple):
@@ -78,7 +79,8 @@ class GgufWeights:
         self._ends = ExitStack()
         with ExitStack() as ends:
             header, self._files = open_parts(path, ends)
-            self._path, self._tensors = path, header.tensors
+            self._path = path.parent / path.readlink() if path.is_symlink() else path
+            self._tensors = header.tensors
             self._family = family_of(header)
             self._places = _places(shapes, self._family.modules)
             self._match({*ignored, *(gguf_name(name, self._family.modules) for name in unused)})

@@ -120,6 +120,8 @@ def _added_tokens(keys: GgufKeys, vocabulary: dict[str, int]) -> list[dict[str, 
 
 def _byte_level(keys: GgufKeys) -> dict[str, Any]:
     name = keys.text(_PRE, "")
+    if not name:
+        raise ConfigError(f"{keys.source} has no {_PRE}; {_WITHOUT}")
     pre = PRE_TOKENIZERS.get(name)
     if pre is None:
         raise UnsupportedError(

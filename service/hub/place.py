@@ -29,7 +29,8 @@ _NAME = re.compile(rf"{_PART}/{_PART}", re.ASCII)
 _VARIANT = re.compile(r"[A-Za-z0-9][\w.-]{0,95}", re.ASCII)
 # What people paste instead: a URL of the hub, or OWNER/NAME/FILE.gguf.
 _ADDRESS = re.compile(
-    rf"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?!datasets/|spaces/|collections/)({_PART}/{_PART})(?:/.*?([^/]+\.gguf))?.*",
+    rf"(?:https?://)?(?:www\.)?(?:huggingface\.co|hf\.co)/(?!datasets/|spaces/|collections/)({_PART}/{_PART})"
+    r"(?::([\w.-]+)|/(?:resolve|blob|tree)/([\w.-]+)(?:/(?:.*/)?([^/?#]+\.gguf))?)?(?:[/?#].*)?",
     re.ASCII,
 )
 _FILE = re.compile(rf"({_PART}/{_PART})/([^/]+\.gguf)", re.ASCII)
@@ -46,11 +47,14 @@ def is_hub_name(text: str) -> bool:
 
 
 def suggested_name(text: str) -> str | None:
-    """Return the hub name or GGUF file that ``text`` probably means; None if there is no guess.
-    ``text``: not an existing path."""
-    if match := _ADDRESS.fullmatch(text) or _FILE.fullmatch(text):
-        name, file = match.groups()
-        return name if file is None else f"{name}:{file}"
+    """Return the arguments of ``quire serve`` that ``text`` probably means: a hub name or a GGUF
+    file; None if there is no guess. ``text``: not an existing path."""
+    if match := _ADDRESS.fullmatch(text):
+        name, variant, revision, file = match.groups()
+        name += f":{variant or file}" if variant or file else ""
+        return name if revision in (None, DEFAULT_REVISION) else f"{name} --revision {revision}"
+    if match := _FILE.fullmatch(text):
+        return ":".join(match.groups())
     path, _, variant = text.rpartition(":")
     return path if variant and path.endswith(".gguf") and Path(path).is_file() else None
 

@@ -76,6 +76,8 @@ def test_a_gguf_file_is_served_under_its_name() -> None:
         ("https://huggingface.co/Qwen/Qwen3-0.6B", "Qwen/Qwen3-0.6B"),
         ("https://huggingface.co/Qwen/Qwen3-0.6B/tree/main?x=1", "Qwen/Qwen3-0.6B"),
         ("hf.co/o/n-GGUF/resolve/main/n-Q8_0.gguf?download=true", "o/n-GGUF:n-Q8_0.gguf"),
+        ("https://huggingface.co/o/n-GGUF/blob/main/sub/n-Q8_0.gguf", "o/n-GGUF:n-Q8_0.gguf"),
+        ("hf.co/o/n-GGUF:Q8_0", "o/n-GGUF:Q8_0"),
         ("o/n-GGUF/n-Q8_0.gguf", "o/n-GGUF:n-Q8_0.gguf"),
     ],
 )
@@ -83,6 +85,11 @@ def test_what_is_nearly_a_name_is_answered_with_the_name(asked: str, meant: str)
     with pytest.raises(OptionError, match=f"did you mean 'quire serve {meant}'"):
         served_model(asked)
     assert served_model(meant).place is not None
+
+
+def test_a_revision_in_an_address_is_kept() -> None:
+    with pytest.raises(OptionError, match=r"quire serve o/n:Q\.gguf --revision v1\.0'"):
+        served_model("https://huggingface.co/o/n/resolve/v1.0/Q.gguf")
 
 
 def test_datasets_are_not_models() -> None:

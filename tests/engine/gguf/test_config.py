@@ -16,6 +16,7 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.rotary import inverse_frequencies
 from engine.gguf.config import config_json
 from engine.gguf.parts import read_gguf_header
+from engine.gguf.types import TYPES
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
@@ -217,3 +218,13 @@ def test_what_is_not_served_is_refused(
     writer.close()
     with pytest.raises(ConfigError, match=says):
         config_json(read_gguf_header(tmp_path / "t.gguf"))
+
+
+def test_types_are_checked_before_any_weight_is_read(tmp_path: Path) -> None:
+    save_model(VARIANTS["llama"], tmp_path)
+    path = write_gguf(tmp_path, tmp_path / "t.gguf", tokenizer=False)
+    header = read_gguf_header(path)
+    name = "blk.1.ffn_down.weight"
+    header.tensors[name] = header.tensors[name]._replace(type=TYPES[16])
+    with pytest.raises(UnsupportedError, match="has type IQ2_XXS.*supported: F32, F16"):
+        config_json(header)

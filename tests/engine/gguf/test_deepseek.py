@@ -53,8 +53,8 @@ def test_older_files_have_the_sizes_of_heads_under_other_names(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_gating_func": 1}, "must be 2 .*: DeepSeek V2 is not supported"),
-        ({"expert_gating_func": None}, "must be 2 .*: DeepSeek V2 is not supported"),
+        ({"expert_gating_func": 1}, "is 1, and must be 2 .*: files of DeepSeek V2"),
+        ({"expert_gating_func": None}, "is 1, and must be 2 .*: files of DeepSeek V2"),
         ({"attention__temperature_scale": 0.5}, "temperature_scale is not supported"),
         ({"expert_group_count": 9}, "expert_group_count must be an integer from 0 to 8"),
         ({"expert_group_count": 3}, "3 must divide 8 experts into groups of two or more"),
