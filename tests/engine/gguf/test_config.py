@@ -226,5 +226,5 @@ def test_types_are_checked_before_any_weight_is_read(tmp_path: Path) -> None:
     header = read_gguf_header(path)
     name = "blk.1.ffn_down.weight"
     header.tensors[name] = header.tensors[name]._replace(type=TYPES[16])
-    with pytest.raises(UnsupportedError, match="has type IQ2_XXS.*supported: F32, F16"):
+    with pytest.raises(UnsupportedError, match=r"has type IQ2_XXS.*supported: F32, F16"):
         config_json(header)
