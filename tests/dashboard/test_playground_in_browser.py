@@ -228,6 +228,9 @@ def test_two_panes_answer_one_question_and_their_differences_are_marked(
 def test_tokens_tell_how_likely_they_were(page: Page) -> None:
     open_more(page)
     page.get_by_text("Logprobs", exact=True).click()
+    # The question must not overtake the setting.
+    setting = page.get_by_label("Logprobs", exact=True)
+    playwright.expect(setting).to_be_checked(timeout=PATIENCE_MS)
     ask(page, "Hello")
     tokens = page.locator(".quire-tokens span")
     tokens.first.wait_for()
