@@ -49,7 +49,7 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
     OptionError for a path that does not exist but resembles a hub name."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
-    if not Path(asked).exists() and (meant := suggested_name(asked)) is not None:
+    if (meant := suggested_name(asked)) is not None and not Path(asked).exists():
         raise OptionError(
             f"no such file or directory: {asked}; did you mean 'quire serve {meant}'?"
         )

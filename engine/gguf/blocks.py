@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.gguf.types import FLOAT_TYPES
+
 Bytes = NDArray[np.uint8]
 Floats = NDArray[np.float32]
 
@@ -167,3 +169,5 @@ DECODERS: dict[str, Callable[[Bytes], DecodedBlocks]] = {
     "MXFP4": _mxfp4,
 }
 """By the type's name: decodes uint8 [blocks, bytes of a block]."""
+
+SUPPORTED_TYPES = (*FLOAT_TYPES, *DECODERS)

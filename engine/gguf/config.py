@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from engine.architecture.errors import ConfigError, UnsupportedError
-from engine.gguf.blocks import DECODERS
+from engine.gguf.blocks import SUPPORTED_TYPES
 from engine.gguf.container import GgufHeader
 from engine.gguf.families import GgufFamily, family_of, keys_of
 from engine.gguf.keys import (
@@ -20,8 +20,7 @@ from engine.gguf.keys import (
     ArchitectureKeys,
 )
 from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name, layer_of
-from engine.gguf.settings import LONG_FACTORS
-from engine.gguf.types import FLOAT_TYPES
+from engine.gguf.settings import LONG_FACTORS, has_parameter
 from engine.gguf.vectors import read_vector
 
 _END_KEYS = tuple(f"tokenizer.ggml.{name}_token_id" for name in ("eos", "eot", "eom"))
@@ -45,18 +44,17 @@ def config_json(header: GgufHeader) -> dict[str, Any]:
 
 def _check_types(header: GgufHeader) -> None:
     for name, tensor in header.tensors.items():
-        if tensor.type.name not in {*FLOAT_TYPES, *DECODERS}:
+        if tensor.type.name not in SUPPORTED_TYPES:
             raise UnsupportedError(
                 f"{header.path}: {name} has type {tensor.type.name}, which is not supported "
-                f"(supported: {', '.join([*FLOAT_TYPES, *DECODERS])}); choose a file of another "
+                f"(supported: {', '.join(SUPPORTED_TYPES)}); choose a file of another "
                 "quantization of the model, such as Q4_K_M"
             )
 
 
 def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
     """Return the fields that all families have."""
-    tensors = keys.header.tensors
-    embedding = tensors.get(gguf_name("model.embed_tokens.weight"))
+    embedding = keys.header.tensors.get(gguf_name("model.embed_tokens.weight"))
     if embedding is None or len(embedding.shape) != 2:
         raise ConfigError(f"{keys.file.source} has no matrix token_embd.weight")
     heads = keys.integer("attention.head_count", high=MAX_HEADS)
@@ -83,9 +81,9 @@ def _common(keys: ArchitectureKeys, family: GgufFamily) -> dict[str, Any]:
         "rms_norm_eps": keys.number(family.norm_key, low=0.0, high=1.0),
         "rope_theta": keys.number("rope.freq_base", 10000.0, low=_LEAST_BASE, high=1e12),
         "rope_scaling": _rope_scaling(keys, family, head_dim, positions),
-        "tie_word_embeddings": gguf_name("lm_head.weight") not in tensors,
-        "attention_bias": gguf_name("model.layers.0.self_attn.q_proj.bias") in tensors,
-        "mlp_bias": gguf_name("model.layers.0.mlp.gate_proj.bias") in tensors,
+        "tie_word_embeddings": not has_parameter(keys, "lm_head.weight"),
+        "attention_bias": has_parameter(keys, "model.layers.0.self_attn.q_proj.bias"),
+        "mlp_bias": has_parameter(keys, "model.layers.0.mlp.gate_proj.bias"),
         "dtype": _dtype(keys.header, family),
         "eos_token_id": _end_tokens(keys, family),
     }

@@ -22,7 +22,6 @@ def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     _check_router(keys, common)
     if keys.is_set("attention.temperature_scale"):
         raise keys.unsupported("attention.temperature_scale", "is not supported")
-    rank = keys.integer("attention.kv_lora_rank", high=MAX_SIZE)
     turning = common["head_dim"]
     if turning % 2:
         raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
@@ -32,7 +31,7 @@ def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     return {
         "model_type": "deepseek_v3",
         "num_hidden_layers": layers,
-        "kv_lora_rank": rank,
+        "kv_lora_rank": keys.integer("attention.kv_lora_rank", high=MAX_SIZE),
         "q_lora_rank": keys.integer("attention.q_lora_rank", high=MAX_SIZE)
         if keys.has("attention.q_lora_rank")
         else None,

@@ -124,7 +124,7 @@ _LFM2 = GgufFamily(
 )
 _GRANITE_EXPERTS = {
     "block_sparse_moe.router": "ffn_gate_inp",
-    **{f"block_sparse_moe.experts.{one}_proj": f"ffn_{one}_exps" for one in ("gate", "up", "down")},
+    **_projections("block_sparse_moe.experts", "exps"),
     "shared_mlp.gate_proj": "ffn_gate_shexp",
     "shared_mlp.up_proj": "ffn_up_shexp",
     "shared_mlp.output_linear": "ffn_down_shexp",
@@ -289,7 +289,6 @@ FAMILIES: dict[str, GgufFamily] = {
         },
         settings=deepseek2,
         end_tokens=_GLM_ENDS,  # GLM-4.7 Flash is deepseek2 too
-        has_partial_rope=True,
         has_experts=True,
         has_mla=True,
         by_transformers=True,

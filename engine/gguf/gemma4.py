@@ -7,7 +7,14 @@ from typing import Any
 from engine.architecture.errors import UnsupportedError
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
 from engine.gguf.names import ROPE_FACTORS, gguf_name
-from engine.gguf.settings import FULL, SLIDING, experts, refuse_scaling, window_fields
+from engine.gguf.settings import (
+    FULL,
+    SLIDING,
+    experts,
+    has_parameter,
+    refuse_scaling,
+    window_fields,
+)
 from engine.gguf.vectors import read_vector
 
 # A pair whose frequency is divided by at least this does not rotate.
@@ -74,7 +81,7 @@ def _kv_heads_of(keys: ArchitectureKeys, kind: str, types: list[str], kv_heads: 
 def _values_are_keys(keys: ArchitectureKeys, types: list[str]) -> bool:
     """``types``: of the layers that do not share others' keys and values."""
     without = [
-        gguf_name(f"model.layers.{layer}.self_attn.v_proj.weight") not in keys.header.tensors
+        not has_parameter(keys, f"model.layers.{layer}.self_attn.v_proj.weight")
         for layer, kind in enumerate(types)
         if kind == FULL
     ]

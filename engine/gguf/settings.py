@@ -89,8 +89,8 @@ def _groups(keys: ArchitectureKeys, mixture: dict[str, Any]) -> tuple[int, int]:
         raise keys.unsupported(
             "expert_group_count", f"{groups} must divide {count} experts into groups of two or more"
         )
-    if used > used_groups * (count // groups):
-        most = used_groups * (count // groups)
+    most = used_groups * (count // groups)
+    if used > most:
         raise keys.unsupported("expert_used_count", f"is {used}, and the used groups have {most}")
     return groups, used_groups
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from engine.architecture.errors import WeightsError
 from engine.architecture.rotary import pair_order
-from engine.gguf.blocks import DECODERS, DecodedBlocks, Floats
+from engine.gguf.blocks import DECODERS, SUPPORTED_TYPES, DecodedBlocks, Floats
 from engine.gguf.container import GgufTensor
 from engine.gguf.families import family_of
 from engine.gguf.names import ROPE_FACTORS, expert_of, gguf_name
@@ -193,10 +193,10 @@ class GgufWeights:
                 continue
             if _without_ones(stored.shape) != _without_ones(shape):
                 wrong.append(f"{name} {list(stored.shape)} instead of {list(shape)}")
-            elif stored.type.name not in DECODERS | _FLOATS:
+            elif stored.type.name not in SUPPORTED_TYPES:
                 wrong.append(
                     f"{stored.name} of type {stored.type.name}, which is not supported (supported: "
-                    f"{', '.join([*_FLOATS, *DECODERS])})"
+                    f"{', '.join(SUPPORTED_TYPES)})"
                 )
             elif stored.type.name in DECODERS and len(shape) == 1:
                 wrong.append(f"{stored.name} of type {stored.type.name} instead of floats")

@@ -48,7 +48,7 @@ def is_hub_name(text: str) -> bool:
 
 def suggested_name(text: str) -> str | None:
     """Return the arguments of ``quire serve`` that ``text`` probably means: a hub name or a GGUF
-    file; None if there is no guess. ``text``: not an existing path."""
+    file; None if there is no guess. Whether ``text`` is itself a path is not looked at."""
     if match := _ADDRESS.fullmatch(text):
         name, variant, revision, file = match.groups()
         name += f":{variant or file}" if variant or file else ""

@@ -91,9 +91,8 @@ class _StopNowError(Exception):
 
 class Supervisor:
     """Call ``run`` once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
-    below the banner's first line; ``weights``: where those belong that
-    are downloaded before the engines start; ``stderr``: the writer of the log, so that a failure
-    comes after the log's lines."""
+    below the banner's first line; ``weights``: where those belong that are downloaded before the
+    engines start; ``stderr``: the writer of the log, so that a failure comes after its lines."""
 
     def __init__(
         self,

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from engine.gguf.config import config_json
 from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.making import write_gguf
+from tests.engine.plugin.families import save_family
 
 # What no computation depends on.
 _OTHER_FIELDS = {
     *("initializer_range", "transformers_version", "use_cache", "attention_dropout"),
     *("output_router_logits", "router_aux_loss_coef", "pad_token_id", "bos_token_id"),
 }
+
+
+def save_kinds(folders: pytest.TempPathFactory, kinds: Iterable[str]) -> dict[str, Path]:
+    """Return the directories of checkpoints of these kinds."""
+    found = {kind: folders.mktemp("made") for kind in kinds}
+    for kind, directory in found.items():
+        save_family(kind, directory)
+    return found
 
 
 def file_config(original: Path, folder: Path, **keys: Any) -> dict[str, Any]:

@@ -35,7 +35,8 @@ def add_qwen35(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_full_attention_interval(1 + config["layer_types"].index("full_attention"))
     turning = int(config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"])
     writer.add_rope_dimension_count(turning)
-    pairs = turning // 2  # time's, height's and width's in turn: for text all are the position
+    # Of time, height and width, interleaved; for text all three are the token's position.
+    pairs = turning // 2
     writer.add_rope_dimension_sections([*((pairs + 2 - axis) // 3 for axis in range(3)), 0])
     if (shared := config.get("shared_expert_intermediate_size")) is not None:
         writer.add_expert_shared_feed_forward_length(shared)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from engine.architecture.errors import ConfigError
-from tests.engine.gguf.configurations import assert_same_configuration, file_config
+from tests.engine.gguf.configurations import assert_same_configuration, file_config, save_kinds
 from tests.engine.gguf.deepseek_files import JOINT_KV_B
 from tests.engine.gguf.qwen35_files import change_config
 from tests.engine.plugin.families import save_family
@@ -19,10 +19,7 @@ YARN = KINDS[0]
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {kind: tmp_path_factory.mktemp("made") for kind in KINDS}
-    for kind, directory in found.items():
-        save_family(kind, directory)
-    return found
+    return save_kinds(tmp_path_factory, KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)

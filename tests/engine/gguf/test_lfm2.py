@@ -9,18 +9,14 @@ import numpy as np
 import pytest
 
 from engine.architecture.errors import ConfigError
-from tests.engine.gguf.configurations import assert_same_configuration, file_config
-from tests.engine.plugin.families import save_family
+from tests.engine.gguf.configurations import assert_same_configuration, file_config, save_kinds
 
 MIXTURE = "lfm2_moe"
 
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {kind: tmp_path_factory.mktemp("made") for kind in ("lfm2", MIXTURE)}
-    for kind, directory in found.items():
-        save_family(kind, directory)
-    return found
+    return save_kinds(tmp_path_factory, ("lfm2", MIXTURE))
 
 
 @pytest.mark.parametrize("kind", ["lfm2", MIXTURE])

@@ -10,7 +10,7 @@ import pytest
 from engine.architecture.errors import ConfigError
 from engine.gguf.families import family_of
 from engine.gguf.parts import read_gguf_header
-from tests.engine.gguf.configurations import assert_same_configuration, file_config
+from tests.engine.gguf.configurations import assert_same_configuration, file_config, save_kinds
 from tests.engine.gguf.making import write_gguf
 from tests.engine.gguf.qwen35_files import FUSES_EXPERTS, add_predictor, change_config
 from tests.engine.plugin.families import save_family
@@ -20,10 +20,7 @@ DENSE, MIXTURE = "qwen3_5_text#heads", "qwen3_5_moe_text#heads"
 
 @pytest.fixture(scope="module")
 def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    found = {kind: tmp_path_factory.mktemp("made") for kind in (DENSE, MIXTURE)}
-    for kind, directory in found.items():
-        save_family(kind, directory)
-    return found
+    return save_kinds(tmp_path_factory, (DENSE, MIXTURE))
 
 
 @pytest.mark.parametrize("kind", [DENSE, MIXTURE])
