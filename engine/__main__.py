@@ -20,7 +20,6 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from engine.architecture.errors import ConfigError
 from engine.beats import Page
 from engine.config import EngineConfig, OnProgress, hosts_problem
 from engine.faults.page import FaultPage
@@ -100,19 +99,15 @@ def load_model(
     from engine.architecture.encoder_config import is_encoder
 
     if is_encoder(config.model):
-        if config.tensor_parallel_size > 1:
-            raise ConfigError(
-                "--tensor-parallel-size is for models that generate; an encoder runs on one device"
-            )
         from engine.run.encoder_runner import EncoderRunner
 
         return EncoderRunner(config, on_progress)
     if config.tensor_parallel_size > 1:
         from engine.ranks.hosts import Hosts
         from engine.ranks.ranks import Ranks
-        from engine.sharding.shard import require_divisible
+        from engine.servable import check_settings
 
-        require_divisible(config.model, config.tensor_parallel_size)
+        check_settings(config)
         # Started before this process imports torch, so that all processes import it in parallel.
         ranks = Ranks(
             config.tensor_parallel_size,

@@ -27,6 +27,7 @@ from engine.options import (
     setting,
 )
 from engine.python_command import python_command
+from engine.servable import check_settings
 from engine.simulation.spec import SpecError
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
@@ -79,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
         "without weights (docs/simulated-models.md). Every flag can also be given by its variable.",
     )
     _add_serve_arguments(serve)
+    serve.set_defaults(command=_serve)
 
     # The rest of the command line, including --help, is that of the room that joins.
     join = commands.add_parser(
@@ -94,15 +96,9 @@ def _parser() -> argparse.ArgumentParser:
         )
     )
 
-    chat = commands.add_parser(
-        "chat", help="talk to a running server in this terminal", description=chat_terminal.__doc__
+    _add_chat_arguments(
+        commands.add_parser("chat", help="talk to a running server in this terminal")
     )
-    _add_server_arguments(chat)
-    chat.add_argument("--model", help="model to use; default: the server's first")
-    chat.add_argument("--system", help="system message")
-    chat.add_argument("--temperature", type=float, help="default: the model's own")
-    chat.add_argument("--max-tokens", type=int, help="maximum tokens of an answer")
-    chat.set_defaults(command=_chat)
 
     # The rest of the command line, including --help, is the dashboard's.
     dashboard = commands.add_parser(
@@ -116,25 +112,25 @@ def _parser() -> argparse.ArgumentParser:
 
     add_key_commands(commands.add_parser("keys", help="make, list and end API keys"))
 
-    check = commands.add_parser("doctor", help="say what this machine can do, and what is missing")
-    check.add_argument("model_directory", nargs="?", metavar="MODEL", help="model to check")
-    check.add_argument("--port", type=int, default=8000, help="port to check (8000)")
-    check.set_defaults(command=_doctor)
+    _add_doctor_arguments(
+        commands.add_parser(
+            "doctor", allow_abbrev=False, help="say what this machine can do, and what is missing"
+        )
+    )
     return parser
 
 
-def _add_serve_arguments(serve: argparse.ArgumentParser) -> None:
-    serve.add_argument(
+def _add_serve_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
         "model_directory",
         nargs="?",
         metavar="MODEL",
         help="model directory, GGUF file, name on the hub (OWNER/NAME, or OWNER/NAME:Q4_K_M for a "
         "GGUF file), or simulated:... (same as --model)",
     )
-    add_arguments(serve, EngineConfig)
-    add_arguments(serve, HubSettings)
-    add_arguments(serve, ServiceSettings)
-    serve.set_defaults(command=_serve)
+    add_arguments(parser, EngineConfig)
+    add_arguments(parser, HubSettings)
+    add_arguments(parser, ServiceSettings)
 
 
 def _add_pull_arguments(pull: argparse.ArgumentParser) -> None:
@@ -154,6 +150,16 @@ def _add_pull_arguments(pull: argparse.ArgumentParser) -> None:
     )
     add_arguments(pull, HubSettings)
     pull.set_defaults(command=_pull)
+
+
+def _add_chat_arguments(chat: argparse.ArgumentParser) -> None:
+    chat.description = chat_terminal.__doc__
+    _add_server_arguments(chat)
+    chat.add_argument("--model", help="model to use; default: the server's first")
+    chat.add_argument("--system", help="system message")
+    chat.add_argument("--temperature", type=float, help="default: the model's own")
+    chat.add_argument("--max-tokens", type=int, help="maximum tokens of an answer")
+    chat.set_defaults(command=_chat)
 
 
 def _add_bench_arguments(bench: argparse.ArgumentParser) -> None:
@@ -178,6 +184,16 @@ def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
         help="its key (QUIRE_API_KEY, or a file: QUIRE_API_KEY_FILE); an argument can be read by "
         "every user of the machine",
     )
+
+
+def _add_doctor_arguments(check: argparse.ArgumentParser) -> None:
+    check.usage = "quire doctor [MODEL] [--FLAG VALUE ...]  (the flags of quire serve)"
+    check.description = (
+        "Say what this machine can do, what is missing, and whether 'quire serve' with the same "
+        "arguments would start."
+    )
+    _add_serve_arguments(check)
+    check.set_defaults(command=_doctor)
 
 
 def _speed(text: str) -> float:
@@ -213,7 +229,16 @@ def _hub_settings(namespace: argparse.Namespace) -> HubSettings:
     return from_namespace(HubSettings, argparse.Namespace(**{**defaults, **vars(namespace)}))
 
 
-def _serve(namespace: argparse.Namespace) -> int:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Asked:
+    """What the arguments of ``quire serve`` and the environment say."""
+
+    model: ServedModel
+    engine: EngineConfig
+    service: ServiceSettings
+
+
+def _asked(namespace: argparse.Namespace) -> _Asked:
     values = {
         **environment_defaults(ServiceSettings, os.environ),
         **environment_defaults(EngineConfig, os.environ),
@@ -232,8 +257,14 @@ def _serve(namespace: argparse.Namespace) -> int:
     if model.name is not None:
         values.setdefault("served_model_name", (model.name,))
     merged = argparse.Namespace(**values)
-    engine = from_namespace(EngineConfig, merged)
-    service = from_namespace(ServiceSettings, merged)
+    return _Asked(
+        model, from_namespace(EngineConfig, merged), from_namespace(ServiceSettings, merged)
+    )
+
+
+def _serve(namespace: argparse.Namespace) -> int:
+    asked = _asked(namespace)
+    model, engine, service = asked.model, asked.engine, asked.service
     if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
         print(f"quire: --keys-file: {wrong}", file=sys.stderr)
         return 1
@@ -241,7 +272,7 @@ def _serve(namespace: argparse.Namespace) -> int:
         print(f"quire: {missing}", file=sys.stderr)
         return 1
     _open_standard_streams()
-    directory, weights = model.directory, None
+    weights = None
     if model.place is not None:
         needed = engine.load_format != "dummy"
         try:
@@ -250,18 +281,11 @@ def _serve(namespace: argparse.Namespace) -> int:
             )
         except FirstFilesError as error:
             return error.status
-        model = dataclasses.replace(model, gguf=model.place.gguf_in(directory))
-    if model.gguf is not None:
-        try:
-            directory = _directory_of(model.gguf, engine.tensor_parallel_hosts)
-        except ModelError as error:
-            print(f"quire: {error}", file=sys.stderr)
-            return 1
-    if not model.is_simulated:
-        engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
-    problem = doctor.start_problem(directory, without_weights=model.is_simulated)
-    if problem:
-        print(f"quire: {problem}", file=sys.stderr)
+        model = dataclasses.replace(model, directory=directory, gguf=model.place.gguf_in(directory))
+    try:
+        directory, engine = _ready_to_load(model, engine)
+    except ModelError as error:
+        print(f"quire: {error}", file=sys.stderr)
         return 1
     write_stacks_on_sigusr1()
     writer = logging.configure(
@@ -273,6 +297,20 @@ def _serve(namespace: argparse.Namespace) -> int:
         ).run()
     finally:
         writer.close()
+
+
+def _ready_to_load(model: ServedModel, engine: EngineConfig) -> tuple[Path, EngineConfig]:
+    """Return the model's directory, made for a GGUF file, and the settings with the path from which
+    the engine loads it. Raises ModelError if it cannot be served with them."""
+    directory = model.directory
+    if model.gguf is not None:
+        directory = _directory_of(model.gguf, engine.tensor_parallel_hosts)
+    if problem := doctor.model_problem(directory, without_weights=model.is_simulated):
+        raise ModelError(problem)
+    if not model.is_simulated:
+        engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
+        check_settings(engine)
+    return directory, engine
 
 
 def _path_for(model: ServedModel, directory: Path, engine: EngineConfig) -> str:
@@ -370,15 +408,19 @@ def _become(module: str, arguments: list[str]) -> NoReturn:
 
 
 def _doctor(namespace: argparse.Namespace) -> int:
-    model = served_model(namespace.model_directory)
-    directory = model.directory
-    if model.gguf is not None:
-        try:
-            directory = _directory_of(model.gguf)
-        except ModelError as error:
-            print(f"quire: {error}", file=sys.stderr)
-            return 1
-    return doctor.run(directory, namespace.port, without_weights=model.is_simulated)
+    asked = _asked(namespace)
+    return doctor.run(_model_finding(asked), asked.service.port)
+
+
+def _model_finding(asked: _Asked) -> doctor.Finding:
+    model = asked.model
+    if model.place is not None and model.place.whole_snapshot() is None:
+        return doctor.absent_finding(model.reference)
+    try:
+        directory, _ = _ready_to_load(model, asked.engine)
+    except ModelError as error:
+        return doctor.refused_finding(str(error))
+    return doctor.model_finding(directory, without_weights=model.is_simulated)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.architecture.errors import ConfigError
 from engine.architecture.quantization import read_quantization
 from engine.cpu.library import (
     ALLOW_TILES,
@@ -40,9 +39,10 @@ SUPPORTED_TORCH = ((2, 11), (2, 13))
 _TORCH_SECONDS = 120
 _ENOUGH_FILES = 4096
 _MIB, _GIB = 1 << 20, 1 << 30
-_FORMS = "give a directory in Hugging Face layout, a file that ends in .gguf"
-_START_REMEDY = f"{_FORMS}, or a name on the hub (OWNER/NAME)"
-_MODEL_REMEDY = f"{_FORMS}, or a name that 'quire pull' has fetched"
+_REMEDY = (
+    "give a directory in Hugging Face layout, a file that ends in .gguf, or a name on the hub "
+    "(OWNER/NAME)"
+)
 
 # Runs in a separate process: torch takes seconds to import and may crash.
 _ASK_TORCH = """
@@ -76,19 +76,18 @@ class Finding:
         return f"{line}\n{'':>20}→ {self.remedy}" if self.remedy else line
 
 
-def run(model: Path, port: int, *, without_weights: bool = False) -> int:
+def run(model: Finding, port: int) -> int:
     """Print all findings. Returns the exit status: 0, or 1 if Quire cannot run here."""
     print(f"Quire {VERSION} on {platform.platform()}")
     failed = False
-    for finding in examine(model, port, without_weights=without_weights):
+    for finding in _findings(model, port):
         print(finding, flush=True)
         failed |= finding.level is Level.FAIL
     print("Something above must be fixed first." if failed else "Quire can run here.")
     return 1 if failed else 0
 
 
-def examine(model: Path, port: int, *, without_weights: bool = False) -> Iterator[Finding]:
-    """``without_weights``: for a simulation, which uses only the tokenizer from ``model``."""
+def _findings(model: Finding, port: int) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:2])
     yield from _torch_findings()
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
@@ -96,7 +95,7 @@ def examine(model: Path, port: int, *, without_weights: bool = False) -> Iterato
     yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
     yield _files_finding()
     yield port_finding(port)
-    yield model_finding(model, without_weights=without_weights)
+    yield model
     yield from _optional_findings()
 
 
@@ -238,18 +237,16 @@ def port_finding(port: int) -> Finding:
     return Finding(Level.OK, "port", f"{port} is free")
 
 
-def start_problem(model: Path, *, without_weights: bool = False) -> str:
-    """Return why ``model`` cannot be served, and what to do; empty if it can. ``without_weights``:
-    as in ``examine``."""
-    problem = model_problem(model, without_weights=without_weights)
-    return f"{problem}; {_START_REMEDY}" if problem and not without_weights else problem
-
-
 def model_problem(model: Path, *, without_weights: bool = False) -> str:
-    """Return why ``model`` cannot be served, as far as its files show; empty if it can."""
+    """Return why the directory ``model`` cannot be served, as far as its files show, and what to
+    do; empty if it can. ``without_weights``: for a simulation, which uses only the tokenizer."""
     if not model.is_dir():
-        return f"{model} is a file" if model.is_file() else f"no such model directory: {model}"
-    return ("" if without_weights else _config_problem(model)) or _tokenizer_problem(model)
+        found = f"{model} is a file" if model.is_file() else f"no such model directory: {model}"
+        return f"{found}; {_REMEDY}"
+    if without_weights:
+        return _tokenizer_problem(model)
+    problem = _config_problem(model) or _tokenizer_problem(model)
+    return problem and f"{problem}; {_REMEDY}"
 
 
 def _config_problem(model: Path) -> str:
@@ -272,10 +269,22 @@ def _tokenizer_problem(model: Path) -> str:
     return ""
 
 
+def absent_finding(name: str) -> Finding:
+    """``name``: of a model on the hub that has not been downloaded."""
+    return Finding(
+        Level.NOTE,
+        "model",
+        f"{name} is not downloaded yet; 'quire serve' would do so first",
+        f"quire pull {name}",
+    )
+
+
+def refused_finding(problem: str) -> Finding:
+    return Finding(Level.FAIL, "model", problem)
+
+
 def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
-    problem = model_problem(model, without_weights=without_weights)
-    if problem:
-        return Finding(Level.FAIL, "model", problem, _MODEL_REMEDY)
+    """``model``: a directory that ``quire serve`` would load."""
     if without_weights:
         return Finding(Level.OK, "model", f"simulated, with the tokenizer in {model}")
     gguf = {each for file in model.glob("*.gguf") for each in parts_by_name(named_part(file))}
@@ -288,10 +297,7 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
             "serve it with --load-format dummy, or add its weights",
         )
     size = sum(file.stat().st_size for file in weights)
-    try:
-        quantized = read_quantization(model)
-    except ConfigError as error:
-        return Finding(Level.FAIL, "model", str(error), "serve a checkpoint in another format")
+    quantized = read_quantization(model)
     kind = "" if quantized is None else f" ({quantized.description})"
     written = f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
     name = gguf_of(model) or model

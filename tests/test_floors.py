@@ -46,6 +46,7 @@ PUBLIC = {
         "engine.lifetime",
         "engine.prefix_table",
         "engine.python_command",
+        "engine.servable",
         "engine.cpu.library",
         "engine.simulation.spec",
     },

@@ -37,6 +37,7 @@ ORDER = {
             "sharding",
             "weights",
             "gguf",
+            "servable",
             "quantized",
             "step",
             "attention",

@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.architecture.encoder_config import EncoderConfig, load_encoder_config
-from engine.architecture.errors import ModelError
+from engine.architecture.encoder_config import EncoderConfig
 from engine.config import EngineConfig, OnProgress
 from engine.device.device import choose_device, choose_dtype, set_threads
 from engine.messages import Embed, Pooling, SamplingParams
@@ -16,6 +15,7 @@ from engine.model.bert import EncoderBatch
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
 from engine.run.loader import LoadSettings, described_quantization, load_encoder
+from engine.servable import positions_within, servable_encoder
 from engine.step.sequence import Sequence
 from engine.step.step import (
     DeviceLostError,
@@ -38,12 +38,8 @@ class EncoderRunner:
     def __init__(self, config: EngineConfig, on_progress: OnProgress) -> None:
         on_progress("config", 0, 1)
         directory = Path(config.model)
-        if config.quantization != "none":
-            raise ModelError("--quantization supports decoders only; this model is an encoder")
-        if config.deterministic:
-            raise ModelError("--deterministic supports decoders only; this model is an encoder")
+        self._config = servable_encoder(config)
         self._device = choose_device(config.device)
-        self._config = load_encoder_config(directory)
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)
         self._pooler = Pooler(self._rules.pooling)
         if self._device.type == "cpu":
@@ -173,9 +169,4 @@ def _length_limit(config: EngineConfig, model: EncoderConfig, rules: PoolingRule
     """Return the longest text in tokens: as configured, else as declared, within the positions."""
     if config.max_model_len is None:
         return min(rules.max_tokens or model.max_tokens, model.max_tokens)
-    if config.max_model_len > model.max_tokens:
-        raise ModelError(
-            f"--max-model-len {config.max_model_len} exceeds the model's {model.max_tokens} "
-            "positions"
-        )
-    return config.max_model_len
+    return positions_within(config, model.max_tokens)

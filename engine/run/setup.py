@@ -9,9 +9,8 @@ from typing import NamedTuple
 
 import torch
 
-from engine.architecture.config import ModelConfig, load_model_config
+from engine.architecture.config import ModelConfig
 from engine.architecture.errors import ModelError, UnsupportedError
-from engine.architecture.features import Feature
 from engine.config import LARGE_DEVICE_BYTES, LARGE_SIZES, SIZES, EngineConfig, StepSizes
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.device.device import (
@@ -20,13 +19,13 @@ from engine.device.device import (
     gpu_memory,
     set_threads,
 )
-from engine.gguf.served import check_gguf
 from engine.gpu import availability
 from engine.gpu.fresh import require_cudnn
 from engine.gpu.planned import PlannedAttention, require_flashinfer
 from engine.messages import Pooling
 from engine.plugin.config import PluginConfig
 from engine.pooling.declared import PoolingRules, pooling_rules
+from engine.servable import native_model, positions_within
 from engine.sharding.collectives import Collectives
 
 logger = logging.getLogger(__name__)
@@ -83,7 +82,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     ranks = collectives.shard.size
     device = choose_device(config.device)
     directory = Path(config.model)
-    whole = _read_config(config, directory, ranks)
+    whole = _read_config(config)
     if whole.text_part is not None and collectives.shard.rank == 0:
         logger.info(
             "serving only the language model of %s: input other than text (%s) is not supported",
@@ -100,56 +99,28 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
         whole,
         model,
         device,
-        _choose_dtype(config, whole, device, ranks),
-        _max_positions(config, model),
+        _choose_dtype(config, whole, device),
+        positions_within(config, model.max_position_embeddings),
         pooling_rules(directory, asked=config.pooling, default=Pooling.LAST),
     )
 
 
-def _read_config(config: EngineConfig, directory: Path, ranks: int) -> AnyConfig:
+def _read_config(config: EngineConfig) -> AnyConfig:
     """Read config.json, for our own code or for that of transformers. Raises ModelError when the
     one that ``config`` requires, or either, does not support it."""
-    if config.load_format != "dummy":
-        check_gguf(directory, config.model_impl)
-    why_not_native: UnsupportedError | None = None
-    if config.model_impl != "transformers":
-        try:
-            return load_model_config(directory)
-        except UnsupportedError as error:
-            if config.model_impl == "native":
-                raise
-            why_not_native = error
-    try:
-        if ranks > 1:
-            raise UnsupportedError(
-                "transformers' code runs on one device, without --tensor-parallel-size"
-            )
-        from engine.plugin.reading import read_plugin_config  # takes seconds to import
+    native = native_model(config)
+    if isinstance(native, ModelConfig):
+        return native
+    from engine.plugin.reading import read_plugin_config  # takes seconds to import
 
-        found = read_plugin_config(directory)
+    try:
+        found = read_plugin_config(Path(config.model))
     except UnsupportedError as error:
-        if why_not_native is None:
+        if native is None:
             raise
-        raise UnsupportedError(
-            f"{why_not_native}; nor is it by transformers' code: {error}"
-        ) from error
-    _refuse_unserved_settings(config)
+        raise UnsupportedError(f"{native}; nor is it by transformers' code: {error}") from error
     logger.info("%s is computed by transformers' code over Quire's KV cache", found.architecture)
     return found
-
-
-def _refuse_unserved_settings(config: EngineConfig) -> None:
-    """Raises ModelError for a setting that needs our own code."""
-    for flag, is_set in (
-        ("--quantization", config.quantization != "none"),
-        ("--deterministic", config.deterministic),
-        ("--gpu-path triton", config.gpu_path == "triton"),
-        ("--attention", config.attention != "auto"),
-    ):
-        if is_set:
-            raise ModelError(
-                f"{flag} needs our own code, and this model is computed by transformers'"
-            )
 
 
 def compiled_library(setup: RunnerSetup) -> Library | None:
@@ -257,9 +228,7 @@ def _required(asked: str, setup: RunnerSetup, model: ModelConfig) -> ChosenAtten
     return ChosenAttention(planned=planned)
 
 
-def _choose_dtype(
-    config: EngineConfig, model: AnyConfig, device: torch.device, ranks: int
-) -> torch.dtype:
+def _choose_dtype(config: EngineConfig, model: AnyConfig, device: torch.device) -> torch.dtype:
     if config.quantization == "none":
         return choose_dtype(config.dtype, model.dtype, device)
     if device.type == "cpu" and config.dtype not in ("auto", "float32"):
@@ -267,21 +236,6 @@ def _choose_dtype(
             f"--quantization {config.quantization} supports float32 on a CPU, not "
             f"--dtype {config.dtype} on {device}"
         )
-    if ranks > 1:
-        raise ModelError(f"--quantization {config.quantization} supports a single device")
-    if isinstance(model, ModelConfig) and Feature.LEARNED_POSITIONS in model.features:
-        raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
     if device.type != "cpu":
         return choose_dtype(config.dtype, model.dtype, device)
     return torch.float32
-
-
-def _max_positions(config: EngineConfig, model: AnyConfig) -> int:
-    """Return the maximum as configured, within the model's positions."""
-    longest = config.max_model_len or model.max_position_embeddings
-    if longest > model.max_position_embeddings:
-        raise ModelError(
-            f"--max-model-len {longest} exceeds the model's {model.max_position_embeddings} "
-            "positions"
-        )
-    return longest

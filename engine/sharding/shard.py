@@ -9,14 +9,13 @@ compute the same experts. Norms, routers and learned positions are held by every
 
 from __future__ import annotations
 
-import contextlib
 import enum
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from engine.architecture.config import ModelConfig, load_model_config
-from engine.architecture.errors import ConfigError, UnsupportedError
+from engine.architecture.config import ModelConfig
+from engine.architecture.errors import ConfigError
 from engine.architecture.features import Feature
 
 Range = tuple[int, int]  # first element, and the one after the last
@@ -116,13 +115,6 @@ class Shard:
                 f"--tensor-parallel-size {self.size} does not divide this model: {what} cannot be "
                 "shared evenly"
             )
-
-
-def require_divisible(directory: str, size: int) -> None:
-    """Raise ConfigError if the model cannot be divided among ``size`` ranks, before they start. One
-    that our own code does not compute is left to them: their error says what it lacks."""
-    with contextlib.suppress(UnsupportedError):
-        Shard(0, size).config(load_model_config(directory))
 
 
 def vocabulary_width(vocab_size: int, size: int) -> int:

@@ -96,6 +96,40 @@ def test_a_directory_without_a_model_is_reported_before_anything_starts(tmp_path
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--max-model-len", "99999"), "--max-model-len 99999 exceeds the model's 4096 positions"),
+        (("--tensor-parallel-size", "64"), "--tensor-parallel-size 64 does not divide this model"),
+    ],
+)
+def test_settings_that_do_not_fit_the_model_are_reported_before_anything_starts(
+    arguments: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    model = str(write_tiny_checkpoint(tmp_path / "m"))
+    served, examined = (quire(command, model, *arguments) for command in ("serve", "doctor"))
+    assert (served.returncode, served.stdout) == (1, "")
+    assert served.stderr.startswith(f"quire: {words}")
+    assert examined.returncode == 1
+    assert f" FAIL  model        {words}" in examined.stdout
+
+
+def test_the_doctor_finds_no_fault_with_a_name_that_is_not_downloaded(tmp_path: Path) -> None:
+    done = quire("doctor", "acme/tiny:Q8_0", "--download-dir", str(tmp_path), "--port", "0")
+    assert done.returncode == 0
+    assert " note  model        acme/tiny:Q8_0 is not downloaded yet" in done.stdout
+    assert "→ quire pull acme/tiny:Q8_0" in done.stdout
+
+
+def test_the_doctor_looks_at_all_else_if_a_gguf_file_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(b"GGUF")
+    done = quire("doctor", str(path), "--port", "0")
+    assert done.returncode == 1
+    assert f" FAIL  model        cannot read {path}" in done.stdout
+    assert "  dashboard " in done.stdout
+
+
 def test_a_flag_wins_over_a_variable_and_reaches_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

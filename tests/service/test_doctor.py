@@ -28,20 +28,27 @@ def torch_answer(**changes: object) -> str:
 def test_this_very_machine_can_run_quire_with_a_sound_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert doctor.run(write_tiny_checkpoint(tmp_path / "m"), 0) == 0
+    model = doctor.model_finding(write_tiny_checkpoint(tmp_path / "m"))
+    assert doctor.run(model, 0) == 0
     printed = capsys.readouterr().out
     for subject in ("Python", "torch", "CPU", "memory", "port", "model", "dashboard", "traces"):
         assert f"  {subject} " in printed
     assert "Quire can run here." in printed
 
 
-def test_a_missing_model_fails_with_a_remedy(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_a_problem_of_the_model_fails_after_all_else_was_looked_at(
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert doctor.run(tmp_path / "nowhere", 0) == 1
+    assert doctor.run(doctor.refused_finding("m has no tokenizer.json"), 0) == 1
     printed = capsys.readouterr().out
-    assert "FAIL  model" in printed
-    assert "→ give a directory" in printed
+    assert " FAIL  model        m has no tokenizer.json\n" in printed
+    assert "  dashboard " in printed
+    assert "Something above must be fixed first." in printed
+
+
+def test_a_path_that_is_no_model_gets_a_remedy(tmp_path: Path) -> None:
+    assert "no such model directory" in doctor.model_problem(tmp_path / "nowhere")
+    assert "; give a directory" in doctor.model_problem(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -140,9 +147,6 @@ def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
     finding = found(quant_method="gptq", bits=4, group_size=64)
     assert finding.level is Level.OK
     assert finding.detail.endswith(", 1.0 MiB of weights (gptq, 4 bits, groups of 64)")
-    finding = found(quant_method="hqq")
-    assert finding.level is Level.FAIL
-    assert "quantization_config: quant_method must be one of fp8, " in finding.detail
 
 
 def test_weights_of_a_model_in_several_files_are_counted_together(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
 from engine.run.loader import parameter_shapes
-from engine.sharding.shard import Shard, Share, part_of, require_divisible
+from engine.sharding.shard import Shard, Share, part_of
 from engine.weights.sharded import ShardedWeights
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -125,13 +125,3 @@ def test_a_parameter_that_no_rule_names_is_not_held_by_mistake(tmp_path: Path) -
     config = config_of("llama", tmp_path)
     with pytest.raises(KeyError, match="expert_proj"):
         part_of("model.layers.0.mlp.expert_proj.weight", config, Shard(0, 2))
-
-
-def test_what_does_not_divide_is_refused_before_ranks_start(tmp_path: Path) -> None:
-    config_of("llama", tmp_path)
-    require_divisible(str(tmp_path), 2)
-    with pytest.raises(ConfigError, match="--tensor-parallel-size 64 does not divide this model"):
-        require_divisible(str(tmp_path), 64)
-    path = tmp_path / "config.json"
-    path.write_text(path.read_text().replace("LlamaForCausalLM", "OtherForCausalLM"))
-    require_divisible(str(tmp_path), 64)  # said by the ranks, with what they lack

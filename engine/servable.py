@@ -1,0 +1,104 @@
+"""Whether settings fit a model, as far as its config.json and GGUF keys show.
+
+``quire serve`` asks before it starts anything, and the engine again when it loads. Reads no
+weights, asks no device and does not import torch.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from engine.architecture.config import ModelConfig, load_model_config
+from engine.architecture.encoder_config import EncoderConfig, is_encoder, load_encoder_config
+from engine.architecture.errors import ConfigError, ModelError, UnsupportedError
+from engine.architecture.features import Feature
+from engine.architecture.quantization import read_quantization
+from engine.config import EngineConfig
+from engine.gguf.names import gguf_of
+from engine.sharding.shard import Shard
+
+
+def check_settings(config: EngineConfig) -> None:
+    """Raise ModelError if ``config.model``, a directory, is not served with these settings. Without
+    an error transformers' code may still be needed, and refuse it."""
+    if is_encoder(config.model):
+        servable_encoder(config)
+    elif isinstance(model := native_model(config), ModelConfig):
+        Shard(0, config.tensor_parallel_size).config(model)
+
+
+def servable_encoder(config: EngineConfig) -> EncoderConfig:
+    """Return what an encoder's config.json says. Raises ModelError."""
+    for flag, is_set in (
+        ("--tensor-parallel-size", config.tensor_parallel_size > 1),
+        ("--quantization", config.quantization != "none"),
+        ("--deterministic", config.deterministic),
+    ):
+        if is_set:
+            raise ModelError(f"{flag} supports decoders only; this model is an encoder")
+    return load_encoder_config(Path(config.model))
+
+
+def native_model(config: EngineConfig) -> ModelConfig | UnsupportedError | None:
+    """Return what config.json says of a decoder that our own code computes. For one that is left to
+    transformers' code, return why, or None if ``--model-impl`` says so. Raises ModelError for
+    one that is served by neither with these settings."""
+    directory = Path(config.model)
+    if config.load_format != "dummy" and gguf_of(directory) is not None:
+        from engine.gguf.served import check_gguf  # imports numpy, which only these need
+
+        check_gguf(directory, config.model_impl)
+    why_not: UnsupportedError | None = None
+    if config.model_impl != "transformers":
+        try:
+            model = load_model_config(directory)
+        except UnsupportedError as error:
+            if config.model_impl == "native":
+                raise
+            why_not = error
+        else:
+            _check_own_code(config, model)
+            return model
+    read_quantization(directory)  # refuses what the weights' readers do not know
+    _refuse_settings_of_own_code(config)
+    return why_not
+
+
+def _check_own_code(config: EngineConfig, model: ModelConfig) -> None:
+    positions_within(config, model.max_position_embeddings)
+    if config.quantization == "none":
+        return
+    if config.tensor_parallel_size > 1:
+        raise ModelError(f"--quantization {config.quantization} supports a single device")
+    if Feature.LEARNED_POSITIONS in model.features:
+        raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
+
+
+def _refuse_settings_of_own_code(config: EngineConfig) -> None:
+    """Raise ConfigError for a setting that needs our own code, for a model that it leaves alone."""
+    for flag, is_set in (
+        ("--tensor-parallel-size", config.tensor_parallel_size > 1),
+        ("--quantization", config.quantization != "none"),
+        ("--deterministic", config.deterministic),
+        ("--gpu-path triton", config.gpu_path == "triton"),
+        ("--attention", config.attention != "auto"),
+    ):
+        if not is_set:
+            continue
+        if config.model_impl == "transformers":
+            raise ConfigError(
+                f"{flag} needs our own code, which --model-impl transformers excludes"
+            )
+        raise ConfigError(
+            f"{flag} needs our own code, which does not compute this model; leave the flag out to "
+            "serve it by transformers' code, or see why with --model-impl native"
+        )
+
+
+def positions_within(config: EngineConfig, positions: int) -> int:
+    """Return the length of the longest sequence. ``positions``: of the model. Raises ModelError if
+    ``--max-model-len`` exceeds them."""
+    longest = config.max_model_len or positions
+    if longest > positions:
+        raise ModelError(f"--max-model-len {longest} exceeds the model's {positions} positions")
+    return longest

@@ -1,0 +1,125 @@
+"""Which settings are refused from config.json alone, and that it takes neither torch nor numpy."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.architecture.config import ModelConfig
+from engine.architecture.errors import ConfigError, ModelError, UnsupportedError
+from engine.config import EngineConfig
+from engine.servable import check_settings, native_model
+from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, save_model
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("llama")
+    save_model(VARIANTS["llama"], directory)
+    return directory
+
+
+def config_of(directory: Path, **settings: Any) -> EngineConfig:
+    return EngineConfig(model=str(directory), **settings)
+
+
+def renamed(source: Path, target: Path, **values: Any) -> Path:
+    found = json.loads((source / "config.json").read_text())
+    (target / "config.json").write_text(json.dumps(found | values))
+    return target
+
+
+def strange(source: Path, target: Path) -> Path:
+    """Write a config.json that only transformers' code may compute."""
+    return renamed(source, target, architectures=["OtherForCausalLM"], model_type="other")
+
+
+def test_what_fits_is_accepted(llama: Path) -> None:
+    assert isinstance(native_model(config_of(llama)), ModelConfig)
+    for settings in (
+        {"max_model_len": MAX_POSITIONS},
+        {"tensor_parallel_size": 2},
+        {"quantization": "int8", "deterministic": True},
+        {"model_impl": "transformers"},
+    ):
+        check_settings(config_of(llama, **settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"max_model_len": MAX_POSITIONS + 1}, f"the model's {MAX_POSITIONS} positions"),
+        ({"tensor_parallel_size": 64}, "--tensor-parallel-size 64 does not divide this model"),
+        ({"tensor_parallel_size": 2, "quantization": "int8"}, "int8 supports a single device"),
+        (
+            {"model_impl": "transformers", "quantization": "int8"},
+            "--quantization needs our own code, which --model-impl transformers excludes",
+        ),
+    ],
+)
+def test_what_does_not_fit_our_own_code_is_refused(
+    llama: Path, settings: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(ModelError, match=reason):
+        check_settings(config_of(llama, **settings))
+
+
+def test_a_model_of_transformers_code_gets_no_setting_that_needs_ours(
+    llama: Path, tmp_path: Path
+) -> None:
+    directory = strange(llama, tmp_path)
+    assert isinstance(native_model(config_of(directory)), UnsupportedError)
+    check_settings(config_of(directory))  # transformers may know it
+    with pytest.raises(UnsupportedError, match="OtherForCausalLM is not supported"):
+        check_settings(config_of(directory, model_impl="native"))
+    for settings, flag in (
+        ({"tensor_parallel_size": 2}, "--tensor-parallel-size"),
+        ({"quantization": "int4"}, "--quantization"),
+        ({"deterministic": True}, "--deterministic"),
+        ({"gpu_path": "triton"}, "--gpu-path triton"),
+        ({"attention": "cudnn"}, "--attention"),
+    ):
+        with pytest.raises(ConfigError, match=f"^{flag} needs our own code, which does not"):
+            check_settings(msgspec.structs.replace(config_of(directory), **settings))
+
+
+def test_weights_that_no_reader_knows_are_refused_whoever_computes(
+    llama: Path, tmp_path: Path
+) -> None:
+    directory = strange(llama, tmp_path)
+    renamed(directory, directory, quantization_config={"quant_method": "hqq"})
+    with pytest.raises(ConfigError, match="quant_method must be one of fp8, "):
+        check_settings(config_of(directory))
+
+
+@pytest.mark.parametrize(
+    ("settings", "flag"),
+    [
+        ({"tensor_parallel_size": 2}, "--tensor-parallel-size"),
+        ({"quantization": "int8"}, "--quantization"),
+        ({"deterministic": True}, "--deterministic"),
+    ],
+)
+def test_an_encoder_gets_no_setting_of_decoders(
+    settings: dict[str, Any], flag: str, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["BertModel"]}))
+    check_settings(config_of(tmp_path))
+    with pytest.raises(ModelError, match=f"{flag} supports decoders only"):
+        check_settings(config_of(tmp_path, **settings))
+
+
+def test_it_takes_neither_torch_nor_numpy(llama: Path) -> None:
+    code = (
+        "import sys; from engine.config import EngineConfig; from engine.servable import *;"
+        f"check_settings(EngineConfig(model={str(llama)!r}));"
+        "print([name for name in ('torch', 'numpy', 'transformers') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
