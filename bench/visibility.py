@@ -3,9 +3,10 @@
     python -m bench.visibility                      # all but the log's lines against nothing
     python -m bench.visibility --tracing            # no tracing, and 0, 1, 10 and 100 % of traces
     python -m bench.visibility --parts log scrape   # only these against nothing
-    python -m bench.visibility --streams 128 --tokens 256 --name visibility_busy
+    python -m bench.visibility --streams 200 --tokens 256 --name visibility_busy
 
 Each side is a real worker with an engine of 5 ms steps (a simulated model), all of them up at once.
+All streams are decoded in each step.
 A client keeps streamed chats open on one side after another, in short windows, so that other load
 on the machine affects all sides alike: on a shared machine the same work may take twice as long a
 few minutes later. The engines of the other sides are idle meanwhile. Only the worker's CPU time
@@ -251,7 +252,9 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, load: Load) -> 
         endpoint = stack.enter_context(trace_receiver())
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         model = write_tiny_model(folder / "model")
-        simulated = f"simulated:step={STEP_MS}ms,context=100000,tokenizer={model}"
+        timing = f"step={STEP_MS}ms,per_sequence=0us"
+        simulated = f"simulated:{timing},context=100000,tokenizer={model}"
+        engine_args = ("--model", simulated, "--max-num-seqs", str(load.streams))
         services, clients, admin_ports = [], [], []
         readers: list[subprocess.Popen[bytes]] = []
         for number, side in enumerate(sides):
@@ -262,9 +265,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, load: Load) -> 
             if "--store-url" not in arguments:
                 arguments += ("--store-url", f"sqlite:///{own}/store.sqlite3")
             with environment(side.variables(endpoint)):
-                service = RunningService(
-                    model, own, engine_args=("--model", simulated), worker_args=arguments
-                )
+                service = RunningService(model, own, engine_args=engine_args, worker_args=arguments)
                 services.append(stack.enter_context(service))
             keep_apart(service.worker.popen.pid, cores)
             # All the time, so that they take the machine's time from all sides alike.
