@@ -3,6 +3,10 @@ simulation, or by default pocket."""
 
 from __future__ import annotations
 
+import contextlib
+import difflib
+import itertools
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +25,9 @@ POCKET_NOTE = (
 SIMULATION_NOTE = (
     "This is a SIMULATION: no model computes the answers, a timer stands in for the forward pass."
 )
+
+_RESEMBLING = 0.75  # of 1, by difflib
+_MOST_ENTRIES = 1000  # of a folder that are compared
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +53,15 @@ class ServedModel:
 
 def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedModel:
     """``hub``: how a model with a name is downloaded. Raises SpecError for an invalid simulation,
-    OptionError for a path that does not exist but resembles a hub name."""
+    OptionError for a path that does not exist but resembles a hub name or another path."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
-    if (meant := suggested_name(asked)) is not None and not Path(asked).exists():
-        raise OptionError(
-            f"no such file or directory: {asked}; did you mean 'quire serve {meant}'?"
-        )
+    if not (Path(asked).exists() or is_simulated(asked)):
+        meant = suggested_name(asked) or (None if is_hub_name(asked) else _resembling_path(asked))
+        if meant is not None:
+            raise OptionError(
+                f"no such file or directory: {asked}; did you mean 'quire serve {meant}'?"
+            )
     # OWNER/NAME:FILE.gguf is a name, OWNER/FILE.gguf a path.
     if is_gguf_name(asked) and not (":" in asked and is_hub_name(asked)):
         path = Path(asked)
@@ -73,3 +82,18 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
         f"simulated:{simulation.profile}",
         SIMULATION_NOTE,
     )
+
+
+def _resembling_path(asked: str) -> str | None:
+    """Return the model in the same folder whose name is most like ``asked``; None if there is none
+    like it."""
+    path = Path(asked)
+    with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
+        names = [
+            entry.name
+            for entry in itertools.islice(entries, _MOST_ENTRIES)
+            if entry.is_dir() or is_gguf_name(entry.name)
+        ]
+        for name in difflib.get_close_matches(path.name, names, n=1, cutoff=_RESEMBLING):
+            return str(path.with_name(name))
+    return None

@@ -101,3 +101,27 @@ def test_a_file_has_no_variants(tmp_path: Path) -> None:
     path.write_bytes(b"GGUF")
     with pytest.raises(OptionError, match=f"did you mean 'quire serve {path}'"):
         served_model(f"{path}:Q8_0")
+
+
+@pytest.mark.parametrize(
+    ("there", "asked"),
+    [("Qwen3-0.6B-Instruct/", "Qwen3-0.6b-instruct"), ("tiny-Q8_0.gguf", "tiny-Q8-0.gguf")],
+)
+def test_a_path_that_resembles_another_is_refused_with_that(
+    there: str, asked: str, tmp_path: Path
+) -> None:
+    meant = tmp_path / there
+    meant.mkdir() if there.endswith("/") else meant.touch()
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(OptionError, match=f"did you mean 'quire serve {meant}'"):
+        served_model(str(tmp_path / asked))
+    assert served_model(str(tmp_path / "nothing-like-it")).name is None
+    assert served_model(str(tmp_path / "no-folder" / asked)).directory.name == asked
+
+
+def test_a_name_on_the_hub_is_one_even_if_a_folder_resembles_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "acme" / "tiny-base").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert served_model("acme/tiny-bass").place is not None
