@@ -18,13 +18,17 @@ from engine.gguf.names import gguf_of
 from engine.sharding.shard import Shard
 
 
-def check_settings(config: EngineConfig) -> None:
-    """Raise ModelError if ``config.model``, a directory, is not served with these settings. Without
-    an error transformers' code may still be needed, and refuse it."""
+def check_settings(config: EngineConfig) -> bool:
+    """Return whether our own code computes ``config.model``, a directory. If not, transformers'
+    code may refuse it. Raises ModelError if it is not served with these settings."""
     if is_encoder(config.model):
         servable_encoder(config)
-    elif isinstance(model := native_model(config), ModelConfig):
-        Shard(0, config.tensor_parallel_size).config(model)
+        return True
+    model = native_model(config)
+    if not isinstance(model, ModelConfig):
+        return False
+    Shard(0, config.tensor_parallel_size).config(model)
+    return True
 
 
 def servable_encoder(config: EngineConfig) -> EncoderConfig:

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, NamedTuple, NoReturn
 
 import msgspec
 
@@ -283,7 +283,7 @@ def _serve(namespace: argparse.Namespace) -> int:
             return error.status
         model = dataclasses.replace(model, directory=directory, gguf=model.place.gguf_in(directory))
     try:
-        directory, engine = _ready_to_load(model, engine)
+        directory, engine, _ = _loadable(model, engine)
     except ModelError as error:
         print(f"quire: {error}", file=sys.stderr)
         return 1
@@ -299,18 +299,26 @@ def _serve(namespace: argparse.Namespace) -> int:
         writer.close()
 
 
-def _ready_to_load(model: ServedModel, engine: EngineConfig) -> tuple[Path, EngineConfig]:
-    """Return the model's directory, made for a GGUF file, and the settings with the path from which
-    the engine loads it. Raises ModelError if it cannot be served with them."""
+class _Loadable(NamedTuple):
+    """``directory``: the model's, made for a GGUF file; ``engine``: the settings with the path from
+    which the engine loads it; ``native``: our own code computes it."""
+
+    directory: Path
+    engine: EngineConfig
+    native: bool
+
+
+def _loadable(model: ServedModel, engine: EngineConfig) -> _Loadable:
+    """Raises ModelError for a model that cannot be served with these settings."""
     directory = model.directory
     if model.gguf is not None:
         directory = _directory_of(model.gguf, engine.tensor_parallel_hosts)
     if problem := doctor.model_problem(directory, without_weights=model.is_simulated):
         raise ModelError(problem)
-    if not model.is_simulated:
-        engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
-        check_settings(engine)
-    return directory, engine
+    if model.is_simulated:
+        return _Loadable(directory, engine, native=True)
+    engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
+    return _Loadable(directory, engine, native=check_settings(engine))
 
 
 def _path_for(model: ServedModel, directory: Path, engine: EngineConfig) -> str:
@@ -417,10 +425,12 @@ def _model_finding(asked: _Asked) -> doctor.Finding:
     if model.place is not None and model.place.whole_snapshot() is None:
         return doctor.absent_finding(model.reference)
     try:
-        directory, _ = _ready_to_load(model, asked.engine)
+        directory, _, native = _loadable(model, asked.engine)
     except ModelError as error:
         return doctor.refused_finding(str(error))
-    return doctor.model_finding(directory, without_weights=model.is_simulated)
+    if model.is_simulated:
+        return doctor.simulated_finding(directory)
+    return doctor.model_finding(directory, native=native)
 
 
 if __name__ == "__main__":

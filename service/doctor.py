@@ -283,10 +283,12 @@ def refused_finding(problem: str) -> Finding:
     return Finding(Level.FAIL, "model", problem)
 
 
-def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
-    """``model``: a directory that ``quire serve`` would load."""
-    if without_weights:
-        return Finding(Level.OK, "model", f"simulated, with the tokenizer in {model}")
+def simulated_finding(tokenizer: Path) -> Finding:
+    return Finding(Level.OK, "model", f"simulated, with the tokenizer in {tokenizer}")
+
+
+def model_finding(model: Path, *, native: bool = True) -> Finding:
+    """``model``: a directory that ``quire serve`` would load; ``native``: for our own code."""
     gguf = {each for file in model.glob("*.gguf") for each in parts_by_name(named_part(file))}
     weights = [*model.glob("*.safetensors"), *filter(Path.is_file, gguf)]
     if not weights:
@@ -301,7 +303,8 @@ def model_finding(model: Path, *, without_weights: bool = False) -> Finding:
     kind = "" if quantized is None else f" ({quantized.description})"
     written = f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
     name = gguf_of(model) or model
-    return Finding(Level.OK, "model", f"{name}, {written} of weights{kind}")
+    code = "" if native else ", to be computed by transformers' code"
+    return Finding(Level.OK, "model", f"{name}, {written} of weights{kind}{code}")
 
 
 def _optional_findings() -> Iterator[Finding]:

@@ -46,9 +46,9 @@ def test_what_fits_is_accepted(llama: Path) -> None:
         {"max_model_len": MAX_POSITIONS},
         {"tensor_parallel_size": 2},
         {"quantization": "int8", "deterministic": True},
-        {"model_impl": "transformers"},
     ):
-        check_settings(config_of(llama, **settings))
+        assert check_settings(config_of(llama, **settings))
+    assert not check_settings(config_of(llama, model_impl="transformers"))
 
 
 @pytest.mark.parametrize(

@@ -147,6 +147,8 @@ def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
     finding = found(quant_method="gptq", bits=4, group_size=64)
     assert finding.level is Level.OK
     assert finding.detail.endswith(", 1.0 MiB of weights (gptq, 4 bits, groups of 64)")
+    left = doctor.model_finding(model, native=False)
+    assert left.detail == f"{finding.detail}, to be computed by transformers' code"
 
 
 def test_weights_of_a_model_in_several_files_are_counted_together(tmp_path: Path) -> None:
