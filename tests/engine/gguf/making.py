@@ -112,8 +112,9 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    if "layer_norm_eps" in config:
-        writer.add_layer_norm_eps(config["layer_norm_eps"])
+    names = ("layer_norm_eps", "norm_epsilon")
+    if (epsilon := next((config[name] for name in names if name in config), None)) is not None:
+        writer.add_layer_norm_eps(epsilon)
     else:
         writer.add_layer_norm_rms_eps(
             config["rms_norm_eps"] if "rms_norm_eps" in config else config["norm_eps"]
