@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
+from engine.gguf.apertus import activation_parameters, apertus
 from engine.gguf.cohere import cohere, cohere2
 from engine.gguf.container import GgufHeader
 from engine.gguf.deepseek import deepseek2
@@ -268,6 +269,15 @@ FAMILIES: dict[str, GgufFamily] = {
         settings=dots1,
         end_tokens=TURN_ENDS | {"<|endofresponse|>"},
         has_experts=True,
+        by_transformers=True,
+    ),
+    "apertus": GgufFamily(
+        "ApertusForCausalLM",
+        modules={"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
+        settings=apertus,
+        parameters=activation_parameters,
+        end_tokens=TURN_ENDS | {"<|assistant_end|>"},
+        has_rope_factors=True,
         by_transformers=True,
     ),
     "starcoder2": GgufFamily(

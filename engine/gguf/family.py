@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from engine.gguf import settings
-from engine.gguf.settings import FamilyReader
+from engine.gguf.settings import FamilyReader, ParameterReader, no_parameters, nothing
 
 # End a turn in chat templates, and so an answer, even if a file's keys do not name them.
 TURN_ENDS = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>"})
@@ -23,8 +22,10 @@ class GgufFamily:
     """What a layer's modules are called, where that is not as in Llama's files."""
     vectors: frozenset[str] = frozenset()
     """Tensors that belong to the configuration."""
-    settings: FamilyReader = settings.nothing
+    settings: FamilyReader = nothing
     """Returns the fields of config.json that not all families have."""
+    parameters: ParameterReader = no_parameters
+    """Returns the parameters of one element that are keys of the file, not tensors."""
     end_tokens: frozenset[str] = TURN_ENDS
     """Texts of the tokens after which an answer ends, besides those that keys name."""
     has_partial_rope: bool = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from engine.gguf.falcon_h1 import falcon_h1
 from engine.gguf.family import (
     GATE_UP,
     GATED_SHARED_EXPERT,
@@ -80,6 +81,17 @@ _GRANITE_HYBRID = GgufFamily(
 
 # By general.architecture.
 HYBRIDS: dict[str, GgufFamily] = {
+    "falcon-h1": GgufFamily(
+        "FalconH1ForCausalLM",
+        modules={
+            **_MAMBA2,
+            "feed_forward.gate_proj": "ffn_gate",
+            "feed_forward.up_proj": "ffn_up",
+            "feed_forward.down_proj": "ffn_down",
+        },
+        settings=falcon_h1,
+        by_transformers=True,
+    ),
     "granitehybrid": replace(
         _GRANITE_HYBRID,
         variants={

@@ -10,6 +10,7 @@ from pathlib import Path
 _WHOLE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
+    "model.final_layernorm": "output_norm",
     "model.embedding_norm": "token_embd_norm",
     "lm_head": "output",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
@@ -47,6 +48,7 @@ _WITHOUT_SUFFIX = {
     "linear_attn.A_log": "ssm_a",
     "linear_attn.dt_bias": "ssm_dt.bias",
     "feed_forward.expert_bias": "exp_probs_b.bias",
+    "pre_ff_layernorm.weight": "ffn_norm",
     "mamba.A_log": "ssm_a",
     "mamba.D": "ssm_d",
     "mamba.dt_bias": "ssm_dt.bias",

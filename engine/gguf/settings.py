@@ -19,6 +19,13 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 FamilyReader = Callable[[ArchitectureKeys, dict[str, Any]], dict[str, Any]]
 """Returns the fields, given the file's keys and the fields that all families have."""
 
+ParameterReader = Callable[[ArchitectureKeys], dict[str, float]]
+"""Returns parameters that are keys of the file, not tensors, by name."""
+
+
+def no_parameters(keys: ArchitectureKeys) -> dict[str, float]:
+    return {}
+
 
 def nothing(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     return {}

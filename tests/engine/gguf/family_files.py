@@ -20,10 +20,12 @@ from tests.engine.gguf.deepseek_files import (
     deepseek_tensors,
 )
 from tests.engine.gguf.hybrid_files import (
+    add_falcon_h1,
     add_granite,
     add_granite_hybrid,
     add_granite_moe,
     add_lfm2,
+    falcon_h1_tensors,
     granite_tensors,
     lfm2_tensors,
 )
@@ -33,6 +35,7 @@ from tests.engine.gguf.mixture_files import (
     add_exaone4,
     add_hunyuan_moe,
     add_minimax,
+    apertus_tensors,
     llama3_factors,
 )
 from tests.engine.gguf.qwen35_files import (
@@ -88,6 +91,8 @@ ARCHITECTURES = {
     "MiniMaxM2ForCausalLM": "minimax-m2",
     "Dots1ForCausalLM": "dots1",
     "Starcoder2ForCausalLM": "starcoder2",
+    "ApertusForCausalLM": "apertus",
+    "FalconH1ForCausalLM": "falcon-h1",
 }
 _OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}
 _PERMUTED = {"llama", "mistral3", "granite", "granitemoe", "granitehybrid", "smollm3"}
@@ -401,6 +406,7 @@ _KEYS = {
     "HunYuanMoEV1ForCausalLM": add_hunyuan_moe,
     "MiniMaxM2ForCausalLM": add_minimax,
     "Dots1ForCausalLM": add_dots1,
+    "FalconH1ForCausalLM": add_falcon_h1,
 }
 
 
@@ -480,6 +486,8 @@ def _divided_experts(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict
 
 
 _CHANGES = {
+    "apertus": apertus_tensors,
+    "falcon-h1": falcon_h1_tensors,
     "deepseek2": deepseek_tensors,
     "gpt-oss": _divided_experts,
     "granitehybrid": granite_tensors,

@@ -21,6 +21,7 @@ from tests.engine.gguf.family_files import (
     file_tensors,
     in_hub_layout,
 )
+from tests.engine.gguf.mixture_files import add_apertus
 
 # Matrices that stay in F32.
 _IN_FLOATS = {
@@ -54,6 +55,8 @@ def write_gguf(
         _add_tokenizer(writer, directory, config)
     else:
         writer.add_tokenizer_model("none")
+    if architecture == "apertus":
+        add_apertus(writer, tensors, config["num_hidden_layers"])
     if rope_factors is not None:
         writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
     for name, stored, values in file_tensors(tensors, config):

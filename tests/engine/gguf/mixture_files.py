@@ -1,5 +1,5 @@
-"""How llama.cpp's converter writes Ernie 4.5, EXAONE 4, Hunyuan, MiniMax-M2, dots.llm1 and
-StarCoder2: keys, and the factors of rotary embeddings."""
+"""How llama.cpp's converter writes Apertus, Ernie 4.5, EXAONE 4, Hunyuan, MiniMax-M2 and dots.llm1:
+keys, and the factors of rotary embeddings."""
 
 from __future__ import annotations
 
@@ -50,6 +50,22 @@ def add_dots1(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     add_mixture_with_shared(writer, config)
     writer.add_expert_group_count(config["n_group"])
     writer.add_expert_group_used_count(config["topk_group"])
+
+
+def apertus_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    """The parameters of the activations are keys."""
+    return {name: each for name, each in tensors.items() if ".act_fn." not in name}
+
+
+def add_apertus(writer: gguf.GGUFWriter, tensors: dict[str, Tensor], layers: int) -> None:
+    for name, add in (
+        ("alpha_n", writer.add_xielu_alpha_n),
+        ("alpha_p", writer.add_xielu_alpha_p),
+        ("beta", writer.add_xielu_beta),
+        ("eps", writer.add_xielu_eps),
+    ):
+        prefix = "model.layers."
+        add([tensors[f"{prefix}{n}.mlp.act_fn.{name}"].float().item() for n in range(layers)])
 
 
 def llama3_factors(rope: dict[str, Any], head_dim: int) -> Tensor:

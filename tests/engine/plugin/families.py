@@ -79,7 +79,7 @@ GGUF_KINDS = (
     *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries"),
     *("glm4_moe_lite#files", "ernie4_5_moe#files", "ernie4_5_moe#own", "exaone4#files"),
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
-    *("dots1#files", "starcoder2#files"),
+    *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
 )
 
 # Kinds that are refused, and for what. Others are refused too.
@@ -283,6 +283,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "routed_scaling_factor": 2.5,
         "n_shared_experts": 2,
         "sliding_window": None,
+    },
+    "apertus#files": {"num_key_value_heads": 2},
+    "falcon_h1#files": {"mamba_n_groups": 2},
+    "falcon_h1#multipliers": {
+        "attention_in_multiplier": 0.9,
+        "attention_out_multiplier": 0.8,
+        "embedding_multiplier": 5.0,
+        "key_multiplier": 0.7,
+        "lm_head_multiplier": 0.4,
+        "mlp_multipliers": [0.6, 1.7],
+        "ssm_in_multiplier": 1.2,
+        "ssm_multipliers": [0.5, 1.5, 0.8, 1.3, 1.1],
+        "ssm_out_multiplier": 0.3,
     },
     "starcoder2#files": {"sliding_window": 4096},
     "falcon#40b": {"new_decoder_architecture": True, "num_kv_heads": 2},
