@@ -23,7 +23,7 @@ def ernie4_5_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, An
         "moe_k": found["num_experts_per_tok"],
         "moe_intermediate_size": inner,
         "moe_num_shared_experts": shared // inner,
-        "moe_layer_start_index": keys.integer("leading_dense_block_count", low=0, high=layers),
+        "moe_layer_start_index": keys.integer("leading_dense_block_count", 0, low=0, high=layers),
         "moe_layer_end_index": layers - 1,
         "moe_layer_interval": 1,
         "use_bias": common["attention_bias"],

@@ -39,7 +39,6 @@ def test_the_configuration_is_the_originals(
         ({"expert_group_count": 2}, "expert_group_count must be 1"),
         ({"expert_used_count": 9}, "expert_used_count must be an integer from 1 to 8"),
         ({"interleave_moe_layer_step": 2}, "interleave_moe_layer_step must be 1"),
-        ({"leading_dense_block_count": None}, "has no ernie4_5-moe.leading_dense_block_count"),
         (
             {"leading_dense_block_count": 5},
             "leading_dense_block_count must be an integer from 0 to 4",
@@ -67,3 +66,10 @@ def test_a_dense_model_is_computed_by_our_code_as_transformers_does(
     assert found["rope_theta"] == 500_000.0
     assert found["tie_word_embeddings"] is (kind == "ernie4_5")
     assert difference(Engine(directory, cpu_path="torch", model_impl="native"), oracle) < 1e-4
+
+
+def test_without_a_number_of_dense_layers_all_have_experts(
+    originals: dict[str, Path], tmp_path: Path
+) -> None:
+    found = file_config(originals[KINDS[0]], tmp_path, leading_dense_block_count=None)
+    assert found["moe_layer_start_index"] == 0
