@@ -7,6 +7,8 @@ from typing import Any
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
 from engine.gguf.settings import SOFTMAX, experts, must_be, plain_rope, plain_router
 
+_MOST_SHARED = 64
+
 
 def ernie4_5_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     plain_router(keys, SOFTMAX)
@@ -15,7 +17,8 @@ def ernie4_5_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, An
     layers = common["num_hidden_layers"]
     found = experts(keys, common, "expert_feed_forward_length")
     inner = found["moe_intermediate_size"]
-    shared = keys.integer("expert_shared_feed_forward_length", 0, low=0, high=MAX_SIZE)
+    most = min(MAX_SIZE, _MOST_SHARED * inner)
+    shared = keys.integer("expert_shared_feed_forward_length", 0, low=0, high=most)
     keys.require_multiple("expert_shared_feed_forward_length", shared, inner)
     return {
         "model_type": "ernie4_5_moe",

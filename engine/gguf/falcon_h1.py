@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.architecture.errors import UnsupportedError
+from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.keys import ArchitectureKeys
 from engine.gguf.mamba2 import mamba2_fields
 from engine.gguf.settings import plain_rope
@@ -23,6 +23,7 @@ def falcon_h1(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     if keys.is_set("attention.scale"):
         raise keys.unsupported("attention.scale", "is not supported")
     mamba = mamba2_fields(keys)
+    _check_sizes(keys, mamba, common["num_hidden_layers"])
     return {
         "model_type": "falcon_h1",
         **mamba,
@@ -34,3 +35,19 @@ def falcon_h1(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "ssm_multipliers": [1.0] * 5,
         **plain_rope(keys, common),
     }
+
+
+def _check_sizes(keys: ArchitectureKeys, mamba: dict[str, Any], layers: int) -> None:
+    """Raise ConfigError unless each layer's first matrix has the size that the keys give: each
+    layer of transformers' model has a multiplier for each of its rows, not only as a weight."""
+    heads, states = mamba["mamba_n_heads"], mamba["mamba_n_groups"] * mamba["mamba_d_state"]
+    rows = 2 * heads * mamba["mamba_d_head"] + 2 * states + heads
+    for layer in range(layers):
+        name = f"blk.{layer}.ssm_in.weight"
+        found = keys.header.tensors.get(name)
+        if found is None or found.shape[0] != rows:
+            has = "is missing" if found is None else f"has {found.shape[0]} rows"
+            raise ConfigError(
+                f"{keys.file.source}: {name} {has}, and must have {rows} by the keys {keys.prefix}"
+                ".ssm"
+            )

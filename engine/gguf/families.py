@@ -33,6 +33,7 @@ from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS
 from engine.gguf.starcoder2 import starcoder2
 
 _GLM_ENDS = TURN_ENDS | {"<|user|>", "<|observation|>"}
+_ERNIE_ENDS = TURN_ENDS | {"<|end_of_sentence|>"}
 _NORMS_AFTER = {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
@@ -227,11 +228,12 @@ FAMILIES: dict[str, GgufFamily] = {
     ),
     "olmoe": GgufFamily("OlmoeForCausalLM", settings=settings.olmoe, has_experts=True),
     # The converter leaves the pairs to rotate adjacent, as Ernie has them: a Llama in all else.
-    "ernie4_5": GgufFamily("LlamaForCausalLM", permuted=True),
+    "ernie4_5": GgufFamily("LlamaForCausalLM", permuted=True, end_tokens=_ERNIE_ENDS),
     "ernie4_5-moe": GgufFamily(
         "Ernie4_5_MoeForCausalLM",
         modules=_SHARED_EXPERTS,
         settings=ernie4_5_moe,
+        end_tokens=_ERNIE_ENDS,
         has_experts=True,
         by_transformers=True,
     ),

@@ -11,7 +11,7 @@ from engine.architecture.errors import ConfigError
 from tests.engine.driving import Engine
 from tests.engine.gguf.configurations import assert_same_configuration, file_config, save_kinds
 from tests.engine.gguf.directories import file_directory
-from tests.engine.plugin.families import save_family
+from tests.engine.plugin.families import NATIVE_GGUF_KINDS, save_family
 from tests.engine.plugin.test_tensors import difference
 
 KINDS = ["ernie4_5_moe#files", "ernie4_5_moe#own"]
@@ -44,6 +44,7 @@ def test_the_configuration_is_the_originals(
             "leading_dense_block_count must be an integer from 0 to 4",
         ),
         ({"expert_shared_feed_forward_length": 40}, "must be a multiple of 32"),
+        ({"expert_shared_feed_forward_length": 65 * 32}, "must be an integer from 0 to 2048"),
         ({"rope__scaling__factor": 2.0}, "scaling.type 'linear' is not supported"),
         ({"rope__dimension_count": 8}, "rope.dimension_count must be the head size"),
     ],
@@ -55,7 +56,7 @@ def test_errors_name_the_unsupported_key(
         file_config(originals[KINDS[0]], tmp_path, **keys)
 
 
-@pytest.mark.parametrize("kind", ["ernie4_5", "ernie4_5#tall"])
+@pytest.mark.parametrize("kind", NATIVE_GGUF_KINDS)
 def test_a_dense_model_is_computed_by_our_code_as_transformers_does(
     kind: str, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def test_the_multipliers_are_those_of_the_weights(tmp_path: Path) -> None:
     [
         ({"ssm__inner_size": 60}, "ssm.inner_size must be a multiple of 8"),
         ({"ssm__group_count": None}, "has no falcon-h1.ssm.group_count"),
+        ({"ssm__state_size": 4096}, "blk.0.ssm_in.weight has 200 rows, and must have 16520"),
         ({"attention__scale": 0.5}, "attention.scale is not supported"),
         ({"rope__scaling__factor": 2.0}, "scaling.type 'linear' is not supported"),
         ({"expert_count": 8}, "mixtures of experts of .*'falcon-h1'"),

@@ -82,6 +82,9 @@ GGUF_KINDS = (
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
 )
 
+# Kinds of which our own code computes GGUF files, but not checkpoints.
+NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall")
+
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
     "minimax": "keeps more than keys and values",
