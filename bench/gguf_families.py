@@ -7,8 +7,9 @@ checkpoint?
 For each family, a file of tiny random float32 weights, written by the tests. Printed: how far our
 logits and llama.cpp's are from those of transformers, as a share of their range: each token's
 largest difference, as the median and the maximum over tokens; our log-probabilities of a prompt's
-tokens, where transformers' code computes the checkpoint too. (Where two experts have nearly the same
-score, rounding decides which one is chosen. llama.cpp ignores Phi-3's sliding window.)
+tokens, where transformers' code computes the checkpoint too. (Where two experts have nearly the
+same score, rounding decides which one is chosen. llama.cpp ignores the sliding windows of Phi-3
+and StarCoder2.)
 """
 
 from __future__ import annotations
