@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.gguf.container import GgufHeader
+from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import (
     ARCHITECTURES,
@@ -42,7 +43,7 @@ def write_gguf(
     keys_apart: bool = False,
 ) -> Path:
     """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
-    the rest as F32. ``most_tensors``: in each of several files, of which the path of the first is
+    the rest as F32. ``rope_factors``: instead of the configuration's. ``most_tensors``: in each of several files, of which the path of the first is
     returned; 0: one file has all. ``keys_apart``: the first has no tensors."""
     config = in_hub_layout(json.loads((directory / "config.json").read_text()))
     tensors = load_file(directory / "model.safetensors")
@@ -58,8 +59,10 @@ def write_gguf(
     if architecture == "apertus":
         add_apertus(writer, tensors, config["num_hidden_layers"])
     if rope_factors is not None:
-        writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
+        writer.add_tensor(ROPE_FACTORS, rope_factors.numpy())
     for name, stored, values in file_tensors(tensors, config):
+        if stored == ROPE_FACTORS and rope_factors is not None:
+            continue
         is_matrix = values.dim() > 1 and not stored.endswith(".bias")
         is_small = stored.removesuffix(".weight").rpartition(".")[2] in _IN_FLOATS
         wanted = (kinds or {}).get(name, kind) if is_matrix and not is_small else "F32"
