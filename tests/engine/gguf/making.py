@@ -43,8 +43,9 @@ def write_gguf(
     keys_apart: bool = False,
 ) -> Path:
     """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
-    the rest as F32. ``rope_factors``: instead of the configuration's. ``most_tensors``: in each of several files, of which the path of the first is
-    returned; 0: one file has all. ``keys_apart``: the first has no tensors."""
+    the rest as F32. ``rope_factors``: instead of the configuration's. ``most_tensors``: in each of
+    several files, of which the path of the first is returned; 0: one file has all. ``keys_apart``:
+    the first has no tensors."""
     config = in_hub_layout(json.loads((directory / "config.json").read_text()))
     tensors = load_file(directory / "model.safetensors")
     architecture = ARCHITECTURES[config["architectures"][0]]
