@@ -7,8 +7,9 @@ checkpoint?
 For each family, a file of tiny random float32 weights, written by the tests. Printed: how far our
 logits and llama.cpp's are from those of transformers, as a share of their range: each token's
 largest difference, as the median and the maximum over tokens; our log-probabilities of a prompt's
-tokens, where transformers' code computes the file too. (Where two experts have nearly the same
-score, rounding decides which one is chosen. llama.cpp ignores Phi-3's sliding window.)
+tokens, where transformers' code computes the checkpoint too. (Where two experts have nearly the
+same score, rounding decides which one is chosen. llama.cpp ignores the sliding windows of Phi-3
+and StarCoder2.)
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from tests.engine.driving import Engine
 from tests.engine.gguf.directories import all_logits
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
-from tests.engine.plugin.families import GGUF_KINDS, save_family
+from tests.engine.plugin.families import GGUF_KINDS, NATIVE_GGUF_KINDS, save_family
 from tests.engine.plugin.test_tensors import differences as of_log_probabilities
 from tests.engine.tiny_models import VOCABULARY, save_model
 
 # llama.cpp reads these only at published depths: DeepSeek without latent queries at 26 or 27
-# layers, Cohere's norms of queries and keys at 64.
-NOT_IN_LLAMA_CPP = {"deepseek_v3#queries", "cohere#norms"}
+# layers, Cohere's norms of queries and keys and EXAONE's sliding window at 64.
+NOT_IN_LLAMA_CPP = {"deepseek_v3#queries", "cohere#norms", "exaone4#files"}
 LENGTHS = (40, 300)  # the longer one exceeds the original context of phi3_long
 
 
@@ -46,7 +47,7 @@ def differences(name: str, found: Tensor, expected: Tensor) -> dict[str, float]:
 
 
 def measure_plugin(kind: str, peers: Path, folder: Path) -> dict[str, Any]:
-    """Measure a family that transformers' code computes."""
+    """Measure a family of which transformers' code computes checkpoints."""
     model: Any = save_family(kind, folder / "original")
     path = write_gguf(folder / "original", folder / "tiny.gguf", tokenizer=False)
     vocabulary = model.config.vocab_size
@@ -82,7 +83,8 @@ def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    names = [*FAMILY_FILES, *(kind for kind in GGUF_KINDS if kind not in NOT_IN_LLAMA_CPP)]
+    kinds = (*GGUF_KINDS, *NATIVE_GGUF_KINDS)
+    names = [*FAMILY_FILES, *(kind for kind in kinds if kind not in NOT_IN_LLAMA_CPP)]
     parser.add_argument("--families", nargs="+", choices=names, default=names)
     parser.add_argument("--peers", type=Path, default=ROOT / "build" / "peers")
     options = parser.parse_args()

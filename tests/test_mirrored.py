@@ -14,6 +14,7 @@ EXCEPTIONS: dict[str, str] = {
     "engine/architecture/errors.py": (
         "exception classes only (tests/engine/architecture/test_config.py)"
     ),
+    "engine/gguf/family.py": "data only (tests/engine/gguf/test_families.py)",
     "engine/gguf/types.py": "data only (tests/engine/gguf/test_blocks.py)",
     "engine/gpu/kernels/tiles.py": (
         "a Triton function (tests/engine/gpu/kernels/test_ragged_attention.py)"

@@ -10,7 +10,8 @@ import numpy as np
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.blocks import SUPPORTED_TYPES
 from engine.gguf.container import GgufHeader
-from engine.gguf.families import GgufFamily, family_of, keys_of
+from engine.gguf.families import family_of, keys_of
+from engine.gguf.family import GgufFamily
 from engine.gguf.keys import (
     MAX_HEAD_DIM,
     MAX_HEADS,
@@ -178,7 +179,7 @@ def _rope_scaling(
         return scaling
     if scaling is not None:
         raise keys.unsupported("rope.scaling.type", f"is not supported with {ROPE_FACTORS}")
-    if family.by_transformers:
+    if family.by_transformers and not family.has_rope_factors:
         raise UnsupportedError(
             f"{keys.file.source}: {ROPE_FACTORS} is not supported with {keys.prefix}"
         )

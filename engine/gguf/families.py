@@ -2,161 +2,62 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
+from engine.gguf.apertus import activation_parameters, apertus
 from engine.gguf.cohere import cohere, cohere2
 from engine.gguf.container import GgufHeader
 from engine.gguf.deepseek import deepseek2
+from engine.gguf.dots1 import dots1
+from engine.gguf.ernie import ernie4_5_moe
+from engine.gguf.exaone4 import exaone4
+from engine.gguf.family import (
+    GATE_UP,
+    GATED_SHARED_EXPERT,
+    GRANITE_EXPERTS,
+    TURN_ENDS,
+    GgufFamily,
+    projections,
+)
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.glm4 import glm4, glm4_moe
-from engine.gguf.granite import granite, granite_hybrid, granite_moe, granite_moe_shared
+from engine.gguf.granite import granite, granite_moe, granite_moe_shared
+from engine.gguf.hunyuan import hunyuan_dense, hunyuan_moe
+from engine.gguf.hybrids import HYBRIDS
 from engine.gguf.keys import ARCHITECTURE_KEY, ArchitectureKeys, GgufKeys
-from engine.gguf.lfm2 import lfm2, lfm2_moe
+from engine.gguf.minimax import minimax_m2
 from engine.gguf.names import ROPE_FACTORS
-from engine.gguf.qwen35 import qwen3_next, qwen35, qwen35_moe
-from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS, FamilyReader
+from engine.gguf.settings import LONG_FACTORS, SHORT_FACTORS
+from engine.gguf.starcoder2 import starcoder2
 
-# End a turn in chat templates, and so an answer, even if a file's keys do not name them.
-_TURN_ENDS = frozenset({"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>"})
-_GLM_ENDS = _TURN_ENDS | {"<|user|>", "<|observation|>"}
-
-
-@dataclass(frozen=True, slots=True)
-class GgufFamily:
-    architecture: str
-    """As in config.json."""
-    permuted: bool = False
-    """Rows of query and key are in the order in which pairs to rotate are adjacent, instead of half
-    a head apart."""
-    modules: Mapping[str, str] = field(default_factory=dict)
-    """What a layer's modules are called, where that is not as in Llama's files."""
-    vectors: frozenset[str] = frozenset()
-    """Tensors that belong to the configuration."""
-    settings: FamilyReader = settings.nothing
-    """Returns the fields of config.json that not all families have."""
-    end_tokens: frozenset[str] = _TURN_ENDS
-    """Texts of the tokens after which an answer ends, besides those that keys name."""
-    has_partial_rope: bool = False
-    """Rotary embeddings may cover only a part of each head."""
-    is_wide: bool = False
-    """Our own code needs bfloat16: activations exceed float16's range."""
-    has_experts: bool = False
-    """Mixtures of experts are supported."""
-    layers_differ: bool = False
-    """Sizes may differ by layer."""
-    has_layers_without_kv: bool = False
-    """Some layers (convolutions, Mamba) have 0 in attention.head_count_kv."""
-    norm_key: str = "attention.layer_norm_rms_epsilon"
-    """The key of the epsilon of the norms."""
-    has_mla: bool = False
-    """Multi-head latent attention: head_dim is the rotary part of a head, and every head has keys
-    and values."""
-    by_transformers: bool = False
-    """Computed by transformers' code, not by ours."""
-    variants: Mapping[str, GgufFamily] = field(default_factory=dict)
-    """The family to use instead, by the key that selects it when set and not 0."""
-    by_tensors: Mapping[str, GgufFamily] = field(default_factory=dict)
-    """The family to use instead, by the tensor that selects it when present."""
-
-
+_GLM_ENDS = TURN_ENDS | {"<|user|>", "<|observation|>"}
+_ERNIE_ENDS = TURN_ENDS | {"<|end_of_sentence|>"}
 _NORMS_AFTER = {
     "post_attention_layernorm": "post_attention_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 _GEMMA_NORMS = {**_NORMS_AFTER, "pre_feedforward_layernorm": "ffn_norm"}
-
-
-def _projections(module: str, ending: str) -> dict[str, str]:
-    return {f"{module}.{one}_proj": f"ffn_{one}_{ending}" for one in ("gate", "up", "down")}
-
-
-_GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
-_QWEN35 = GgufFamily(
-    "Qwen3_5ForCausalLM",
-    modules={
-        "post_attention_layernorm": "post_attention_norm",
-        "linear_attn.in_proj_qkv": "attn_qkv",
-        "linear_attn.in_proj_z": "attn_gate",
-        "linear_attn.in_proj_a": "ssm_alpha",
-        "linear_attn.in_proj_b": "ssm_beta",
-        "linear_attn.conv1d": "ssm_conv1d",
-        "linear_attn.norm": "ssm_norm",
-        "linear_attn.out_proj": "ssm_out",
-    },
-    settings=qwen35,
-    has_partial_rope=True,
-    by_transformers=True,
-)
-_GATED_SHARED_EXPERT = {
-    **_projections("mlp.shared_expert", "shexp"),
-    "mlp.shared_expert_gate": "ffn_gate_inp_shexp",
-}
-_QWEN35_MOE = replace(
-    _QWEN35,
-    architecture="Qwen3_5MoeForCausalLM",
-    modules={**_QWEN35.modules, **_GATED_SHARED_EXPERT},
-    settings=qwen35_moe,
-    has_experts=True,
-)
-
-_SHARED_EXPERTS = _projections("mlp.shared_experts", "shexp")
-_LFM2 = GgufFamily(
-    "Lfm2ForCausalLM",
-    modules={
-        "operator_norm": "attn_norm",
-        "ffn_norm": "ffn_norm",
-        "self_attn.out_proj": "attn_output",
-        "self_attn.q_layernorm": "attn_q_norm",
-        "self_attn.k_layernorm": "attn_k_norm",
-        "conv.conv": "shortconv.conv",
-        "conv.in_proj": "shortconv.in_proj",
-        "conv.out_proj": "shortconv.out_proj",
-        "feed_forward.w1": "ffn_gate",
-        "feed_forward.w2": "ffn_down",
-        "feed_forward.w3": "ffn_up",
-    },
-    settings=lfm2,
-    has_layers_without_kv=True,
-    by_transformers=True,
-)
-_GRANITE_EXPERTS = {
-    "block_sparse_moe.router": "ffn_gate_inp",
-    **_projections("block_sparse_moe.experts", "exps"),
-    "shared_mlp.gate_proj": "ffn_gate_shexp",
-    "shared_mlp.up_proj": "ffn_up_shexp",
-    "shared_mlp.output_linear": "ffn_down_shexp",
-}
+_SHARED_EXPERTS = projections("mlp.shared_experts", "shexp")
 _GRANITE_MOE = GgufFamily(
     "GraniteMoeForCausalLM",
     permuted=True,
-    modules=_GRANITE_EXPERTS,
+    modules=GRANITE_EXPERTS,
     settings=granite_moe,
     has_experts=True,
     by_transformers=True,
 )
-_MAMBA2 = {
-    "mamba.in_proj": "ssm_in",
-    "mamba.conv1d": "ssm_conv1d",
-    "mamba.norm": "ssm_norm",
-    "mamba.out_proj": "ssm_out",
-}
-_GRANITE_HYBRID = GgufFamily(
-    "GraniteMoeHybridForCausalLM",
-    permuted=True,
+_HUNYUAN = GgufFamily(
+    "HunYuanDenseV1ForCausalLM",
     modules={
-        **_MAMBA2,
-        "shared_mlp.gate_proj": "ffn_gate",
-        "shared_mlp.up_proj": "ffn_up",
-        "shared_mlp.output_linear": "ffn_down",
+        "self_attn.query_layernorm": "attn_q_norm",
+        "self_attn.key_layernorm": "attn_k_norm",
     },
-    settings=granite_hybrid,
-    has_layers_without_kv=True,
+    settings=hunyuan_dense,
+    end_tokens=TURN_ENDS | {"<｜hy_place▁holder▁no▁2｜>", "<|eos|>"},
     by_transformers=True,
 )
-
 _COHERE = GgufFamily(
     "CohereForCausalLM",
     settings=cohere,
@@ -189,7 +90,7 @@ FAMILIES: dict[str, GgufFamily] = {
     "qwen3": GgufFamily("Qwen3ForCausalLM"),
     "qwen2moe": GgufFamily(
         "Qwen2MoeForCausalLM",
-        modules=_GATED_SHARED_EXPERT,
+        modules=GATED_SHARED_EXPERT,
         settings=settings.qwen2_moe,
         has_experts=True,
         by_transformers=True,
@@ -222,11 +123,11 @@ FAMILIES: dict[str, GgufFamily] = {
             "per_layer_input_gate": "inp_gate",
             "per_layer_projection": "proj",
             "post_per_layer_input_norm": "post_norm",
-            **_GATE_UP,
+            **GATE_UP,
         },
         vectors=frozenset({ROPE_FACTORS}),
         settings=gemma4,
-        end_tokens=_TURN_ENDS | {"<turn|>", "<|tool_response>"},
+        end_tokens=TURN_ENDS | {"<turn|>", "<|tool_response>"},
         is_wide=True,
         has_experts=True,
         layers_differ=True,
@@ -293,25 +194,6 @@ FAMILIES: dict[str, GgufFamily] = {
         has_mla=True,
         by_transformers=True,
     ),
-    "qwen3next": replace(
-        _QWEN35_MOE,
-        architecture="Qwen3NextForCausalLM",
-        modules={
-            **_QWEN35_MOE.modules,
-            "linear_attn.in_proj_ba": "ssm_ba",
-            "linear_attn.in_proj_qkvz": "ssm_in",
-        },
-        settings=qwen3_next,
-    ),
-    "qwen35": _QWEN35,
-    "qwen35moe": replace(
-        _QWEN35_MOE,
-        by_tensors={
-            "blk.0.ffn_gate_up_exps.weight": replace(
-                _QWEN35_MOE, modules={**_QWEN35_MOE.modules, **_GATE_UP}
-            )
-        },
-    ),
     "phi3": GgufFamily(
         "Phi3ForCausalLM",
         modules={
@@ -320,7 +202,7 @@ FAMILIES: dict[str, GgufFamily] = {
         },
         vectors=frozenset({LONG_FACTORS, SHORT_FACTORS}),
         settings=settings.phi3,
-        end_tokens=_TURN_ENDS | {"<|end|>"},
+        end_tokens=TURN_ENDS | {"<|end|>"},
         has_partial_rope=True,
     ),
     "granite": GgufFamily("GraniteForCausalLM", permuted=True, settings=granite),
@@ -334,26 +216,6 @@ FAMILIES: dict[str, GgufFamily] = {
             )
         },
     ),
-    "granitehybrid": replace(
-        _GRANITE_HYBRID,
-        variants={
-            "expert_count": replace(
-                _GRANITE_HYBRID, modules={**_MAMBA2, **_GRANITE_EXPERTS}, has_experts=True
-            )
-        },
-    ),
-    "lfm2": _LFM2,
-    "lfm2moe": replace(
-        _LFM2,
-        architecture="Lfm2MoeForCausalLM",
-        modules={
-            **_LFM2.modules,
-            "feed_forward.gate": "ffn_gate_inp",
-            **_projections("feed_forward.experts", "exps"),
-        },
-        settings=lfm2_moe,
-        has_experts=True,
-    ),
     "smollm3": GgufFamily("SmolLM3ForCausalLM", permuted=True, settings=settings.smollm3),
     "olmo2": GgufFamily(
         "Olmo2ForCausalLM",
@@ -365,6 +227,69 @@ FAMILIES: dict[str, GgufFamily] = {
         },
     ),
     "olmoe": GgufFamily("OlmoeForCausalLM", settings=settings.olmoe, has_experts=True),
+    # The converter leaves the pairs to rotate adjacent, as Ernie has them: a Llama in all else.
+    "ernie4_5": GgufFamily("LlamaForCausalLM", permuted=True, end_tokens=_ERNIE_ENDS),
+    "ernie4_5-moe": GgufFamily(
+        "Ernie4_5_MoeForCausalLM",
+        modules=_SHARED_EXPERTS,
+        settings=ernie4_5_moe,
+        end_tokens=_ERNIE_ENDS,
+        has_experts=True,
+        by_transformers=True,
+    ),
+    "exaone4": GgufFamily(
+        "Exaone4ForCausalLM",
+        modules=_NORMS_AFTER,
+        settings=exaone4,
+        end_tokens=TURN_ENDS | {"[|endofturn|]"},
+        has_rope_factors=True,
+        by_transformers=True,
+    ),
+    "hunyuan-dense": _HUNYUAN,
+    "hunyuan-moe": replace(
+        _HUNYUAN,
+        architecture="HunYuanMoEV1ForCausalLM",
+        modules={
+            **_HUNYUAN.modules,
+            "mlp.gate.wg": "ffn_gate_inp",
+            **projections("mlp.shared_mlp", "shexp"),
+        },
+        settings=hunyuan_moe,
+        has_experts=True,
+    ),
+    "minimax-m2": GgufFamily(
+        "MiniMaxM2ForCausalLM",
+        settings=minimax_m2,
+        end_tokens=TURN_ENDS | {"[e~["},
+        has_partial_rope=True,
+        has_experts=True,
+        by_transformers=True,
+    ),
+    "dots1": GgufFamily(
+        "Dots1ForCausalLM",
+        modules=_SHARED_EXPERTS,
+        settings=dots1,
+        end_tokens=TURN_ENDS | {"<|endofresponse|>"},
+        has_experts=True,
+        by_transformers=True,
+    ),
+    "apertus": GgufFamily(
+        "ApertusForCausalLM",
+        modules={"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
+        settings=apertus,
+        parameters=activation_parameters,
+        end_tokens=TURN_ENDS | {"<|assistant_end|>"},
+        has_rope_factors=True,
+        by_transformers=True,
+    ),
+    "starcoder2": GgufFamily(
+        "Starcoder2ForCausalLM",
+        modules={"mlp.c_fc": "ffn_up", "mlp.c_proj": "ffn_down"},
+        settings=starcoder2,
+        norm_key="attention.layer_norm_epsilon",
+        by_transformers=True,
+    ),
+    **HYBRIDS,
 }
 
 

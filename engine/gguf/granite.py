@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.gguf.keys import MAX_HEADS, MAX_KERNEL, MAX_SIZE, ArchitectureKeys
+from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
+from engine.gguf.mamba2 import mamba2_fields
 from engine.gguf.settings import local_experts, plain_rope, shared_size
 
 
@@ -49,22 +50,10 @@ def granite_hybrid(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, 
 
 
 def _mamba(keys: ArchitectureKeys, hidden: int) -> dict[str, Any]:
-    inner = keys.integer("ssm.inner_size", high=MAX_SIZE)
-    heads = keys.integer("ssm.time_step_rank", high=MAX_HEADS)
-    groups = keys.integer("ssm.group_count", high=MAX_HEADS)
+    found = mamba2_fields(keys)
+    inner = found["mamba_n_heads"] * found["mamba_d_head"]
     keys.require_multiple("ssm.inner_size", inner, hidden)
-    keys.require_multiple("ssm.inner_size", inner, heads)
-    keys.require_multiple("ssm.time_step_rank", heads, groups)
-    return {
-        "mamba_n_heads": heads,
-        "mamba_n_groups": groups,
-        "mamba_d_state": keys.integer("ssm.state_size", high=MAX_HEADS),
-        "mamba_d_head": inner // heads,
-        "mamba_d_conv": keys.integer("ssm.conv_kernel", low=2, high=MAX_KERNEL),
-        "mamba_expand": inner // hidden,
-        "mamba_conv_bias": True,
-        "mamba_proj_bias": False,
-    }
+    return {**found, "mamba_expand": inner // hidden}
 
 
 def _has_rope(keys: ArchitectureKeys) -> bool:

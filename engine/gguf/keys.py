@@ -78,6 +78,18 @@ class GgufKeys:
         found: list[float] = value.tolist()
         return found
 
+    def number_per_layer(self, key: str, count: int, *, low: float, high: float) -> list[float]:
+        """Return ``count`` numbers, one for each layer: the key's array, or its single value
+        repeated. Raises ConfigError."""
+        value = self._value(key, None)
+        if not isinstance(value, np.ndarray):
+            return [self.number(key, low=low, high=high)] * count
+        found: list[Any] = value.tolist() if value.size == count else []
+        if value.dtype.kind not in "iuf" or not found or not all(low <= n <= high for n in found):
+            expected = f"a number from {low:g} to {high:g}, or an array of {count} of them"
+            raise self.error(key, expected, value)
+        return [float(each) for each in found]
+
     def flags(self, key: str, count: int) -> list[bool]:
         """An array of ``count`` booleans."""
         value = self._value(key, None)

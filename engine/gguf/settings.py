@@ -13,11 +13,18 @@ from engine.gguf.names import ROUTER, gguf_name
 from engine.gguf.vectors import read_vector
 
 LONG_FACTORS, SHORT_FACTORS = "rope_factors_long.weight", "rope_factors_short.weight"
-SIGMOID = 2  # of expert_gating_func
+SOFTMAX, SIGMOID = 1, 2  # of expert_gating_func
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 FamilyReader = Callable[[ArchitectureKeys, dict[str, Any]], dict[str, Any]]
 """Returns the fields, given the file's keys and the fields that all families have."""
+
+ParameterReader = Callable[[ArchitectureKeys], dict[str, float]]
+"""Returns parameters that are keys of the file, not tensors, by name."""
+
+
+def no_parameters(keys: ArchitectureKeys) -> dict[str, float]:
+    return {}
 
 
 def nothing(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -57,6 +64,16 @@ def must_be(keys: ArchitectureKeys, key: str, value: int) -> None:
 def sigmoid_router(keys: ArchitectureKeys) -> None:
     """Raise UnsupportedError if experts are chosen by another function than the sigmoid."""
     must_be(keys, "expert_gating_func", SIGMOID)
+
+
+def plain_router(keys: ArchitectureKeys, function: int) -> None:
+    """Raise UnsupportedError if experts are chosen by another ``function``, or unless the weights
+    of the chosen ones sum to 1."""
+    must_be(keys, "expert_gating_func", function)
+    if not keys.file.flag(keys.name("expert_weights_norm"), True):
+        raise keys.unsupported("expert_weights_norm", "false is not supported; it must be true")
+    if keys.number("expert_weights_scale", 1.0, low=0.0, high=1e6) not in (0.0, 1.0):
+        raise keys.unsupported("expert_weights_scale", "is not supported; it must be 1")
 
 
 def mixture_with_shared(
@@ -99,6 +116,14 @@ def plain_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
     """Raises UnsupportedError if rotary embeddings are scaled."""
     refuse_scaling(keys, common)
     return rope_parameters(None, common["rope_theta"])
+
+
+def llama3_rope(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
+    """Raises UnsupportedError if rotary embeddings are scaled otherwise than Llama 3's."""
+    scaling = common["rope_scaling"]
+    if scaling is None or scaling["rope_type"] != "llama3":
+        return plain_rope(keys, common)
+    return rope_parameters(scaling, common["rope_theta"])
 
 
 def rope_parameters(scaling: dict[str, Any] | None, base: float, **more: Any) -> dict[str, Any]:

@@ -11,11 +11,11 @@ import torch
 from torch import Tensor
 
 from engine.gguf.container import GgufHeader
-from engine.gguf.families import keys_of
+from engine.gguf.families import family_of, keys_of
 from engine.gguf.names import layer_of
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.weights import GgufWeights
-from engine.plugin.gguf_composition import Composition, Splits, composition_of
+from engine.plugin.gguf_composition import Composition, FromKey, Splits, composition_of
 from engine.plugin.gguf_values import Changes
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import Shape
@@ -33,8 +33,11 @@ class GgufTensors:
         stored = [*model.named_parameters(), *_stored_buffers(model)]
         self._shapes: Mapping[str, Shape] = {name: tuple(each.shape) for name, each in stored}
         splits = Splits.of(header.tensors)
+        given = family_of(header).parameters(keys_of(header))
         self._compositions: dict[str, Composition] = {
-            name: composition_of(name, shape, model, changes, splits)
+            name: FromKey(given[name], shape)
+            if name in given
+            else composition_of(name, shape, model, changes, splits)
             for name, shape in self._shapes.items()
         }
         self._weights = ends.enter_context(

@@ -94,6 +94,24 @@ class _Whole:
 
 
 @dataclass(frozen=True, slots=True)
+class FromKey:
+    """One number, which is a key of the file and not a tensor."""
+
+    value: float
+    shape: Shape
+
+    @property
+    def stored(self) -> list[StoredPart]:
+        return []
+
+    def whole(self, parts: list[Tensor]) -> Tensor:
+        return torch.full(self.shape, self.value)
+
+    def in_few_bits(self, parts: list[GroupedWeight]) -> GroupedWeight | None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
 class _Experts:
     """Those of a layer. ``is_transposed``: to [inputs, outputs]. ``alternates``: the outputs of
     gate and up do, instead of following each other."""

@@ -80,6 +80,7 @@ _MAMBA2 = {
     "mamba.norm.weight": _Change(shape=_by_group),
 }
 _BY_KIND: dict[str, dict[str, _Change]] = {
+    "falcon_h1": _MAMBA2,
     "gemma": _GEMMA,
     "gemma2": _GEMMA,
     "granitemoehybrid": _MAMBA2,

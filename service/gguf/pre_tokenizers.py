@@ -54,17 +54,19 @@ _QWEN2_LIKE = PreTokenizer((_QWEN2,))
 _GPT4O_LIKE = PreTokenizer((_GPT4O,))
 
 PRE_TOKENIZERS = {
-    **dict.fromkeys(("gpt-2", "olmo", "granite-docling"), _PLAIN),
+    **dict.fromkeys(("gpt-2", "olmo", "granite-docling", "exaone4"), _PLAIN),
     **dict.fromkeys(
         ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
         _LLAMA3_LIKE,
     ),
     **dict.fromkeys(("smaug-bpe", "dbrx", "glm4", "chatglm-bpe"), _LLAMA3_ONLY),
-    **dict.fromkeys(("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2"), _QWEN2_LIKE),
+    **dict.fromkeys(
+        ("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2", "hunyuan"), _QWEN2_LIKE
+    ),
     "qwen35": PreTokenizer((_QWEN35,)),
     "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
     "seed-coder": PreTokenizer((_SEED,)),
-    "deepseek-v3": PreTokenizer(_DEEPSEEK3),
+    **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), PreTokenizer(_DEEPSEEK3)),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS_APART),
 }

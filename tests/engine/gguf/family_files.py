@@ -13,18 +13,30 @@ from gguf.tensor_mapping import get_tensor_name_map
 from torch import Tensor
 
 from engine.architecture.rotary import pair_order
+from engine.gguf.names import ROPE_FACTORS
 from tests.engine.gguf.deepseek_files import (
     add_deepseek,
     add_mixture_with_shared,
     deepseek_tensors,
 )
 from tests.engine.gguf.hybrid_files import (
+    add_falcon_h1,
     add_granite,
     add_granite_hybrid,
     add_granite_moe,
     add_lfm2,
+    falcon_h1_tensors,
     granite_tensors,
     lfm2_tensors,
+)
+from tests.engine.gguf.mixture_files import (
+    add_dots1,
+    add_ernie_moe,
+    add_exaone4,
+    add_hunyuan_moe,
+    add_minimax,
+    apertus_tensors,
+    llama3_factors,
 )
 from tests.engine.gguf.qwen35_files import (
     FUSES_EXPERTS,
@@ -71,6 +83,16 @@ ARCHITECTURES = {
     "Olmo2ForCausalLM": "olmo2",
     "Olmo3ForCausalLM": "olmo2",
     "OlmoeForCausalLM": "olmoe",
+    "Ernie4_5ForCausalLM": "ernie4_5",
+    "Ernie4_5_MoeForCausalLM": "ernie4_5-moe",
+    "Exaone4ForCausalLM": "exaone4",
+    "HunYuanDenseV1ForCausalLM": "hunyuan-dense",
+    "HunYuanMoEV1ForCausalLM": "hunyuan-moe",
+    "MiniMaxM2ForCausalLM": "minimax-m2",
+    "Dots1ForCausalLM": "dots1",
+    "Starcoder2ForCausalLM": "starcoder2",
+    "ApertusForCausalLM": "apertus",
+    "FalconH1ForCausalLM": "falcon-h1",
 }
 _OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}
 _PERMUTED = {"llama", "mistral3", "granite", "granitemoe", "granitehybrid", "smollm3"}
@@ -256,7 +278,8 @@ def add_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     """Write the keys that other families than Llama have."""
     if (experts := config.get("num_local_experts") or config.get("num_experts")) is not None:
         writer.add_expert_count(experts)
-        writer.add_expert_used_count(config.get("num_experts_per_tok") or config["top_k_experts"])
+        names = ("num_experts_per_tok", "top_k_experts", "moe_topk")
+        writer.add_expert_used_count(next(config[name] for name in names if name in config))
     if (inner := config.get("moe_intermediate_size")) is not None:
         writer.add_expert_feed_forward_length(inner)
     if (add := _KEYS.get(config["architectures"][0])) is not None:
@@ -378,6 +401,12 @@ _KEYS = {
     "Lfm2ForCausalLM": add_lfm2,
     "Lfm2MoeForCausalLM": add_lfm2,
     "Olmo3ForCausalLM": _add_olmo3,
+    "Ernie4_5_MoeForCausalLM": add_ernie_moe,
+    "Exaone4ForCausalLM": add_exaone4,
+    "HunYuanMoEV1ForCausalLM": add_hunyuan_moe,
+    "MiniMaxM2ForCausalLM": add_minimax,
+    "Dots1ForCausalLM": add_dots1,
+    "FalconH1ForCausalLM": add_falcon_h1,
 }
 
 
@@ -428,7 +457,9 @@ def _rope_factors(config: dict[str, Any]) -> Iterator[tuple[str, str, Tensor]]:
         pairs = config["global_head_dim"] // 2
         turning = int(pairs * rope["full_attention"]["partial_rotary_factor"])
         values = [1.0] * turning + [1e30] * (pairs - turning)
-        yield "rope_freqs.weight", "rope_freqs.weight", torch.tensor(values)
+        yield ROPE_FACTORS, ROPE_FACTORS, torch.tensor(values)
+    if rope.get("rope_type") == "llama3":
+        yield ROPE_FACTORS, ROPE_FACTORS, llama3_factors(rope, config["head_dim"])
     for kind in ("long", "short"):
         if (factors := rope.get(f"{kind}_factor")) is not None:
             stored = f"rope_factors_{kind}.weight"
@@ -455,6 +486,8 @@ def _divided_experts(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict
 
 
 _CHANGES = {
+    "apertus": apertus_tensors,
+    "falcon-h1": falcon_h1_tensors,
     "deepseek2": deepseek_tensors,
     "gpt-oss": _divided_experts,
     "granitehybrid": granite_tensors,
@@ -465,7 +498,7 @@ _CHANGES = {
 }
 _UNMAPPED = {
     "router.scale": "ffn_gate_inp.scale",
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "e_score_correction_bias": "exp_probs_b.bias",
     "router.per_expert_scale": "ffn_down_exps.scale",
 }
 

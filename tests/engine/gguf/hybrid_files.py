@@ -1,10 +1,11 @@
-"""How llama.cpp's converter writes LFM2 and Granite 4: keys, and values of tensors."""
+"""How llama.cpp's converter writes LFM2, Granite 4 and Falcon-H1: keys, and values of tensors."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import gguf
+import torch
 from torch import Tensor
 
 
@@ -79,6 +80,44 @@ def granite_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[
         else:
             found[name] = _as_mamba2(name, values, config)
     return found
+
+
+def add_falcon_h1(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_ssm_conv_kernel(config["mamba_d_conv"])
+    writer.add_ssm_state_size(config["mamba_d_state"])
+    writer.add_ssm_group_count(config["mamba_n_groups"])
+    writer.add_ssm_inner_size(config["mamba_d_ssm"])
+    writer.add_ssm_time_step_rank(config["mamba_n_heads"])
+
+
+def falcon_h1_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    return {
+        name: _as_mamba2(name, values * _multiplier(name, config), config)
+        for name, values in tensors.items()
+    }
+
+
+def _multiplier(name: str, config: dict[str, Any]) -> Tensor | float:
+    """Return what a matrix of Falcon-H1 is multiplied by."""
+    of_gate, of_down = config["mlp_multipliers"]
+    of_input = config["attention_in_multiplier"]
+    states = config["mamba_n_groups"] * config["mamba_d_state"]
+    inner, heads = config["mamba_d_ssm"], config["mamba_n_heads"]
+    rows = torch.tensor([inner, inner, states, states, heads])
+    parts = torch.tensor(config["ssm_multipliers"]).repeat_interleave(rows)
+    multipliers: dict[str, Tensor | float] = {
+        "embed_tokens": config["embedding_multiplier"],
+        "lm_head": config["lm_head_multiplier"],
+        "gate_proj": of_gate,
+        "down_proj": of_down,
+        "q_proj": of_input,
+        "k_proj": of_input * config["key_multiplier"],
+        "v_proj": of_input,
+        "o_proj": config["attention_out_multiplier"],
+        "out_proj": config["ssm_out_multiplier"],
+        "in_proj": config["ssm_in_multiplier"] * parts.unsqueeze(1),
+    }
+    return multipliers.get(name.split(".")[-2], 1.0)
 
 
 def _as_mamba2(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from engine.gguf.container import GgufHeader
+from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import (
     ARCHITECTURES,
@@ -21,6 +22,7 @@ from tests.engine.gguf.family_files import (
     file_tensors,
     in_hub_layout,
 )
+from tests.engine.gguf.mixture_files import add_apertus
 
 # Matrices that stay in F32.
 _IN_FLOATS = {
@@ -41,8 +43,9 @@ def write_gguf(
     keys_apart: bool = False,
 ) -> Path:
     """Write the checkpoint in ``directory``: matrices as ``kind``, or as ``kinds`` says by name;
-    the rest as F32. ``most_tensors``: in each of several files, of which the path of the first is
-    returned; 0: one file has all. ``keys_apart``: the first has no tensors."""
+    the rest as F32. ``rope_factors``: instead of the configuration's. ``most_tensors``: in each of
+    several files, of which the path of the first is returned; 0: one file has all. ``keys_apart``:
+    the first has no tensors."""
     config = in_hub_layout(json.loads((directory / "config.json").read_text()))
     tensors = load_file(directory / "model.safetensors")
     architecture = ARCHITECTURES[config["architectures"][0]]
@@ -54,9 +57,13 @@ def write_gguf(
         _add_tokenizer(writer, directory, config)
     else:
         writer.add_tokenizer_model("none")
+    if architecture == "apertus":
+        add_apertus(writer, tensors, config["num_hidden_layers"])
     if rope_factors is not None:
-        writer.add_tensor("rope_freqs.weight", rope_factors.numpy())
+        writer.add_tensor(ROPE_FACTORS, rope_factors.numpy())
     for name, stored, values in file_tensors(tensors, config):
+        if stored == ROPE_FACTORS and rope_factors is not None:
+            continue
         is_matrix = values.dim() > 1 and not stored.endswith(".bias")
         is_small = stored.removesuffix(".weight").rpartition(".")[2] in _IN_FLOATS
         wanted = (kinds or {}).get(name, kind) if is_matrix and not is_small else "F32"
@@ -112,8 +119,9 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_head_count_kv(config["num_key_value_heads"])
     writer.add_key_length(config["head_dim"])
     writer.add_value_length(config["head_dim"])
-    if "layer_norm_eps" in config:
-        writer.add_layer_norm_eps(config["layer_norm_eps"])
+    names = ("layer_norm_eps", "norm_epsilon")
+    if (epsilon := next((config[name] for name in names if name in config), None)) is not None:
+        writer.add_layer_norm_eps(epsilon)
     else:
         writer.add_layer_norm_rms_eps(
             config["rms_norm_eps"] if "rms_norm_eps" in config else config["norm_eps"]

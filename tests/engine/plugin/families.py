@@ -77,8 +77,13 @@ GGUF_KINDS = (
     *("cohere#norms", "cohere2#files", "gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms"),
     *("lfm2", "lfm2_moe", "granitemoe#multipliers", "granitemoeshared#shared"),
     *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries"),
-    "glm4_moe_lite#files",
+    *("glm4_moe_lite#files", "ernie4_5_moe#files", "ernie4_5_moe#own", "exaone4#files"),
+    *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
+    *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
 )
+
+# Kinds of which our own code computes GGUF files, but not checkpoints.
+NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall")
 
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
@@ -250,9 +255,56 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "layer_types": [*["sliding_attention"] * 3, "full_attention"],
         "num_key_value_heads": 2,
     },
+    # The converter takes the size of the shared experts for that of a feed-forward network divided
+    # by the heads of keys.
+    "ernie4_5_moe#files": {"intermediate_size": 128, "num_hidden_layers": 4},
+    "ernie4_5_moe#own": {"moe_num_shared_experts": 0, "tie_word_embeddings": False},
+    "exaone4#files": {
+        "layer_types": [*["sliding_attention"] * 3, "full_attention"],
+        "num_key_value_heads": 2,
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 1e6,
+            "factor": 16.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192,
+        },
+    },
+    "exaone4#full": {"sliding_window": None, "layer_types": ["full_attention"] * 4},
+    "hunyuan_v1_dense#files": {"num_key_value_heads": 2, "tie_word_embeddings": True},
+    "hunyuan_v1_moe#files": {"num_experts": 8, "moe_topk": 2, "num_key_value_heads": 2},
+    "minimax_m2#files": {
+        "rope_parameters": {
+            "rope_type": "default",
+            "rope_theta": 5e6,
+            "partial_rotary_factor": 0.5,
+        },
+    },
+    "dots1#files": {
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "n_shared_experts": 2,
+        "sliding_window": None,
+    },
+    "apertus#files": {"num_key_value_heads": 2},
+    "falcon_h1#files": {"mamba_n_groups": 2},
+    "falcon_h1#multipliers": {
+        "attention_in_multiplier": 0.9,
+        "attention_out_multiplier": 0.8,
+        "embedding_multiplier": 5.0,
+        "key_multiplier": 0.7,
+        "lm_head_multiplier": 0.4,
+        "mlp_multipliers": [0.6, 1.7],
+        "ssm_in_multiplier": 1.2,
+        "ssm_multipliers": [0.5, 1.5, 0.8, 1.3, 1.1],
+        "ssm_out_multiplier": 0.3,
+    },
+    "starcoder2#files": {"sliding_window": 4096},
     "falcon#40b": {"new_decoder_architecture": True, "num_kv_heads": 2},
     "falcon#serial": {"parallel_attn": False, "multi_query": False, "bias": True},
     "ernie4_5#biases": {"use_bias": True},
+    "ernie4_5#tall": {"head_dim": 32, "tie_word_embeddings": False},
     "starcoder2#window": {"sliding_window": 6},
 }
 

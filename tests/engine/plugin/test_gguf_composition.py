@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.gguf.blocks import DECODERS
 from engine.gguf.weights import grouped_weight
-from engine.plugin.gguf_composition import Splits, composition_of
+from engine.plugin.gguf_composition import FromKey, Splits, composition_of
 from engine.plugin.gguf_values import Changes
 from engine.weights.grouped import GroupedWeight
 from tests.engine.gguf.deepseek_files import JOINT_KV_B
@@ -92,3 +92,11 @@ def test_older_files_of_qwen3_next_have_one_tensor(tmp_path: Path) -> None:
     oracle = save_family("qwen3_next", tmp_path / "o")
     change_config(tmp_path / "o", **{JOINT_QKVZ: True})
     assert_equals(parameters(file_directory(tmp_path / "o", tmp_path, "F32")), oracle, 1e-6)
+
+
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_a_number_of_a_key_needs_no_tensor(shape: tuple[int, ...]) -> None:
+    found = FromKey(0.75, shape)
+    assert found.stored == []
+    assert torch.equal(found.whole([]), torch.full(shape, 0.75))
+    assert found.in_few_bits([]) is None

@@ -14,12 +14,13 @@ from tests.service.gguf.vocabularies import TEXTS, byte_level, keys_of_byte_leve
 
 DIGITS_FIRST = {"smollm", "starcoder", "refact", "command-r"}
 # llama.cpp has the same pattern under both names.
-SAME_AS = {"glm4": "smaug-bpe", "chatglm-bpe": "smaug-bpe"}
+SAME_AS = {"glm4": "smaug-bpe", "chatglm-bpe": "smaug-bpe", "hunyuan": "qwen2"}
 
 
 # For a vocabulary trained on such pieces, llama.cpp gives the same tokens. transformers knows no
 # pattern of these names.
 PIECES = {
+    "hunyuan-dense": "a .b ,c ! ĠI 'LL Ġ 100 , 000 Ġ( url )ĊĊ x Ġ æĸĩ a 1",
     "deepseek-v3": "a .b ,c ! ĠI 'LL Ġ 100 , 000 Ġ( url )ĊĊ x Ġ æĸĩ a 1",
     "seed-coder": "a .b ,c ! ĠI 'LL Ġ 1 0 0 , 0 0 0 Ġ( url ) ĊĊ x Ġæĸĩa 1",
 }

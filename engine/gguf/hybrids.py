@@ -1,0 +1,134 @@
+"""How the files of hybrids differ from Llama's: models of which some layers keep a state instead of
+keys and values."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from engine.gguf.falcon_h1 import falcon_h1
+from engine.gguf.family import (
+    GATE_UP,
+    GATED_SHARED_EXPERT,
+    GRANITE_EXPERTS,
+    GgufFamily,
+    projections,
+)
+from engine.gguf.granite import granite_hybrid
+from engine.gguf.lfm2 import lfm2, lfm2_moe
+from engine.gguf.qwen35 import qwen3_next, qwen35, qwen35_moe
+
+_QWEN35 = GgufFamily(
+    "Qwen3_5ForCausalLM",
+    modules={
+        "post_attention_layernorm": "post_attention_norm",
+        "linear_attn.in_proj_qkv": "attn_qkv",
+        "linear_attn.in_proj_z": "attn_gate",
+        "linear_attn.in_proj_a": "ssm_alpha",
+        "linear_attn.in_proj_b": "ssm_beta",
+        "linear_attn.conv1d": "ssm_conv1d",
+        "linear_attn.norm": "ssm_norm",
+        "linear_attn.out_proj": "ssm_out",
+    },
+    settings=qwen35,
+    has_partial_rope=True,
+    by_transformers=True,
+)
+_QWEN35_MOE = replace(
+    _QWEN35,
+    architecture="Qwen3_5MoeForCausalLM",
+    modules={**_QWEN35.modules, **GATED_SHARED_EXPERT},
+    settings=qwen35_moe,
+    has_experts=True,
+)
+_LFM2 = GgufFamily(
+    "Lfm2ForCausalLM",
+    modules={
+        "operator_norm": "attn_norm",
+        "ffn_norm": "ffn_norm",
+        "self_attn.out_proj": "attn_output",
+        "self_attn.q_layernorm": "attn_q_norm",
+        "self_attn.k_layernorm": "attn_k_norm",
+        "conv.conv": "shortconv.conv",
+        "conv.in_proj": "shortconv.in_proj",
+        "conv.out_proj": "shortconv.out_proj",
+        "feed_forward.w1": "ffn_gate",
+        "feed_forward.w2": "ffn_down",
+        "feed_forward.w3": "ffn_up",
+    },
+    settings=lfm2,
+    has_layers_without_kv=True,
+    by_transformers=True,
+)
+_MAMBA2 = {
+    "mamba.in_proj": "ssm_in",
+    "mamba.conv1d": "ssm_conv1d",
+    "mamba.norm": "ssm_norm",
+    "mamba.out_proj": "ssm_out",
+}
+_GRANITE_HYBRID = GgufFamily(
+    "GraniteMoeHybridForCausalLM",
+    permuted=True,
+    modules={
+        **_MAMBA2,
+        "shared_mlp.gate_proj": "ffn_gate",
+        "shared_mlp.up_proj": "ffn_up",
+        "shared_mlp.output_linear": "ffn_down",
+    },
+    settings=granite_hybrid,
+    has_layers_without_kv=True,
+    by_transformers=True,
+)
+
+# By general.architecture.
+HYBRIDS: dict[str, GgufFamily] = {
+    "falcon-h1": GgufFamily(
+        "FalconH1ForCausalLM",
+        modules={
+            **_MAMBA2,
+            "feed_forward.gate_proj": "ffn_gate",
+            "feed_forward.up_proj": "ffn_up",
+            "feed_forward.down_proj": "ffn_down",
+        },
+        settings=falcon_h1,
+        by_transformers=True,
+    ),
+    "granitehybrid": replace(
+        _GRANITE_HYBRID,
+        variants={
+            "expert_count": replace(
+                _GRANITE_HYBRID, modules={**_MAMBA2, **GRANITE_EXPERTS}, has_experts=True
+            )
+        },
+    ),
+    "lfm2": _LFM2,
+    "lfm2moe": replace(
+        _LFM2,
+        architecture="Lfm2MoeForCausalLM",
+        modules={
+            **_LFM2.modules,
+            "feed_forward.gate": "ffn_gate_inp",
+            **projections("feed_forward.experts", "exps"),
+        },
+        settings=lfm2_moe,
+        has_experts=True,
+    ),
+    "qwen3next": replace(
+        _QWEN35_MOE,
+        architecture="Qwen3NextForCausalLM",
+        modules={
+            **_QWEN35_MOE.modules,
+            "linear_attn.in_proj_ba": "ssm_ba",
+            "linear_attn.in_proj_qkvz": "ssm_in",
+        },
+        settings=qwen3_next,
+    ),
+    "qwen35": _QWEN35,
+    "qwen35moe": replace(
+        _QWEN35_MOE,
+        by_tensors={
+            "blk.0.ffn_gate_up_exps.weight": replace(
+                _QWEN35_MOE, modules={**_QWEN35_MOE.modules, **GATE_UP}
+            )
+        },
+    ),
+}
