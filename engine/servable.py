@@ -1,12 +1,13 @@
 """Whether settings fit a model, as far as its config.json and GGUF keys show.
 
-``quire serve`` asks before it starts anything, and the engine again when it loads. Reads no
-weights, asks no device and does not import torch.
+``quire serve`` checks before it starts anything, and the engine again when it loads. Reads no
+weights, uses no device and does not import torch.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.encoder_config import EncoderConfig, is_encoder, load_encoder_config
@@ -20,12 +21,12 @@ from engine.sharding.shard import Shard
 
 def check_settings(config: EngineConfig) -> bool:
     """Return whether our own code computes ``config.model``, a directory. If not, transformers'
-    code may refuse it. Raises ModelError if it is not served with these settings."""
+    code may still refuse it. Raises ModelError if it is not served with these settings."""
     if is_encoder(config.model):
         servable_encoder(config)
         return True
-    model = native_model(config)
-    if not isinstance(model, ModelConfig):
+    model = find_native(config).config
+    if model is None:
         return False
     Shard(0, config.tensor_parallel_size).config(model)
     return True
@@ -40,13 +41,25 @@ def servable_encoder(config: EngineConfig) -> EncoderConfig:
     ):
         if is_set:
             raise ModelError(f"{flag} supports decoders only; this model is an encoder")
-    return load_encoder_config(Path(config.model))
+    directory = Path(config.model)
+    if config.load_format != "dummy":
+        read_quantization(directory)  # refuses what the weights' readers do not know
+    found = load_encoder_config(directory)
+    positions_within(config, found.max_tokens)
+    return found
 
 
-def native_model(config: EngineConfig) -> ModelConfig | UnsupportedError | None:
-    """Return what config.json says of a decoder that our own code computes. For one that is left to
-    transformers' code, return why, or None if ``--model-impl`` says so. Raises ModelError for
-    one that is served by neither with these settings."""
+class Native(NamedTuple):
+    """``config``: of a decoder that our own code computes. Without one, ``why_not``; None: it was
+    not to."""
+
+    config: ModelConfig | None
+    why_not: UnsupportedError | None = None
+
+
+def find_native(config: EngineConfig) -> Native:
+    """Look at a decoder's config.json. Raises ModelError if neither our own code nor that of
+    transformers can serve it with these settings."""
     directory = Path(config.model)
     if config.load_format != "dummy" and gguf_of(directory) is not None:
         from engine.gguf.served import check_gguf  # imports numpy, which only these need
@@ -62,40 +75,41 @@ def native_model(config: EngineConfig) -> ModelConfig | UnsupportedError | None:
             why_not = error
         else:
             _check_own_code(config, model)
-            return model
+            return Native(model)
     read_quantization(directory)  # refuses what the weights' readers do not know
     _refuse_settings_of_own_code(config)
-    return why_not
+    return Native(None, why_not)
 
 
 def _check_own_code(config: EngineConfig, model: ModelConfig) -> None:
     positions_within(config, model.max_position_embeddings)
-    if config.quantization == "none":
-        return
     if config.tensor_parallel_size > 1:
-        raise ModelError(f"--quantization {config.quantization} supports a single device")
-    if Feature.LEARNED_POSITIONS in model.features:
+        if config.deterministic:
+            raise ModelError("--deterministic supports a single device")
+        if config.quantization != "none":
+            raise ModelError(f"--quantization {config.quantization} supports a single device")
+    if config.quantization != "none" and Feature.LEARNED_POSITIONS in model.features:
         raise ModelError(f"--quantization {config.quantization} does not support GPT-2")
 
 
 def _refuse_settings_of_own_code(config: EngineConfig) -> None:
-    """Raise ConfigError for a setting that needs our own code, for a model that it leaves alone."""
+    """Raise ConfigError for a setting that needs our own code, which does not compute the model."""
     for flag, is_set in (
         ("--tensor-parallel-size", config.tensor_parallel_size > 1),
-        ("--quantization", config.quantization != "none"),
+        (f"--quantization {config.quantization}", config.quantization != "none"),
         ("--deterministic", config.deterministic),
         ("--gpu-path triton", config.gpu_path == "triton"),
-        ("--attention", config.attention != "auto"),
+        (f"--attention {config.attention}", config.attention != "auto"),
     ):
         if not is_set:
             continue
         if config.model_impl == "transformers":
             raise ConfigError(
-                f"{flag} needs our own code, which --model-impl transformers excludes"
+                f"{flag} needs Quire's own code, which --model-impl transformers excludes"
             )
         raise ConfigError(
-            f"{flag} needs our own code, which does not compute this model; leave the flag out to "
-            "serve it by transformers' code, or see why with --model-impl native"
+            f"{flag} needs Quire's own code, which does not compute this model (--model-impl "
+            "native says why); without it, transformers' code is tried"
         )
 
 

@@ -11,7 +11,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NamedTuple, NoReturn
+from typing import Annotated, NoReturn
 
 import msgspec
 
@@ -27,21 +27,20 @@ from engine.options import (
     setting,
 )
 from engine.python_command import python_command
-from engine.servable import check_settings
 from engine.simulation.spec import SpecError
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
-from service.grpc.available import problem as grpc_problem
+from service.hub.errors import HubError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
+from service.start_checks import check_model, settings_problem
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
-from service.tenants.key_file import read_key_file
 from service.version import VERSION
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
@@ -60,6 +59,9 @@ def main(argv: list[str] | None = None) -> int:
     except (OptionError, SpecError) as error:
         print(f"quire: {error}", file=sys.stderr)
         return 2
+    except HubError as error:
+        print(f"quire: {error}", file=sys.stderr)
+        return 1
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -187,10 +189,10 @@ def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_doctor_arguments(check: argparse.ArgumentParser) -> None:
-    check.usage = "quire doctor [MODEL] [--FLAG VALUE ...]  (the flags of quire serve)"
+    check.usage = "quire doctor [MODEL] [--FLAG VALUE ...]  (takes all flags of quire serve)"
     check.description = (
-        "Say what this machine can do, what is missing, and whether 'quire serve' with the same "
-        "arguments would start."
+        "Say what this machine can do, what is missing, and whether the model and the settings fit "
+        "together, which are given as for 'quire serve'."
     )
     _add_serve_arguments(check)
     check.set_defaults(command=_doctor)
@@ -265,11 +267,8 @@ def _asked(namespace: argparse.Namespace) -> _Asked:
 def _serve(namespace: argparse.Namespace) -> int:
     asked = _asked(namespace)
     model, engine, service = asked.model, asked.engine, asked.service
-    if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
-        print(f"quire: --keys-file: {wrong}", file=sys.stderr)
-        return 1
-    if service.grpc_port is not None and (missing := grpc_problem()):
-        print(f"quire: {missing}", file=sys.stderr)
+    if problem := settings_problem(engine, service):
+        print(f"quire: {problem}", file=sys.stderr)
         return 1
     _open_standard_streams()
     weights = None
@@ -283,7 +282,7 @@ def _serve(namespace: argparse.Namespace) -> int:
             return error.status
         model = dataclasses.replace(model, directory=directory, gguf=model.place.gguf_in(directory))
     try:
-        directory, engine, _ = _loadable(model, engine)
+        directory, engine, _ = check_model(model, engine)
     except ModelError as error:
         print(f"quire: {error}", file=sys.stderr)
         return 1
@@ -297,58 +296,6 @@ def _serve(namespace: argparse.Namespace) -> int:
         ).run()
     finally:
         writer.close()
-
-
-class _Loadable(NamedTuple):
-    """``directory``: the model's, made for a GGUF file; ``engine``: the settings with the path from
-    which the engine loads it; ``native``: our own code computes it."""
-
-    directory: Path
-    engine: EngineConfig
-    native: bool
-
-
-def _loadable(model: ServedModel, engine: EngineConfig) -> _Loadable:
-    """Raises ModelError for a model that cannot be served with these settings."""
-    directory = model.directory
-    if model.gguf is not None:
-        directory = _directory_of(model.gguf, engine.tensor_parallel_hosts)
-    if problem := doctor.model_problem(directory, without_weights=model.is_simulated):
-        raise ModelError(problem)
-    if model.is_simulated:
-        return _Loadable(directory, engine, native=True)
-    engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
-    return _Loadable(directory, engine, native=check_settings(engine))
-
-
-def _path_for(model: ServedModel, directory: Path, engine: EngineConfig) -> str:
-    """Return where the engine finds the model. Other hosts have another working directory."""
-    if engine.tensor_parallel_hosts > 1:
-        return str(directory.absolute())
-    return engine.model if model.place is None and model.gguf is None else str(directory)
-
-
-def _directory_of(gguf: Path, hosts: int = 1) -> Path:
-    """Raises ModelError."""
-    if hosts > 1:
-        raise ModelError(
-            "--tensor-parallel-hosts does not support GGUF files; serve the original checkpoint"
-        )
-    # Imported late: no other command needs numpy.
-    from service.gguf.directory import gguf_directory
-
-    return gguf_directory(gguf)
-
-
-def _keys_file_problem(path: Path) -> str | None:
-    """Say what is wrong with the file, before anything is started."""
-    try:
-        read_key_file(path)
-    except OSError as error:
-        return f"cannot read {path}: {error.strerror}"
-    except ValueError as error:
-        return f"{path}: {error}"
-    return None
 
 
 class _ClientOptions(msgspec.Struct, frozen=True):
@@ -417,20 +364,22 @@ def _become(module: str, arguments: list[str]) -> NoReturn:
 
 def _doctor(namespace: argparse.Namespace) -> int:
     asked = _asked(namespace)
-    return doctor.run(_model_finding(asked), asked.service.port)
+    service = asked.service
+    problem = settings_problem(asked.engine, service)
+    return doctor.run(_model_finding(asked), problem, service.host, service.port)
 
 
 def _model_finding(asked: _Asked) -> doctor.Finding:
     model = asked.model
     if model.place is not None and model.place.whole_snapshot() is None:
-        return doctor.absent_finding(model.reference)
+        return doctor.absent_finding(model.place)
     try:
-        directory, _, native = _loadable(model, asked.engine)
+        checked = check_model(model, asked.engine)
+        if model.is_simulated:
+            return doctor.simulated_finding(checked.directory)
+        return doctor.model_finding(checked)
     except ModelError as error:
         return doctor.refused_finding(str(error))
-    if model.is_simulated:
-        return doctor.simulated_finding(directory)
-    return doctor.model_finding(directory, native=native)
 
 
 if __name__ == "__main__":

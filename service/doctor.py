@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import enum
+import errno
 import importlib.util
+import io
 import json
 import os
 import platform
@@ -11,13 +13,14 @@ import re
 import resource
 import shlex
 import shutil
-import socket
 import subprocess
 import sys
+import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from engine.addresses import address_text, listening_socket
 from engine.architecture.quantization import read_quantization
 from engine.cpu.library import (
     ALLOW_TILES,
@@ -32,6 +35,8 @@ from engine.cpu.library import (
 from engine.gguf.names import gguf_of
 from engine.gguf.part_names import named_part, parts_by_name
 from engine.python_command import python_command
+from service.hub.place import ModelPlace
+from service.start_checks import CheckedModel
 from service.version import VERSION
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12))
@@ -39,10 +44,6 @@ SUPPORTED_TORCH = ((2, 11), (2, 13))
 _TORCH_SECONDS = 120
 _ENOUGH_FILES = 4096
 _MIB, _GIB = 1 << 20, 1 << 30
-_REMEDY = (
-    "give a directory in Hugging Face layout, a file that ends in .gguf, or a name on the hub "
-    "(OWNER/NAME)"
-)
 
 # Runs in a separate process: torch takes seconds to import and may crash.
 _ASK_TORCH = """
@@ -76,27 +77,33 @@ class Finding:
         return f"{line}\n{'':>20}→ {self.remedy}" if self.remedy else line
 
 
-def run(model: Finding, port: int) -> int:
+def run(model: Finding, settings_problem: str | None, host: str, port: int) -> int:
     """Print all findings. Returns the exit status: 0, or 1 if Quire cannot run here."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # of names of files
     print(f"Quire {VERSION} on {platform.platform()}")
     failed = False
-    for finding in _findings(model, port):
+    for finding in _findings(model, settings_problem, host, port):
         print(finding, flush=True)
         failed |= finding.level is Level.FAIL
     print("Something above must be fixed first." if failed else "Quire can run here.")
     return 1 if failed else 0
 
 
-def _findings(model: Finding, port: int) -> Iterator[Finding]:
+def _findings(
+    model: Finding, settings_problem: str | None, host: str, port: int
+) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:2])
     yield from _torch_findings()
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
     yield _compiled_finding()
     yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
     yield _files_finding()
-    yield port_finding(port)
+    yield port_finding(host, port)
+    if settings_problem is not None:
+        yield Finding(Level.FAIL, "settings", settings_problem)
     yield model
-    yield from _optional_findings()
+    yield from optional_findings()
 
 
 def python_finding(version: tuple[int, ...]) -> Finding:
@@ -226,56 +233,26 @@ def _files_finding() -> Finding:
     return Finding(Level.OK, "limits", text)
 
 
-def port_finding(port: int) -> Finding:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError as error:
-            remedy = f"quire serve --port {port + 1}, or stop the process that is using it"
-            return Finding(Level.NOTE, "port", f"{port}: {error.strerror}", remedy)
-    return Finding(Level.OK, "port", f"{port} is free")
-
-
-def model_problem(model: Path, *, without_weights: bool = False) -> str:
-    """Return why the directory ``model`` cannot be served, as far as its files show, and what to
-    do; empty if it can. ``without_weights``: for a simulation, which uses only the tokenizer."""
-    if not model.is_dir():
-        found = f"{model} is a file" if model.is_file() else f"no such model directory: {model}"
-        return f"{found}; {_REMEDY}"
-    if without_weights:
-        return _tokenizer_problem(model)
-    problem = _config_problem(model) or _tokenizer_problem(model)
-    return problem and f"{problem}; {_REMEDY}"
-
-
-def _config_problem(model: Path) -> str:
-    config = model / "config.json"
-    files = sorted(file for file in model.glob("*.gguf") if "mmproj" not in file.name.lower())
-    if not config.is_file() and files:
-        return f"{model} is a folder of GGUF files; name one of them, such as {files[0]}"
-    if not config.is_file():
-        return f"{model} is not a model directory: it has no config.json"
+def port_finding(host: str, port: int) -> Finding:
+    where = address_text(host, port)
     try:
-        json.loads(config.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        return f"{config} cannot be read: {error}"
-    return ""
+        listening_socket(host, port, backlog=1).close()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            remedy = f"--port {port + 1}, or stop the process that is using it"
+            return Finding(Level.NOTE, "port", f"{where} is in use", remedy)
+        return Finding(Level.FAIL, "port", f"cannot listen on {where}: {error.strerror or error}")
+    return Finding(Level.OK, "port", f"{where} is free")
 
 
-def _tokenizer_problem(model: Path) -> str:
-    if not (model / "tokenizer.json").is_file():
-        return f"{model} has no tokenizer.json"
-    return ""
-
-
-def absent_finding(name: str) -> Finding:
-    """``name``: of a model on the hub that has not been downloaded."""
+def absent_finding(place: ModelPlace) -> Finding:
+    """``place``: of a model on the hub of which there is no whole copy."""
     return Finding(
         Level.NOTE,
         "model",
-        f"{name} is not downloaded yet; 'quire serve' would do so first",
-        f"quire pull {name}",
+        f"{place.asked} is not in the cache as a whole, or not verified; 'quire serve' would first "
+        "download what is missing",
+        shlex.join(place.pull_command),
     )
 
 
@@ -287,27 +264,29 @@ def simulated_finding(tokenizer: Path) -> Finding:
     return Finding(Level.OK, "model", f"simulated, with the tokenizer in {tokenizer}")
 
 
-def model_finding(model: Path, *, native: bool = True) -> Finding:
-    """``model``: a directory that ``quire serve`` would load; ``native``: for our own code."""
+def model_finding(checked: CheckedModel) -> Finding:
+    """Raises ConfigError."""
+    model, code = checked.directory, "" if checked.native else ", computed by transformers' code"
+    if checked.engine.load_format == "dummy":
+        return Finding(Level.OK, "model", f"{model}, with random weights{code}")
     gguf = {each for file in model.glob("*.gguf") for each in parts_by_name(named_part(file))}
     weights = [*model.glob("*.safetensors"), *filter(Path.is_file, gguf)]
     if not weights:
         return Finding(
-            Level.NOTE,
+            Level.FAIL,
             "model",
             f"{model} has no weights (safetensors, or a GGUF file)",
-            "serve it with --load-format dummy, or add its weights",
+            "add them, or use random ones: --load-format dummy",
         )
     size = sum(file.stat().st_size for file in weights)
     quantized = read_quantization(model)
     kind = "" if quantized is None else f" ({quantized.description})"
     written = f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
     name = gguf_of(model) or model
-    code = "" if native else ", to be computed by transformers' code"
     return Finding(Level.OK, "model", f"{name}, {written} of weights{kind}{code}")
 
 
-def _optional_findings() -> Iterator[Finding]:
+def optional_findings() -> Iterator[Finding]:
     if importlib.util.find_spec("streamlit") is None:
         remedy = f"make dashboard, or {shlex.quote(sys.executable)} -m pip install streamlit httpx"
         yield Finding(Level.NOTE, "dashboard", "Streamlit is not installed", remedy)
@@ -319,7 +298,9 @@ def _optional_findings() -> Iterator[Finding]:
     yield Finding(
         Level.OK,
         "traces",
-        f"exported to {endpoint}" if endpoint else "not exported (OTEL_EXPORTER_OTLP_ENDPOINT)",
+        f"exported to {_host_of(endpoint)}"
+        if endpoint
+        else "not exported (OTEL_EXPORTER_OTLP_ENDPOINT)",
     )
     for program, package, use in (
         ("promtool", "prometheus", "checks the metrics page in the tests"),
@@ -330,3 +311,9 @@ def _optional_findings() -> Iterator[Finding]:
             yield Finding(Level.NOTE, program, f"not found; {use}", remedy)
         else:
             yield Finding(Level.OK, program, use)
+
+
+def _host_of(url: str) -> str:
+    """Return the part of a URL that holds no secret."""
+    parts = urllib.parse.urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}" if parts.netloc else "a collector"

@@ -7,6 +7,7 @@ import contextlib
 import difflib
 import itertools
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,7 +57,9 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
     OptionError for a path that does not exist but resembles a hub name or another path."""
     if asked is None:
         return ServedModel(str(MODEL_DIR), MODEL_DIR, POCKET_NAME, POCKET_NOTE)
-    if not (Path(asked).exists() or is_simulated(asked)):
+    if not asked:
+        raise OptionError("the model's name is empty")
+    if not (is_simulated(asked) or _exists(asked)):
         meant = suggested_name(asked) or (None if is_hub_name(asked) else _resembling_path(asked))
         if meant is not None:
             raise OptionError(
@@ -84,16 +87,30 @@ def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedMod
     )
 
 
+def _exists(path: str) -> bool:
+    try:
+        return Path(path).exists()
+    except OSError:  # too long, or in a folder that may not be read
+        return False
+
+
 def _resembling_path(asked: str) -> str | None:
-    """Return the model in the same folder whose name is most like ``asked``; None if there is none
-    like it."""
+    """Return the model in the same folder whose name is most like ``asked``, quoted for a shell;
+    None if there is none like it."""
     path = Path(asked)
+    names: dict[str, str] = {}
     with contextlib.suppress(OSError), os.scandir(path.parent) as entries:
-        names = [
-            entry.name
-            for entry in itertools.islice(entries, _MOST_ENTRIES)
-            if entry.is_dir() or is_gguf_name(entry.name)
-        ]
-        for name in difflib.get_close_matches(path.name, names, n=1, cutoff=_RESEMBLING):
-            return str(path.with_name(name))
+        for entry in itertools.islice(entries, _MOST_ENTRIES):
+            names.setdefault(entry.name.casefold(), entry.name)
+    for found in difflib.get_close_matches(path.name.casefold(), names, cutoff=_RESEMBLING):
+        meant = path.with_name(names[found])
+        if names[found].isprintable() and _is_model(meant):
+            return shlex.quote(str(meant))
     return None
+
+
+def _is_model(path: Path) -> bool:
+    try:
+        return is_gguf_name(str(path)) or (path / "config.json").is_file()
+    except OSError:
+        return False

@@ -82,7 +82,8 @@ ORDER = {
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),
         *("serving", "admin"),
-        *("grpc", "http", "injection", "doctor", "app", "admin_app", "worker"),
+        *("grpc", "http", "injection", "start_checks", "doctor", "app"),
+        *("admin_app", "worker"),
         *("settings_page", "routes_page", "drill_page", "key_commands", "cli"),
     ),
 }

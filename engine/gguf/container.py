@@ -25,7 +25,7 @@ MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 ALIGNMENT_KEY = "general.alignment"
 
-_MAX_HEADER_BYTES = 256 << 20
+MAX_HEADER_BYTES = 256 << 20
 _MAX_KEYS = 1 << 16
 MAX_TENSORS = 1 << 16
 _MAX_NAME_BYTES = 1 << 10
@@ -129,7 +129,7 @@ class _Cursor:
     def __init__(self, file: TensorFile, keep_texts: bool) -> None:
         self._file = file
         self.keep_texts = keep_texts
-        self._end = min(file.size, _MAX_HEADER_BYTES)
+        self._end = min(file.size, MAX_HEADER_BYTES)
         self._buffer = b""
         self._first = 0  # position of the buffer in the file
         self.position = 0
@@ -155,7 +155,7 @@ class _Cursor:
         """Return the next bytes."""
         if count > self.left:
             if self._end < self.size:
-                raise self.error(field, f"ends beyond the {_MAX_HEADER_BYTES} bytes of a header")
+                raise self.error(field, f"ends beyond the {MAX_HEADER_BYTES} bytes of a header")
             raise self.error(
                 field,
                 f"needs {count} bytes, and the file ends after {self.left}: it is cut short"
@@ -186,7 +186,7 @@ class _Cursor:
             )
         return found
 
-    def text(self, field: str, most: int = _MAX_HEADER_BYTES) -> str:
+    def text(self, field: str, most: int = MAX_HEADER_BYTES) -> str:
         length = self.u64(f"the length of {field}")
         if length > most:
             raise self.error(f"the length of {field}", f"is {length}; at most {most} is allowed")
@@ -263,7 +263,7 @@ def _read_array(cursor: _Cursor, field: str) -> Value:
     if dtype is None:
         what = "arrays of arrays are not supported" if kind == _ARRAY else "it is unknown"
         raise cursor.error(f"the element type of {field}", f"is {kind}: {what}")
-    count = cursor.count(f"the length of {field}", _MAX_HEADER_BYTES, dtype.itemsize)
+    count = cursor.count(f"the length of {field}", MAX_HEADER_BYTES, dtype.itemsize)
     raw = cursor.take(count * dtype.itemsize, field)
     if kind == _BOOL:
         flags: np.ndarray[Any, Any] = np.frombuffer(raw, np.uint8) != 0

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
+import stat
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+import msgspec
+from msgspec import Meta
 
 from engine.architecture.errors import UnsupportedError, WeightsError
-from engine.gguf.container import GgufHeader
+from engine.architecture.fields import read_json_file
+from engine.gguf.container import MAX_HEADER_BYTES, GgufHeader
 from engine.gguf.families import family_of
 from engine.gguf.keys import ARCHITECTURE_KEY
 from engine.gguf.names import LINK, gguf_of
@@ -16,6 +20,7 @@ from engine.gguf.parts import read_gguf_header
 
 MARKS = "gguf_files.json"
 """In a model directory: the ``FileMark`` of each of its GGUF files."""
+_READ_BYTES = 1 << 20
 
 
 class FileMark(NamedTuple):
@@ -24,7 +29,7 @@ class FileMark(NamedTuple):
 
     path: str
     size: int
-    header: int
+    header: Annotated[int, Meta(ge=0, le=MAX_HEADER_BYTES)]
     digest: str
 
 
@@ -50,8 +55,8 @@ def check_gguf(directory: Path, model_impl: str) -> None:
     if path is None:
         return
     if (directory / MARKS).exists():
-        for fields in json.loads((directory / MARKS).read_text()):
-            _check_unchanged(FileMark(*fields))
+        for mark in _read_marks(directory / MARKS):
+            _check_unchanged(mark)
     family = family_of(header := read_gguf_header(directory / LINK, keep_texts=False))
     computes = "transformers" if family.by_transformers else "native"
     if model_impl not in ("auto", computes):
@@ -61,10 +66,24 @@ def check_gguf(directory: Path, model_impl: str) -> None:
         )
 
 
+def _read_marks(path: Path) -> list[FileMark]:
+    try:
+        return msgspec.convert(read_json_file(path), list[FileMark])
+    except msgspec.ValidationError as error:
+        raise WeightsError(f"{path} is malformed: {error}") from error
+
+
 def _check_unchanged(mark: FileMark) -> None:
     path = Path(mark.path)
     try:
-        is_same = path.stat().st_size == mark.size and _digest(path, mark.header) == mark.digest
+        found = path.stat()
+        is_same = (
+            stat.S_ISREG(found.st_mode)
+            and found.st_size == mark.size
+            and _digest(path, mark.header) == mark.digest
+        )
+    except ValueError as error:  # a path with a NUL
+        raise WeightsError(f"{MARKS} is malformed: {error}") from error
     except OSError as error:
         raise WeightsError(
             f"cannot read {path}: {error.strerror}; put it back, or restart the server"
@@ -75,5 +94,9 @@ def _check_unchanged(mark: FileMark) -> None:
 
 def _digest(path: Path, count: int) -> str:
     """Of the first ``count`` bytes. Raises OSError."""
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.sha256(file.read(count)).hexdigest()
+        while count > 0 and (data := file.read(min(count, _READ_BYTES))):
+            digest.update(data)
+            count -= len(data)
+    return digest.hexdigest()

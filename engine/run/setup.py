@@ -25,7 +25,7 @@ from engine.gpu.planned import PlannedAttention, require_flashinfer
 from engine.messages import Pooling
 from engine.plugin.config import PluginConfig
 from engine.pooling.declared import PoolingRules, pooling_rules
-from engine.servable import native_model, positions_within
+from engine.servable import find_native, positions_within
 from engine.sharding.collectives import Collectives
 
 logger = logging.getLogger(__name__)
@@ -108,17 +108,17 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
 def _read_config(config: EngineConfig) -> AnyConfig:
     """Read config.json, for our own code or for that of transformers. Raises ModelError when the
     one that ``config`` requires, or either, does not support it."""
-    native = native_model(config)
-    if isinstance(native, ModelConfig):
-        return native
+    model, why_not = find_native(config)
+    if model is not None:
+        return model
     from engine.plugin.reading import read_plugin_config  # takes seconds to import
 
     try:
         found = read_plugin_config(Path(config.model))
     except UnsupportedError as error:
-        if native is None:
+        if why_not is None:
             raise
-        raise UnsupportedError(f"{native}; nor is it by transformers' code: {error}") from error
+        raise UnsupportedError(f"{why_not}; nor is it by transformers' code: {error}") from error
     logger.info("%s is computed by transformers' code over Quire's KV cache", found.architecture)
     return found
 

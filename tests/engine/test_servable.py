@@ -14,7 +14,7 @@ import pytest
 from engine.architecture.config import ModelConfig
 from engine.architecture.errors import ConfigError, ModelError, UnsupportedError
 from engine.config import EngineConfig
-from engine.servable import check_settings, native_model
+from engine.servable import check_settings, find_native
 from tests.engine.tiny_models import MAX_POSITIONS, VARIANTS, save_model
 
 
@@ -41,7 +41,7 @@ def strange(source: Path, target: Path) -> Path:
 
 
 def test_what_fits_is_accepted(llama: Path) -> None:
-    assert isinstance(native_model(config_of(llama)), ModelConfig)
+    assert isinstance(find_native(config_of(llama)).config, ModelConfig)
     for settings in (
         {"max_model_len": MAX_POSITIONS},
         {"tensor_parallel_size": 2},
@@ -57,9 +57,10 @@ def test_what_fits_is_accepted(llama: Path) -> None:
         ({"max_model_len": MAX_POSITIONS + 1}, f"the model's {MAX_POSITIONS} positions"),
         ({"tensor_parallel_size": 64}, "--tensor-parallel-size 64 does not divide this model"),
         ({"tensor_parallel_size": 2, "quantization": "int8"}, "int8 supports a single device"),
+        ({"tensor_parallel_size": 2, "deterministic": True}, "--deterministic supports a single"),
         (
             {"model_impl": "transformers", "quantization": "int8"},
-            "--quantization needs our own code, which --model-impl transformers excludes",
+            "--quantization int8 needs Quire's own code, which --model-impl transformers excludes",
         ),
     ],
 )
@@ -74,18 +75,18 @@ def test_a_model_of_transformers_code_gets_no_setting_that_needs_ours(
     llama: Path, tmp_path: Path
 ) -> None:
     directory = strange(llama, tmp_path)
-    assert isinstance(native_model(config_of(directory)), UnsupportedError)
+    assert isinstance(find_native(config_of(directory)).why_not, UnsupportedError)
     check_settings(config_of(directory))  # transformers may know it
     with pytest.raises(UnsupportedError, match="OtherForCausalLM is not supported"):
         check_settings(config_of(directory, model_impl="native"))
     for settings, flag in (
         ({"tensor_parallel_size": 2}, "--tensor-parallel-size"),
-        ({"quantization": "int4"}, "--quantization"),
+        ({"quantization": "int4"}, "--quantization int4"),
         ({"deterministic": True}, "--deterministic"),
         ({"gpu_path": "triton"}, "--gpu-path triton"),
-        ({"attention": "cudnn"}, "--attention"),
+        ({"attention": "cudnn"}, "--attention cudnn"),
     ):
-        with pytest.raises(ConfigError, match=f"^{flag} needs our own code, which does not"):
+        with pytest.raises(ConfigError, match=f"^{flag} needs Quire's own code, which does not"):
             check_settings(msgspec.structs.replace(config_of(directory), **settings))
 
 
@@ -113,6 +114,19 @@ def test_an_encoder_gets_no_setting_of_decoders(
     check_settings(config_of(tmp_path))
     with pytest.raises(ModelError, match=f"{flag} supports decoders only"):
         check_settings(config_of(tmp_path, **settings))
+
+
+def test_an_encoders_length_and_weights_are_looked_at(tmp_path: Path) -> None:
+    values = {"architectures": ["BertModel"], "max_position_embeddings": 64}
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(values))
+    check_settings(config_of(tmp_path, max_model_len=64))
+    with pytest.raises(ModelError, match="--max-model-len 65 exceeds the model's 64 positions"):
+        check_settings(config_of(tmp_path, max_model_len=65))
+    path.write_text(json.dumps(values | {"quantization_config": {"quant_method": "hqq"}}))
+    check_settings(config_of(tmp_path, load_format="dummy"))
+    with pytest.raises(ConfigError, match="quant_method must be one of fp8, "):
+        check_settings(config_of(tmp_path))
 
 
 def test_it_takes_neither_torch_nor_numpy(llama: Path) -> None:

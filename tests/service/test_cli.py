@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from service.hub.place import ModelPlace, Record
 from tests.e2e.quire_server import ROOT, QuireServer, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -107,7 +108,8 @@ def test_settings_that_do_not_fit_the_model_are_reported_before_anything_starts(
     arguments: tuple[str, ...], words: str, tmp_path: Path
 ) -> None:
     model = str(write_tiny_checkpoint(tmp_path / "m"))
-    served, examined = (quire(command, model, *arguments) for command in ("serve", "doctor"))
+    arguments = (model, *arguments, "--port", "0")
+    served, examined = (quire(command, *arguments) for command in ("serve", "doctor"))
     assert (served.returncode, served.stdout) == (1, "")
     assert served.stderr.startswith(f"quire: {words}")
     assert examined.returncode == 1
@@ -115,10 +117,28 @@ def test_settings_that_do_not_fit_the_model_are_reported_before_anything_starts(
 
 
 def test_the_doctor_finds_no_fault_with_a_name_that_is_not_downloaded(tmp_path: Path) -> None:
-    done = quire("doctor", "acme/tiny:Q8_0", "--download-dir", str(tmp_path), "--port", "0")
+    cache = str(tmp_path / "a cache")
+    name = ("acme/tiny:Q8_0", "--revision", "v2", "--download-dir", cache)
+    done = quire("doctor", *name, "--port", "0")
     assert done.returncode == 0
-    assert " note  model        acme/tiny:Q8_0 is not downloaded yet" in done.stdout
-    assert "→ quire pull acme/tiny:Q8_0" in done.stdout
+    assert " note  model        acme/tiny:Q8_0 is not in the cache as a whole" in done.stdout
+    assert f"→ quire pull acme/tiny:Q8_0 --revision v2 --download-dir '{cache}'\n" in done.stdout
+
+
+def test_a_copy_in_the_cache_that_lacks_the_file_is_said_in_a_sentence(tmp_path: Path) -> None:
+    place = ModelPlace.of("acme/tiny:Q8_0", None, str(tmp_path))
+    place.set_commit("0" * 40)
+    place.write_record("0" * 40, Record(is_whole=True))
+    (place.snapshot("0" * 40)).mkdir(parents=True)
+    done = quire("serve", "acme/tiny:Q8_0", "--download-dir", str(tmp_path), "--port", "0")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "quire: 'acme/tiny' has no GGUF file; leave out ':Q8_0'\n"
+
+
+def test_the_doctor_writes_names_that_are_not_text() -> None:
+    done = quire("doctor", os.fsdecode(b"/m\xff"), environ={"PYTHONIOENCODING": "utf-8"})
+    assert done.returncode == 1
+    assert "no such model directory: /m\\udcff" in done.stdout
 
 
 def test_the_doctor_looks_at_all_else_if_a_gguf_file_is_wrong(tmp_path: Path) -> None:

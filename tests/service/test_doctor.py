@@ -8,11 +8,14 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from engine.config import EngineConfig
 from service import doctor
 from service.doctor import Finding, Level
+from service.start_checks import CheckedModel
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,30 +28,32 @@ def torch_answer(**changes: object) -> str:
     return json.dumps({**facts, **changes})
 
 
+def checked(directory: Path, *, native: bool = True, **settings: Any) -> CheckedModel:
+    return CheckedModel(directory, EngineConfig(model=str(directory), **settings), native)
+
+
 def test_this_very_machine_can_run_quire_with_a_sound_model(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model = doctor.model_finding(write_tiny_checkpoint(tmp_path / "m"))
-    assert doctor.run(model, 0) == 0
+    directory = write_tiny_checkpoint(tmp_path / "m")
+    model = doctor.model_finding(checked(directory, load_format="dummy"))
+    assert doctor.run(model, None, "127.0.0.1", 0) == 0
     printed = capsys.readouterr().out
     for subject in ("Python", "torch", "CPU", "memory", "port", "model", "dashboard", "traces"):
         assert f"  {subject} " in printed
     assert "Quire can run here." in printed
 
 
-def test_a_problem_of_the_model_fails_after_all_else_was_looked_at(
+def test_problems_of_model_and_settings_fail_after_all_else_was_looked_at(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert doctor.run(doctor.refused_finding("m has no tokenizer.json"), 0) == 1
+    model = doctor.refused_finding("m has no tokenizer.json")
+    assert doctor.run(model, "--keys-file: no", "127.0.0.1", 0) == 1
     printed = capsys.readouterr().out
     assert " FAIL  model        m has no tokenizer.json\n" in printed
+    assert " FAIL  settings     --keys-file: no\n" in printed
     assert "  dashboard " in printed
     assert "Something above must be fixed first." in printed
-
-
-def test_a_path_that_is_no_model_gets_a_remedy(tmp_path: Path) -> None:
-    assert "no such model directory" in doctor.model_problem(tmp_path / "nowhere")
-    assert "; give a directory" in doctor.model_problem(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -110,22 +115,32 @@ def test_a_port_in_use_is_noted_with_another() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        finding = doctor.port_finding(port)
+        finding = doctor.port_finding("127.0.0.1", port)
     assert finding.level is Level.NOTE
     assert str(port + 1) in finding.remedy
 
 
-@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json"])
-def test_a_model_directory_lacking_a_file_names_it(tmp_path: Path, missing: str) -> None:
-    model = write_tiny_checkpoint(tmp_path / "m")
-    (model / missing).unlink()
-    assert missing in doctor.model_problem(model)
+def test_an_address_of_another_machine_fails() -> None:
+    finding = doctor.port_finding("203.0.113.9", 0)  # reserved for documentation
+    assert finding.level is Level.FAIL
+    assert "cannot listen on 203.0.113.9:0" in finding.detail
 
 
-def test_a_model_without_weights_can_be_served_with_random_ones(tmp_path: Path) -> None:
-    finding = doctor.model_finding(write_tiny_checkpoint(tmp_path / "m"))
-    assert finding.level is Level.NOTE
+def test_without_weights_random_ones_can_be_served(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path / "m")
+    finding = doctor.model_finding(checked(directory))
+    assert finding.level is Level.FAIL
     assert "--load-format dummy" in finding.remedy
+    finding = doctor.model_finding(checked(directory, load_format="dummy"))
+    assert finding.level is Level.OK
+    assert finding.detail == f"{directory}, with random weights"
+
+
+def test_the_collector_is_named_without_its_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", raising=False)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "https://me:hunter2@otel.example:4318/?k=abc")
+    (found,) = (each for each in doctor.optional_findings() if each.subject == "traces")
+    assert found.detail == "exported to https://otel.example:4318"
 
 
 def test_a_finding_reads_as_one_line_and_its_remedy() -> None:
@@ -142,13 +157,13 @@ def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
     def found(**quantization: object) -> Finding:
         changed = config | {"quantization_config": quantization}
         (model / "config.json").write_text(json.dumps(changed))
-        return doctor.model_finding(model)
+        return doctor.model_finding(checked(model))
 
     finding = found(quant_method="gptq", bits=4, group_size=64)
     assert finding.level is Level.OK
     assert finding.detail.endswith(", 1.0 MiB of weights (gptq, 4 bits, groups of 64)")
-    left = doctor.model_finding(model, native=False)
-    assert left.detail == f"{finding.detail}, to be computed by transformers' code"
+    left = doctor.model_finding(checked(model, native=False))
+    assert left.detail == f"{finding.detail}, computed by transformers' code"
 
 
 def test_weights_of_a_model_in_several_files_are_counted_together(tmp_path: Path) -> None:
@@ -157,4 +172,4 @@ def test_weights_of_a_model_in_several_files_are_counted_together(tmp_path: Path
     for part in parts:
         part.write_bytes(bytes(1 << 20))
     (model / "model.gguf").symlink_to(parts[0])
-    assert doctor.model_finding(model).detail.endswith(", 2.0 MiB of weights")
+    assert doctor.model_finding(checked(model)).detail.endswith(", 2.0 MiB of weights")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -105,23 +106,48 @@ def test_a_file_has_no_variants(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("there", "asked"),
-    [("Qwen3-0.6B-Instruct/", "Qwen3-0.6b-instruct"), ("tiny-Q8_0.gguf", "tiny-Q8-0.gguf")],
+    [
+        ("Qwen3-0.6B-Instruct/config.json", "QWEN3-0.6B-INSTRUKT"),
+        ("my model 1/config.json", "my model 2"),
+        ("tiny-Q8_0.gguf", "tiny-Q8-0.gguf"),
+    ],
 )
-def test_a_path_that_resembles_another_is_refused_with_that(
+def test_a_path_that_resembles_a_models_is_refused_with_that(
     there: str, asked: str, tmp_path: Path
 ) -> None:
-    meant = tmp_path / there
-    meant.mkdir() if there.endswith("/") else meant.touch()
-    (tmp_path / "notes.txt").touch()
-    with pytest.raises(OptionError, match=f"did you mean 'quire serve {meant}'"):
+    file = tmp_path / there
+    file.parent.mkdir(exist_ok=True)
+    file.touch()
+    meant = file if file.suffix == ".gguf" else file.parent
+    (tmp_path / f"{asked}s").touch()  # no model
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(OptionError) as refused:
         served_model(str(tmp_path / asked))
+    assert f"did you mean 'quire serve {shlex.quote(str(meant))}'?" in str(refused.value)
     assert served_model(str(tmp_path / "nothing-like-it")).name is None
-    assert served_model(str(tmp_path / "no-folder" / asked)).directory.name == asked
+    assert served_model(str(tmp_path / "no-folder" / asked)).directory.name == asked.split("/")[-1]
+
+
+def test_no_name_that_a_terminal_would_obey_is_suggested(tmp_path: Path) -> None:
+    (tmp_path / "ev\x1b[31mil").mkdir()
+    (tmp_path / "ev\x1b[31mil" / "config.json").touch()
+    assert served_model(str(tmp_path / "ev[31mil")).name is None
 
 
 def test_a_name_on_the_hub_is_one_even_if_a_folder_resembles_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "acme" / "tiny-base").mkdir(parents=True)
+    (tmp_path / "acme" / "tiny-base" / "config.json").touch()
     monkeypatch.chdir(tmp_path)
     assert served_model("acme/tiny-bass").place is not None
+
+
+def test_a_path_that_no_file_system_takes_is_left_to_the_next_check() -> None:
+    assert served_model("x" * 5000).directory.name == "x" * 5000
+    assert served_model(f"simulated:fast,script={'y' * 300}").is_simulated
+
+
+def test_an_empty_name_is_refused() -> None:
+    with pytest.raises(OptionError, match="is empty"):
+        served_model("")

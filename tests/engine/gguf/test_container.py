@@ -197,7 +197,7 @@ def test_a_header_is_limited_as_a_whole_and_in_its_parts(
         file.truncate(1 << 30)
     with pytest.raises(WeightsError, match="the length of key 'a' is 314572800; at most 268435456"):
         read_gguf_header(path)
-    monkeypatch.setattr(container, "_MAX_HEADER_BYTES", 1000)
+    monkeypatch.setattr(container, "MAX_HEADER_BYTES", 1000)
     long = key("a", 8, text("x" * 600)) + key("b", 8, text("x" * 600))
     with pytest.raises(WeightsError, match="key 'b' ends beyond the 1000 bytes of a header"):
         header_of(file_of(long, keys=2), path)

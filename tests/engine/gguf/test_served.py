@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.architecture.errors import UnsupportedError, WeightsError
+from engine.architecture.errors import ModelError, UnsupportedError, WeightsError
 from engine.gguf.names import gguf_of
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.served import MARKS, check_gguf, marks_of
@@ -54,4 +54,24 @@ def test_a_file_that_has_changed_or_gone_is_named(directory: Path, tmp_path: Pat
             check_gguf(directory, "auto")
     path.unlink()
     with pytest.raises(WeightsError, match=r"cannot read .*F32\.gguf: No such file .* put it back"):
+        check_gguf(directory, "auto")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"{",
+        b"3",
+        b"[1]",
+        b"[[1, 2]]",
+        b"\xff\xfe",
+        b'[["/dev/zero", 0, 3000000000, "a"]]',
+        b'[["README.md", 1, -1, "a"]]',
+        b'[["/dev/zero", 0, 3000, "a"]]',
+        b'[["/x\\u0000", 1, 1, "a"]]',
+    ],
+)
+def test_marks_of_a_stranger_are_refused_at_no_cost(directory: Path, text: bytes) -> None:
+    (directory / MARKS).write_bytes(text)
+    with pytest.raises(ModelError, match=r"gguf_files\.json|/dev/zero has changed"):
         check_gguf(directory, "auto")

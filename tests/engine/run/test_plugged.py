@@ -81,10 +81,10 @@ def test_a_llama_with_what_our_code_lacks_is_computed_by_transformers(
     ("settings", "reason"),
     [
         ({"model_impl": "native"}, "Exaone4ForCausalLM is not supported; supported: Llama"),
-        ({"quantization": "int8"}, "--quantization needs our own code"),
-        ({"deterministic": True}, "--deterministic needs our own code"),
-        ({"gpu_path": "triton"}, "--gpu-path triton needs our own code"),
-        ({"attention": "triton"}, "--attention needs our own code"),
+        ({"quantization": "int8"}, "--quantization int8 needs Quire's own code"),
+        ({"deterministic": True}, "--deterministic needs Quire's own code"),
+        ({"gpu_path": "triton"}, "--gpu-path triton needs Quire's own code"),
+        ({"attention": "triton"}, "--attention triton needs Quire's own code"),
         ({"max_model_len": 257}, "exceeds the model's 256 positions"),
     ],
 )

@@ -27,7 +27,13 @@ def names(found: list[HubFile]) -> list[str]:
 
 
 NEEDED = (
-    *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"),
+    *(
+        "config.json",
+        "hf_quant_config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ),
     *("chat_template.jinja", "additional_chat_templates/tool_use.jinja", "modules.json"),
     *("processor_config.json", "chat_template.json"),
     *("1_Pooling/config.json", WEIGHTS_INDEX),

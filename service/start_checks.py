@@ -1,0 +1,106 @@
+"""What ``quire serve`` checks before it starts anything; ``quire doctor`` reports the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from engine.architecture.errors import ModelError
+from engine.config import EngineConfig, hosts_problem
+from engine.servable import check_settings
+from engine.simulation.spec import parse_spec
+from service.grpc.available import problem as grpc_problem
+from service.served_model import ServedModel
+from service.settings import ServiceSettings
+from service.tenants.key_file import read_key_file
+
+_FORMS = (
+    "give a directory in Hugging Face layout, a file that ends in .gguf, or a name on the hub "
+    "(OWNER/NAME)"
+)
+
+
+class CheckedModel(NamedTuple):
+    """``directory``: the model's, made for a GGUF file; ``engine``: the settings with the path from
+    which the engine loads it; ``native``: our own code computes it."""
+
+    directory: Path
+    engine: EngineConfig
+    native: bool
+
+
+def check_model(model: ServedModel, engine: EngineConfig) -> CheckedModel:
+    """Raises ModelError for a model that cannot be served with these settings. Its weights are not
+    looked at."""
+    try:
+        directory = model.directory
+        if model.gguf is not None:
+            directory = _directory_of(model.gguf, engine.tensor_parallel_hosts)
+        if problem := directory_problem(directory, simulated=model.is_simulated):
+            raise ModelError(problem)
+        if model.is_simulated:
+            parse_spec(model.reference).longest_sequence(engine.max_model_len)
+            return CheckedModel(directory, engine, native=True)
+        engine = msgspec.structs.replace(engine, model=_path_for(model, directory, engine))
+        return CheckedModel(directory, engine, native=check_settings(engine))
+    except OSError as error:
+        raise ModelError(
+            f"cannot read {error.filename or model.reference}: {error.strerror}"
+        ) from error
+
+
+def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | None:
+    """Say what is wrong with settings that have nothing to do with the model."""
+    if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
+        return f"--keys-file: {wrong}"
+    if service.grpc_port is not None and (missing := grpc_problem()):
+        return missing
+    return hosts_problem(engine)
+
+
+def directory_problem(model: Path, *, simulated: bool = False) -> str:
+    """Return why the directory ``model`` cannot be served, as far as the files that it has show,
+    and what to do; empty if it can. ``simulated``: only its tokenizer is used. Raises OSError."""
+    if not model.is_dir():
+        found = f"{model} is a file" if model.is_file() else f"no such model directory: {model}"
+        return f"{found}; {_FORMS}"
+    config = model / "config.json"
+    if not simulated and not config.is_file():
+        files = sorted(file for file in model.glob("*.gguf") if "mmproj" not in file.name.lower())
+        if files:
+            return f"{model} is a folder of GGUF files; name one of them, such as {files[0]}"
+        return f"{model} is not a model directory: it has no config.json; {_FORMS}"
+    if not (model / "tokenizer.json").is_file():
+        return f"{model} has no tokenizer.json"
+    return ""
+
+
+def _path_for(model: ServedModel, directory: Path, engine: EngineConfig) -> str:
+    """Return where the engine finds the model. Other hosts have another working directory."""
+    if engine.tensor_parallel_hosts > 1:
+        return str(directory.absolute())
+    return engine.model if model.place is None and model.gguf is None else str(directory)
+
+
+def _directory_of(gguf: Path, hosts: int) -> Path:
+    """Raises ModelError."""
+    if hosts > 1:
+        raise ModelError(
+            "--tensor-parallel-hosts does not support GGUF files; serve the original checkpoint"
+        )
+    # Imported late: no other command needs numpy.
+    from service.gguf.directory import gguf_directory
+
+    return gguf_directory(gguf)
+
+
+def _keys_file_problem(path: Path) -> str | None:
+    try:
+        read_key_file(path)
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}"
+    except ValueError as error:
+        return f"{path}: {error}"
+    return None

@@ -1,0 +1,98 @@
+"""What is wrong with a model or the settings is said before anything starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from engine.architecture.errors import ModelError
+from engine.config import EngineConfig
+from service.served_model import served_model
+from service.settings import ServiceSettings
+from service.start_checks import check_model, directory_problem, settings_problem
+from tests.service.tiny_checkpoint import write_tiny_checkpoint
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def check(model: str, **settings: Any) -> Any:
+    found = served_model(model)
+    return check_model(found, EngineConfig(model=found.reference, **settings))
+
+
+def test_a_sound_directory_is_accepted(tmp_path: Path) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    checked = check(str(model))
+    assert checked == (model, EngineConfig(model=str(model)), True)
+
+
+@pytest.mark.parametrize("missing", ["config.json", "tokenizer.json"])
+def test_a_directory_that_lacks_a_file_names_it(tmp_path: Path, missing: str) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    (model / missing).unlink()
+    assert missing in directory_problem(model)
+    with pytest.raises(ModelError, match=missing):
+        check(str(model))
+
+
+def test_a_path_that_is_no_model_gets_a_remedy(tmp_path: Path) -> None:
+    assert "no such model directory" in directory_problem(tmp_path / "nowhere")
+    assert "; give a directory" in directory_problem(tmp_path / "nowhere")
+
+
+def test_a_folder_of_gguf_files_names_one(tmp_path: Path) -> None:
+    for name in ("mmproj-x.gguf", "x-Q8_0.gguf"):
+        (tmp_path / name).touch()
+    assert directory_problem(tmp_path).endswith(f"name one of them, such as {tmp_path}/x-Q8_0.gguf")
+
+
+def test_a_path_that_cannot_be_looked_at_is_said_in_a_sentence() -> None:
+    with pytest.raises(ModelError, match=r"^cannot read x+: File name too long$"):
+        check("x" * 5000)
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not Path("/usr/bin/setpriv").exists(), reason="as root")
+def test_a_folder_that_may_not_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
+    locked = tmp_path / "locked"
+    write_tiny_checkpoint(locked)
+    locked.chmod(0)
+    code = (
+        "from pathlib import Path; import sys; from tests.service.test_start_checks import check\n"
+        "try: check(sys.argv[1])\n"
+        "except ValueError as error: print(error)"
+    )
+    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    command = [sys.executable, "-c", code, str(locked)]
+    done = subprocess.run(
+        [*(drop if os.geteuid() == 0 else []), *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    locked.chmod(0o755)
+    assert done.stdout == f"cannot read {locked / 'config.json'}: Permission denied\n", done.stderr
+
+
+def test_a_simulation_has_a_context(tmp_path: Path) -> None:
+    check("simulated:fast,context=1000", max_model_len=1000)
+    with pytest.raises(ModelError, match="1001 exceeds the simulation's context of 1000"):
+        check("simulated:fast,context=1000", max_model_len=1001)
+
+
+def test_settings_are_checked_together(tmp_path: Path) -> None:
+    engine, service = EngineConfig(model="m"), ServiceSettings()
+    assert settings_problem(engine, service) is None
+    hosts = msgspec.structs.replace(engine, tensor_parallel_size=2, tensor_parallel_hosts=2)
+    assert "needs a secret" in str(settings_problem(hosts, service))
+    keys = msgspec.structs.replace(service, keys_file=str(tmp_path / "keys.json"))
+    assert "--keys-file: cannot read" in str(settings_problem(engine, keys))
+    (tmp_path / "keys.json").write_text(json.dumps(3))
+    assert str(settings_problem(engine, keys)).startswith(f"--keys-file: {tmp_path}/keys.json: ")
