@@ -158,7 +158,7 @@ class _Cursor:
                 raise self.error(field, f"ends beyond the {MAX_HEADER_BYTES} bytes of a header")
             raise self.error(
                 field,
-                f"needs {count} bytes, and the file ends after {self.left}: it is cut short"
+                f"needs {count} bytes, and the file has only {self.left} more: it is cut short"
                 f"{_AGAIN}",
             )
         offset = self.position - self._first
@@ -182,7 +182,9 @@ class _Cursor:
             raise self.error(field, f"is {found}; at most {most} are allowed")
         if found * least_bytes > self.left:
             raise self.error(
-                field, f"is {found}, which the remaining {self.left} bytes cannot hold"
+                field,
+                f"is {found}, which the remaining {self.left} bytes cannot hold: the file is cut "
+                f"short or damaged{_AGAIN}",
             )
         return found
 
