@@ -10,15 +10,21 @@ from engine.gguf.mamba2 import mamba2_fields
 from engine.gguf.settings import plain_rope
 
 _NORM = "blk.0.ssm_norm.weight"
+# Keys of TII's own converter, which leaves the weights as they are.
+_OF_TII = ("rope_theta", "embedding_multiplier")
 # The converter multiplies the weights by the checkpoint's.
 _MULTIPLIERS = ["attention_in", "attention_out", "embedding", "key", "lm_head", "ssm_in", "ssm_out"]
 
 
 def falcon_h1(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
-    if _NORM in keys.header.tensors:
-        # Files do not say whether the gate comes before the norm.
+    for key in _OF_TII:
+        if keys.has(key):
+            raise keys.unsupported(key, "is not supported; convert the checkpoint by llama.cpp")
+    if common["tie_word_embeddings"]:
+        # Embeddings are stored times their multiplier, and the head has another one.
         raise UnsupportedError(
-            f"{keys.file.source}: {_NORM} is not supported; serve the original checkpoint"
+            f"{keys.file.source} has no output.weight, which Falcon-H1 needs: the file does not "
+            "say what logits are multiplied by; serve the original checkpoint"
         )
     if keys.is_set("attention.scale"):
         raise keys.unsupported("attention.scale", "is not supported")
@@ -28,7 +34,8 @@ def falcon_h1(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "model_type": "falcon_h1",
         **mamba,
         "mamba_d_ssm": mamba["mamba_n_heads"] * mamba["mamba_d_head"],
-        "mamba_rms_norm": False,
+        "mamba_rms_norm": _NORM in keys.header.tensors,
+        "mamba_norm_before_gate": False,  # as by llama.cpp
         "projectors_bias": False,
         **{f"{name}_multiplier": 1.0 for name in _MULTIPLIERS},
         "mlp_multipliers": [1.0] * 2,
@@ -45,9 +52,10 @@ def _check_sizes(keys: ArchitectureKeys, mamba: dict[str, Any], layers: int) -> 
     for layer in range(layers):
         name = f"blk.{layer}.ssm_in.weight"
         found = keys.header.tensors.get(name)
-        if found is None or found.shape[0] != rows:
-            has = "is missing" if found is None else f"has {found.shape[0]} rows"
+        if found is None:
+            raise ConfigError(f"{keys.file.source}: {name} is missing")
+        if found.shape[0] != rows:
             raise ConfigError(
-                f"{keys.file.source}: {name} {has}, and must have {rows} by the keys {keys.prefix}"
-                ".ssm"
+                f"{keys.file.source}: {name} has {found.shape[0]} rows, and must have {rows} by "
+                f"the keys {keys.prefix}.ssm"
             )

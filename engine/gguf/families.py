@@ -278,7 +278,7 @@ FAMILIES: dict[str, GgufFamily] = {
         modules={"attention_layernorm": "attn_norm", "feedforward_layernorm": "ffn_norm"},
         settings=apertus,
         parameters=activation_parameters,
-        end_tokens=TURN_ENDS | {"<|assistant_end|>"},
+        end_tokens=TURN_ENDS | {"<|assistant_end|>", "<|tools_suffix|>"},
         has_rope_factors=True,
         by_transformers=True,
     ),
@@ -291,6 +291,8 @@ FAMILIES: dict[str, GgufFamily] = {
     ),
     **HYBRIDS,
 }
+
+_FUSED = "blk.0.attn_qkv.weight"
 
 
 def keys_of(header: GgufHeader) -> ArchitectureKeys:
@@ -317,9 +319,15 @@ def family_of(header: GgufHeader) -> GgufFamily:
     family = next(
         (other for name, other in family.by_tensors.items() if name in header.tensors), family
     )
-    if keys.is_set("expert_count") and not family.has_experts:
+    # Some converters write 1 for a dense model.
+    if not family.has_experts and keys.is_set("expert_count") and not keys.says("expert_count", 1):
         raise UnsupportedError(
             f"{header.path}: mixtures of experts of {ARCHITECTURE_KEY} {keys.prefix!r} are not "
             "supported as GGUF; serve the original checkpoint"
+        )
+    if _FUSED in header.tensors and "attn_qkv" not in family.modules.values():
+        raise UnsupportedError(
+            f"{header.path}: {_FUSED} is not supported for {keys.prefix!r}; convert the checkpoint "
+            "without --fuse-qkv"
         )
     return family

@@ -155,6 +155,10 @@ class ArchitectureKeys:
         if value % divisor:
             raise self.file.error(self.name(key), f"a multiple of {divisor}", value)
 
+    def says(self, key: str, number: float) -> bool:
+        """True if the number ``key`` is given and is this one."""
+        return self.has(key) and self.number(key, low=-1e30, high=1e30) == number
+
     def is_set(self, key: str) -> bool:
         """True if the number ``key`` is given and is not 0."""
         return self.has(key) and self.number(key, low=-1e30, high=1e30) != 0

@@ -89,7 +89,8 @@ def mixture_with_shared(
         "num_experts_per_tok": found["num_experts_per_tok"],
         "moe_intermediate_size": found["moe_intermediate_size"],
         "n_shared_experts": keys.integer("expert_shared_count", high=64),
-        "routed_scaling_factor": keys.number("expert_weights_scale", 1.0, low=1e-6, high=1e6),
+        # 0 means that it is not set.
+        "routed_scaling_factor": keys.number("expert_weights_scale", 0.0, low=0.0, high=1e6) or 1.0,
         "norm_topk_prob": keys.file.flag(keys.name("expert_weights_norm"), False),
         "n_group": groups,
         "topk_group": used_groups,

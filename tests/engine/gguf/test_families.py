@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -36,6 +37,16 @@ def test_experts_of_a_family_that_has_none_are_refused(
         family_of(header)
 
 
+@pytest.mark.parametrize("architecture", ["llama", "minimax-m2"])
+def test_fused_attention_is_refused_where_no_checkpoint_has_it(
+    architecture: str, tmp_path: Path
+) -> None:
+    fused = {"blk.0.attn_qkv.weight": np.ones((3, 32), np.float32)}
+    with pytest.raises(UnsupportedError, match=r"convert the checkpoint without --fuse-qkv"):
+        family_of(write_header(tmp_path, architecture, {}, fused))
+    assert family_of(write_header(tmp_path, "phi3", {}, fused)).architecture == "Phi3ForCausalLM"
+
+
 def test_an_encoder_of_images_is_called_one(tmp_path: Path) -> None:
     with pytest.raises(UnsupportedError, match="name the file of the language model"):
         family_of(write_header(tmp_path, "clip"))
@@ -57,6 +68,7 @@ def test_logits_are_the_originals_to_the_bit(name: str, tmp_path: Path) -> None:
         ("mistral3", {}, "LlamaForCausalLM"),
         ("mistral3", {"attention.temperature_scale": 0.1}, "Ministral3ForCausalLM"),
         ("qwen3vl", {}, "Qwen3ForCausalLM"),
+        ("hunyuan-dense", {"expert_count": 1}, "HunYuanDenseV1ForCausalLM"),
         ("olmo2", {}, "Olmo2ForCausalLM"),
         ("olmo2", {"attention.sliding_window": 4096}, "Olmo3ForCausalLM"),
     ],

@@ -65,7 +65,7 @@ def test_absent_keys_mean_what_they_mean_to_llama_cpp(tmp_path: Path) -> None:
         ("nextn_predict_layers", 47, "must be an integer from 0 to 46"),
         ("leading_dense_block_count", 47, "must be an integer from 0 to 46"),
         ("expert_shared_count", 0, "must be an integer from 1 to 64"),
-        ("expert_weights_scale", 0.0, "must be a number from"),
+        ("expert_weights_scale", -1.0, "must be a number from"),
         ("expert_weights_norm", 1, "must be true or false"),
         ("rope.dimension_count", 63, "must be an even number"),
         ("expert_count", 4000, "must be an integer from 1 to"),

@@ -80,6 +80,7 @@ GGUF_KINDS = (
     *("glm4_moe_lite#files", "ernie4_5_moe#files", "ernie4_5_moe#own", "exaone4#files"),
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
+    "falcon_h1#norm",
 )
 
 # Kinds of which our own code computes GGUF files, but not checkpoints.
@@ -289,6 +290,12 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "apertus#files": {"num_key_value_heads": 2},
     "falcon_h1#files": {"mamba_n_groups": 2},
+    "falcon_h1#norm": {
+        "mamba_n_groups": 2,
+        "mamba_rms_norm": True,
+        "mamba_norm_before_gate": False,
+    },
+    "falcon_h1#tied": {"tie_word_embeddings": True},
     "falcon_h1#multipliers": {
         "attention_in_multiplier": 0.9,
         "attention_out_multiplier": 0.8,
@@ -394,7 +401,7 @@ def save_family(
         config.max_position_embeddings = positions
     model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     fill_strongly(model)
-    vary_layer_scales(model)
+    vary_buffers(model)
     model.save_pretrained(directory)
     oracle: PreTrainedModel = AutoModelForCausalLM.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"
@@ -404,11 +411,14 @@ def save_family(
     return oracle
 
 
-def vary_layer_scales(model: PreTrainedModel) -> None:
-    """Layers' factors are not parameters, and start as ones, which would hide that they count."""
+def vary_buffers(model: PreTrainedModel) -> None:
+    """Layers' factors and routers' biases may not be parameters, and start as ones and zeros, which
+    would hide that they count."""
     for name, buffer in model.named_buffers():
         if name.endswith("layer_scalar"):
             buffer.uniform_(0.6, 1.4)
+        if name.endswith("e_score_correction_bias"):
+            buffer.uniform_(-0.3, 0.3)
 
 
 def prompt(length: int, seed: int) -> list[int]:

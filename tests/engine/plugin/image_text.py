@@ -13,7 +13,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk_values
 from engine.plugin.trial import fill_strongly
-from tests.engine.plugin.families import VARIANTS, save_family, vary_layer_scales
+from tests.engine.plugin.families import VARIANTS, save_family, vary_buffers
 
 # By what computes them here: "model type:type of the text model", and of this perhaps a variant
 # (TEXT_VARIANTS, or VARIANTS of ``families``).
@@ -144,7 +144,7 @@ def save_image_text(
         config.tie_word_embeddings = is_tied
     model = AutoModelForImageTextToText.from_config(config, dtype=torch.float32)
     fill_strongly(model)
-    vary_layer_scales(model)
+    vary_buffers(model)
     model.save_pretrained(directory)
     oracle: PreTrainedModel = AutoModelForImageTextToText.from_pretrained(
         directory, dtype=torch.float32, attn_implementation="eager"
