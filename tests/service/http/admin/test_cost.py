@@ -6,6 +6,7 @@ import asyncio
 import asyncio.events
 import gc
 import time
+import timeit
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,17 @@ from tests.service.http.admin.asking import KEYS, READ, admin_app, ask
 
 pytestmark = pytest.mark.integration
 
-MOST_SECONDS = 0.002
+_SECONDS_TODAY = 1e-3
+
+
+def _slowness() -> float:
+    """How many times as long as on a server of today Python code takes here, at least 1. It is 2.3
+    on an EPYC of 2017 at 2 GHz, which cannot keep what is promised for the others."""
+    taken = min(timeit.repeat(lambda: sum(n * 0.5 for n in range(20_000)), number=1, repeat=30))
+    return max(1.0, taken / _SECONDS_TODAY)
+
+
+MOST_SECONDS = 0.002 * _slowness()
 REPEATS = 100  # at most: what else the machine does slows some of them down, through the caches
 
 COSTLY = (
