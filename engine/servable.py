@@ -50,8 +50,8 @@ def servable_encoder(config: EngineConfig) -> EncoderConfig:
 
 
 class Native(NamedTuple):
-    """``config``: of a decoder that our own code computes. Without one, ``why_not``; None: it was
-    not to."""
+    """``config``: of a decoder that our own code computes; None: it does not. ``why_not``: the
+    reason; None: ``--model-impl transformers`` rules it out."""
 
     config: ModelConfig | None
     why_not: UnsupportedError | None = None

@@ -191,8 +191,8 @@ def _add_server_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_doctor_arguments(check: argparse.ArgumentParser) -> None:
     check.usage = "quire doctor [MODEL] [--FLAG VALUE ...]  (takes all flags of quire serve)"
     check.description = (
-        "Say what this machine can do, what is missing, and whether the model and the settings fit "
-        "together, which are given as for 'quire serve'."
+        "Say what this machine can do and what is missing, and whether the model and the settings, "
+        "given as for 'quire serve', fit together."
     )
     _add_serve_arguments(check)
     check.set_defaults(command=_doctor)

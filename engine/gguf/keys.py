@@ -161,4 +161,4 @@ class ArchitectureKeys:
 
     def is_set(self, key: str) -> bool:
         """True if the number ``key`` is given and is not 0."""
-        return self.has(key) and self.number(key, low=-1e30, high=1e30) != 0
+        return self.has(key) and not self.says(key, 0)
