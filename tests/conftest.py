@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.engine.gpu.quicker import quicken_interpreter
 from tests.quick import is_quick, skip_what_starts_processes
 
 # Tests share the machine, so the duration of an example means nothing.
@@ -79,6 +81,8 @@ def pytest_collection_finish() -> None:
     time."""
     gc.freeze()
     gc.enable()
+    if "triton" in sys.modules:
+        quicken_interpreter()
 
 
 LOST_WORKER = pytest.StashKey[bool]()

@@ -6,7 +6,6 @@ it is known to be wrong or not.
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from engine.architecture.errors import UnsupportedError
+from engine.plugin.code import class_code
 from engine.plugin.config import AttentionLayer
 from engine.plugin.probe import AttentionCall
 
@@ -118,9 +118,7 @@ def _cache_problems(model: nn.Module, keeping: Mapping[str, int]) -> Iterator[st
     known = {type(model.get_submodule(name)) for name in keeping}
     kinds = {type(part) for part in model.modules()} - known
     for kind in sorted(kinds, key=lambda each: each.__name__):
-        if not kind.__module__.startswith("transformers."):
-            continue
-        source = inspect.getsource(kind)
+        source = class_code(kind)
         kept = set(_CACHE_METHOD.findall(source)) - SERVED_CACHE_METHODS
         kept |= set(_STATE.findall(source))
         if keeping:  # others pass the cache on, and ask whether there is a state

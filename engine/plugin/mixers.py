@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.plugin.code import class_code
+
 # What a module calls that keeps a state in a cache, and by which name it is given the cache.
 _KEEPS = re.compile(r"\.update_(?:conv|recurrent|ssm)_state\(")
 _CACHE_NAMES = ("cache", "cache_params", "past_key_values", "past_key_value")
@@ -43,7 +45,7 @@ def mixers(model: nn.Module) -> dict[str, int]:
     found = {}
     for name, module in model.named_modules():
         index = getattr(module, "layer_idx", None)
-        if index is not None and _cache_name(module) and _KEEPS.search(_source(type(module))):
+        if index is not None and _cache_name(module) and _KEEPS.search(class_code(type(module))):
             found[name] = int(index)
     return found
 
@@ -85,9 +87,3 @@ def _in_turn(forward: Callable[..., Any], cache_name: str, runs: Runs) -> Callab
 def _cache_name(module: nn.Module) -> str | None:
     accepted = inspect.signature(module.forward).parameters
     return next((name for name in _CACHE_NAMES if name in accepted), None)
-
-
-def _source(kind: type[nn.Module]) -> str:
-    if not kind.__module__.startswith("transformers."):
-        return ""
-    return inspect.getsource(kind)

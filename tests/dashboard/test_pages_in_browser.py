@@ -47,7 +47,7 @@ def test_a_page_is_readable_in_every_look(
 ) -> None:
     said: list[str] = []
     wrong: dict[str, list[str]] = {}
-    for look, width in (("light", 1280), ("dark", 1280), ("light", 400), ("dark", 1920)):
+    for look, width in (("light", 1280), ("light", 400), ("dark", 1920)):
         page = browser.new_page(
             viewport={"width": width, "height": 900},
             color_scheme="dark" if look == "dark" else "light",

@@ -163,7 +163,7 @@ def parsed(page: bytes, parse: Callable[[str], Iterable[Any]]) -> Page:
 
 
 @given(changes)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 def test_both_formats_say_what_the_library_says_of_the_same_observations(
     made: list[Change],
 ) -> None:

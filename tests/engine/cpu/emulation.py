@@ -3,8 +3,6 @@ without them."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from engine.cpu import library as compiling
@@ -26,11 +24,12 @@ PAIRS = _emulated("emulated-bf16", "-DEMULATED_BF16_PRODUCTS")
 TILES = _emulated("emulated-amx", "-DEMULATED_TILES")
 
 
-def compiled_library(folder: Path, level: VectorLevel = PAIRS) -> Library:
-    """Compile it, or skip the test where there is no compiler."""
-    path = folder / "forward.so"
+def compiled_library(level: VectorLevel = PAIRS) -> Library:
+    """Compile it once for all tests, or skip the test where there is no compiler."""
     try:
-        compiling.build(level, path)
+        path = compiling.cache_folder() / compiling.file_name(level)
+        if not path.exists():
+            compiling.build(level, path)
     except LibraryUnavailableError as error:
         pytest.skip(str(error))
     return Library(path)

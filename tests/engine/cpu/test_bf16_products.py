@@ -33,8 +33,8 @@ HARDWARE = [level for level in usable_levels() if "avx512_bf16" in level.needs]
 
 
 @pytest.fixture(scope="module", params=[PAIRS, TILES, *HARDWARE], ids=lambda level: level.name)
-def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
-    return compiled_library(tmp_path_factory.mktemp("compiled"), request.param)
+def opened(request: pytest.FixtureRequest) -> Library:
+    return compiled_library(request.param)
 
 
 def random(*shape: int, seed: int) -> Tensor:

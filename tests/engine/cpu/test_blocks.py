@@ -47,11 +47,11 @@ BEFORE = 96  # bytes of the file before the blocks
 
 
 @pytest.fixture(scope="module", params=["machine", "emulated"])
-def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+def opened(request: pytest.FixtureRequest) -> Library:
     """This machine's; and with the layout of AVX-512."""
     if request.param == "machine":
         return LIBRARY
-    return compiled_library(tmp_path_factory.mktemp("emulated"))
+    return compiled_library()
 
 
 @pytest.fixture

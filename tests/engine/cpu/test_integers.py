@@ -23,11 +23,11 @@ ROUNDING = 2.0**-24
 
 
 @pytest.fixture(scope="module", params=[None, PAIRS, TILES], ids=["machine", "vnni", "amx"])
-def opened(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Library:
+def opened(request: pytest.FixtureRequest) -> Library:
     """This machine's; and with the layout of AVX-512, products as VNNI or AMX defines them."""
     if request.param is None:
         return LIBRARY
-    return compiled_library(tmp_path_factory.mktemp("emulated"), request.param)
+    return compiled_library(request.param)
 
 
 def mapped(opened: Library, weight: PackedWeight, x: Tensor) -> Tensor:

@@ -184,7 +184,7 @@ def run(
     )
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(seed=st.integers(0, 10**9))
 def test_any_mix_of_chunks_and_single_rows_equals_float64(subject: Subject, seed: int) -> None:
     chance = random.Random(seed)

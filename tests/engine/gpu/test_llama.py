@@ -55,7 +55,7 @@ def prompt(length: int, seed: int) -> list[int]:
 
 
 # What these have, others have too, or the CPU's tests cover.
-SLOW = ("llama_yarn_mscale", "mistral_sliding_window")
+SLOW = ("llama_yarn_mscale", "mistral_sliding_window", "mixtral")
 
 
 @pytest.mark.parametrize(

@@ -37,11 +37,12 @@ def kinds(runner: ModelRunner) -> list[type]:
     ("name", "is_kept"),
     [
         ("awq", True),
-        ("gptq", True),
         ("ct_int8", True),
         ("fp8_blocks", True),
-        ("ct_fp8", True),
         ("gptq_act_order", False),
+        # They are held as the first and the third.
+        pytest.param("gptq", True, marks=pytest.mark.slow),
+        pytest.param("ct_fp8", True, marks=pytest.mark.slow),
     ],
 )
 def test_a_quantized_checkpoint_gives_the_tokens_of_what_it_means(
@@ -64,7 +65,7 @@ def test_a_quantized_checkpoint_gives_the_tokens_of_what_it_means(
         assert output.token_ids == logits.argmax(-1)[len(prompt) - 1 : -1].tolist()
 
 
-@pytest.mark.parametrize("kind", ["int4", "fp8"])
+@pytest.mark.parametrize("kind", ["int4", pytest.param("fp8", marks=pytest.mark.slow)])
 def test_quantized_at_load_and_with_deterministic_in_floats(tmp_path: Path, kind: str) -> None:
     save_model(ONE_LAYER, tmp_path)
     quantized = load_runner(tmp_path, gpu_path="triton", quantization=kind)

@@ -89,7 +89,13 @@ FILTERS = {
 
 
 @pytest.mark.parametrize(
-    ("vocabulary", "spread"), [(151, 0.5), (151, 3.0), (151, 25.0), (2500, 3.0)]
+    ("vocabulary", "spread"),
+    [
+        (151, 3.0),
+        pytest.param(151, 0.5, marks=pytest.mark.slow),
+        pytest.param(151, 25.0, marks=pytest.mark.slow),
+        pytest.param(2500, 3.0, marks=pytest.mark.slow),
+    ],
 )
 def test_tokens_are_those_of_the_reference(
     device: torch.device, vocabulary: int, spread: float
@@ -109,9 +115,10 @@ def test_ties_at_a_threshold_stay_together(device: torch.device) -> None:
     logits[:, 10:14] = 2.0
     for kind in ({"top_k": 2, "top_p": 0.3}, {"top_p": 0.3}):
         params = [SamplingParams(max_tokens=1, seed=seed, **kind) for seed in range(14)]
-        tokens = chosen(logits, params, [1] * 14)
-        assert tokens == expected(logits, params, [1] * 14)
-        assert set(tokens) == set(range(10, 14))
+        tokens = expected(logits, params, [1] * 14)
+        rows = [tokens.index(token) for token in range(10, 14)]  # one seed for each of the four
+        found = chosen(logits[rows], [params[row] for row in rows], [1] * 4)
+        assert found == [10, 11, 12, 13]
 
 
 def test_tokens_far_from_the_likeliest_count_where_a_filter_reaches_them(
@@ -134,12 +141,12 @@ def test_tokens_far_from_the_likeliest_count_where_a_filter_reaches_them(
 
 
 def test_hidden_tokens_never_come(device: torch.device) -> None:
-    logits = torch.full((8, 300), -math.inf, device=device)
+    logits = torch.full((4, 300), -math.inf, device=device)
     logits[:, [7, 250]] = 1.0
-    params = [SamplingParams(max_tokens=1, seed=seed, top_k=30) for seed in range(8)]
+    params = [SamplingParams(max_tokens=1, seed=seed, top_k=30) for seed in range(4)]
     params[3] = SamplingParams(max_tokens=1, seed=3, temperature=1.0)
-    tokens = chosen(logits, params, [1] * 8)
-    assert tokens == expected(logits, params, [1] * 8)
+    tokens = chosen(logits, params, [1] * 4)
+    assert tokens == expected(logits, params, [1] * 4)
     assert set(tokens) == {7, 250}
 
 
@@ -172,9 +179,9 @@ def test_a_row_without_finite_logits_says_so(
 
 
 def test_bfloat16_logits_are_read_as_they_are(device: torch.device) -> None:
-    logits = (torch.randn(6, 700, device=device) * 4).bfloat16()
-    params = [SamplingParams(max_tokens=1, seed=seed, top_p=0.9) for seed in range(6)]
-    assert chosen(logits, params, [9] * 6) == expected(logits, params, [9] * 6)
+    logits = (torch.randn(3, 700, device=device) * 4).bfloat16()
+    params = [SamplingParams(max_tokens=1, seed=seed, top_p=0.9) for seed in range(3)]
+    assert chosen(logits, params, [9] * 3) == expected(logits, params, [9] * 3)
 
 
 @pytest.mark.parametrize("in_parts", [False, True])
