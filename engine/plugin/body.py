@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.plugin.interface import no_mask
+from engine.plugin.products import CompiledLinear
 
 
 class _Given:
@@ -94,7 +95,7 @@ class SplitModel:
 def _body(causal: Any) -> nn.Module:
     """Return the part that computes hidden states; not every family has it where it says."""
     decoder = causal.get_decoder()
-    if decoder is causal or type(decoder) is nn.Linear:
+    if decoder is causal or type(decoder) in (nn.Linear, CompiledLinear):
         decoder = getattr(causal, "model", None)
     if not isinstance(decoder, nn.Module):
         raise TypeError("its layers and its head are one part")

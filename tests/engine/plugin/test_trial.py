@@ -12,6 +12,18 @@ from engine.cpu.library import LibraryUnavailableError, library
 from engine.plugin import decoder, gate, trial
 from engine.plugin.products import CompiledLinear, Products
 from engine.plugin.trial import try_kind
+from tests.engine.plugin.families import (
+    FEW,
+    GGUF_KINDS,
+    HYBRIDS,
+    MANY,
+    require_release_with,
+    tiny_config,
+)
+
+# The first looks at a linear map's weight; the second calls its output head "decoder".
+UNLIKE_OTHERS = ("hunyuan_v1_moe", "modernbert-decoder")
+KINDS = dict.fromkeys((*UNLIKE_OTHERS, *FEW, *MANY, *HYBRIDS, *GGUF_KINDS))
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "gpt_oss"])
@@ -62,13 +74,29 @@ def test_an_attention_that_leaves_something_out_fails_the_trial(
         )
 
 
-def test_products_that_compute_something_else_fail_the_trial(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def products() -> Products:
     try:
-        products = Products(library(), 1)
+        return Products(library(), 1)
     except LibraryUnavailableError as error:
         pytest.skip(str(error))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        kind if kind in UNLIKE_OTHERS else pytest.param(kind, marks=pytest.mark.slow)
+        for kind in KINDS
+    ],
+)
+def test_products_compute_every_kind(kind: str, products: Products) -> None:
+    require_release_with(kind)
+    try_kind(tiny_config(kind), products)
+
+
+def test_products_that_compute_something_else_fail_the_trial(
+    products: Products, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = AutoConfig.for_model("olmo2")
     try_kind(config, products)
     real = CompiledLinear.forward
