@@ -16,6 +16,7 @@ from service.turns import Pace
 
 MAX_VALUES = 40_000  # of one series answer: a longer step is used where there would be more
 MAX_MARKS = 200
+_PIECE_SECONDS = 900  # of a column, at a time: the event loop waits for it
 MAX_MARK_CHARS = 200
 
 _encoder = msgspec.msgpack.Encoder()
@@ -133,9 +134,14 @@ class LastHour:
         pace = Pace()
         lengths = self._lengths(first, steps * each, oldest)
         await pace.next()
+        piece = max(1, _PIECE_SECONDS // each) * each
         for column in columns:
-            values[column.name] = self._aggregated(column, first, each, lengths)
-            await pace.rest()
+            found: list[float | None] = []
+            for start in range(0, len(lengths), piece):
+                part = lengths[start : start + piece]
+                found += self._aggregated(column, first + start, each, part)
+                await pace.rest()
+            values[column.name] = tuple(found)
         start = first + offset
         return Series(start, each, values, self.marks(start, start + steps * each))
 
