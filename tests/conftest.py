@@ -81,6 +81,7 @@ def pytest_collection_finish() -> None:
     time."""
     gc.freeze()
     gc.enable()
+    # Now, not at import: few test runs need Triton.
     if "triton" in sys.modules:
         quicken_interpreter()
 

@@ -13,7 +13,6 @@ from transformers.pytorch_utils import Conv1D
 
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight
-from engine.plugin.code import class_code
 from engine.plugin.norms import compiled_norm
 from engine.weights.grouped import GroupedWeight
 
@@ -50,6 +49,8 @@ class CompiledLinear(nn.Module):
         self._linear = products.library.linear
         self._team = products.library.team(products.threads)
         self._packed = products.packed(weight, bias)
+        # Some code looks at its dtype (Hunyuan's router). On "meta": computing with it fails.
+        self.weight = torch.empty(weight.shape, dtype=torch.float32, device="meta")
 
     @property
     def num_bytes(self) -> int:
@@ -183,13 +184,7 @@ def replace_part(
     """Let ``products`` compute the named part of ``model``, if they can. ``dtype``: of vectors of
     an embedding; ``few_bits``: parameters to use instead of the module's."""
     module: Any = model.get_submodule(name)
-    parent, _, own = name.rpartition(".")
-    owner = model.get_submodule(parent)
     part: nn.Module
-    if _is_plain_linear(module) and not few_bits and f".{own}.weight" in class_code(type(owner)):
-        # As in the router of Hunyuan, which looks at its weight's dtype; a CompiledLinear has none.
-        module.to(dtype)
-        return
     if _is_plain_linear(module):
         weight = few_bits.get("weight", module.weight.data)
         part = CompiledLinear(weight, _data(module.bias), products)
@@ -208,7 +203,8 @@ def replace_part(
         return
     else:
         return
-    setattr(owner, own, part)
+    parent, _, own = name.rpartition(".")
+    setattr(model.get_submodule(parent), own, part)
 
 
 def weight_bytes(model: nn.Module) -> int:

@@ -16,8 +16,8 @@ from service.turns import Pace
 
 MAX_VALUES = 40_000  # of one series answer: a longer step is used where there would be more
 MAX_MARKS = 200
-_PIECE_SECONDS = 900  # of a column, at a time: the event loop waits for it
 MAX_MARK_CHARS = 200
+_PIECE_SECONDS = 900  # of a column, read at once, while the event loop waits
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(list[Mark])
@@ -137,9 +137,9 @@ class LastHour:
         piece = max(1, _PIECE_SECONDS // each) * each
         for column in columns:
             found: list[float | None] = []
-            for start in range(0, len(lengths), piece):
-                part = lengths[start : start + piece]
-                found += self._aggregated(column, first + start, each, part)
+            for at in range(0, len(lengths), piece):
+                part = lengths[at : at + piece]
+                found += self._aggregated(column, first + at, each, part)
                 await pace.rest()
             values[column.name] = tuple(found)
         start = first + offset

@@ -34,7 +34,7 @@ def test_a_job_that_fails_is_named_and_the_others_are_done(
     [
         *("decode batch 2 ctx 256 32/8x128", "ragged behind batch 1 ctx 30064 32/8x128"),
         "sampling top_p",
-        pytest.param("engine qwen3-0.6b", marks=pytest.mark.slow),  # of the test below, too
+        pytest.param("engine qwen3-0.6b", marks=pytest.mark.slow),  # a whole engine
     ],
 )
 def test_jobs_run(name: str) -> None:

@@ -3,10 +3,14 @@ without them."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from engine.cpu import library as compiling
 from engine.cpu.library import Library, LibraryUnavailableError, VectorLevel
+
+FOLDER = Path("build/emulated")
 
 
 def _emulated(name: str, emulation: str) -> VectorLevel:
@@ -25,9 +29,11 @@ TILES = _emulated("emulated-amx", "-DEMULATED_TILES")
 
 
 def compiled_library(level: VectorLevel = PAIRS) -> Library:
-    """Compile it once for all tests, or skip the test where there is no compiler."""
+    """Compile it unless an earlier run did (`make clean` removes it), or skip the test where there
+    is no compiler."""
     try:
-        path = compiling.cache_folder() / compiling.file_name(level)
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        path = FOLDER / compiling.file_name(level)
         if not path.exists():
             compiling.build(level, path)
     except LibraryUnavailableError as error:

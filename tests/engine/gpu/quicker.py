@@ -1,4 +1,4 @@
-"""Makes Triton's interpreter twice as fast, without a change to what it computes."""
+"""Makes Triton's interpreter twice as fast; what it computes stays the same."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 
 def quicken_interpreter() -> None:
-    """Each time a kernel calls one of its functions, the interpreter replaces the built-in
-    functions of Triton's language, which it finds by looking at all members of a module. Here it
-    looks once, and sees by the first of them whether they are replaced already."""
+    """Each time a kernel calls one of its functions, Triton's interpreter looks through whole
+    modules for built-in functions to replace. Here they are looked up once, and skipped if the
+    first is already replaced."""
     try:
         interpreter: Any = importlib.import_module("triton.runtime.interpreter")
         slow, patch = interpreter._patch_builtin, interpreter._patch_attr

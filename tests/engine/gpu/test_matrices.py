@@ -40,7 +40,7 @@ def kinds(runner: ModelRunner) -> list[type]:
         ("ct_int8", True),
         ("fp8_blocks", True),
         ("gptq_act_order", False),
-        # They are held as the first and the third.
+        # Held like awq and fp8_blocks.
         pytest.param("gptq", True, marks=pytest.mark.slow),
         pytest.param("ct_fp8", True, marks=pytest.mark.slow),
     ],
@@ -65,7 +65,7 @@ def test_a_quantized_checkpoint_gives_the_tokens_of_what_it_means(
         assert output.token_ids == logits.argmax(-1)[len(prompt) - 1 : -1].tolist()
 
 
-@pytest.mark.parametrize("kind", ["int4", pytest.param("fp8", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["int4", "fp8"])
 def test_quantized_at_load_and_with_deterministic_in_floats(tmp_path: Path, kind: str) -> None:
     save_model(ONE_LAYER, tmp_path)
     quantized = load_runner(tmp_path, gpu_path="triton", quantization=kind)

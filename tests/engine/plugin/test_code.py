@@ -1,4 +1,4 @@
-"""The source of a class is what ``inspect`` finds."""
+"""The source of a class is what ``inspect`` finds, without its decorators."""
 
 from __future__ import annotations
 

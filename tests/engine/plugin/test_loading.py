@@ -40,6 +40,25 @@ def test_each_parameter_and_buffer_is_that_of_transformers(kind: str, tmp_path: 
         assert all(torch.equal(found[name], expected[name]) for name in found)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("kind", ["hunyuan_v1_moe", "falcon_h1"])
+def test_products_take_every_linear_map_and_leave_the_rest_as_it_is(
+    kind: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
+    save_family(kind, tmp_path)
+    path = tmp_path / "model.safetensors"
+    stored = {name: each.to(dtype) for name, each in load_file(path).items()}
+    save_file(stored, path, {"format": "pt"})
+    config = read_plugin_config(tmp_path)
+    plain = dict(loaded_model(config, tmp_path, CPU, dtype).named_parameters())
+    model = loaded_model(config, tmp_path, CPU, dtype, Products(library(), 1))
+    assert not [name for name, part in model.named_modules() if type(part) is torch.nn.Linear]
+    left = dict(model.named_parameters())
+    assert left
+    for name, found in left.items():
+        assert torch.equal(found.float(), plain[name].float()), name
+
+
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
     save_family("olmo2", tmp_path)

@@ -21,7 +21,7 @@ from tests.engine.plugin.families import (
     tiny_config,
 )
 
-# The first looks at a linear map's weight; the second calls its output head "decoder".
+# The first reads the dtype of a linear map's weight; the second calls its output head "decoder".
 UNLIKE_OTHERS = ("hunyuan_v1_moe", "modernbert-decoder")
 KINDS = dict.fromkeys((*UNLIKE_OTHERS, *FEW, *MANY, *HYBRIDS, *GGUF_KINDS))
 

@@ -189,3 +189,19 @@ def test_the_newest_second_by_name() -> None:
     assert (newest["running"], newest["ttft_p50"]) == (4.0, None)
     assert kept.rate("running", 5) == 4.0
     assert kept.values("running", 5) == [4.0]
+
+
+@pytest.mark.parametrize("step", [1, 7, 901, 3600])
+def test_a_column_read_in_pieces_is_that_read_at_once(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept, clock = history()
+    for slot in range(10_000 - HISTORY_SECONDS, 10_000):
+        if slot % 13:
+            put(kept, slot, 1.0 + slot % 3 / 10, tokens_out=float(slot), waiting=slot % 101)
+    clock.now = 10_000.0
+    monkeypatch.setattr("service.overview.history._PIECE_SECONDS", 10**9)
+    whole = series(kept, RATE, MAX, step=step)
+    monkeypatch.setattr("service.overview.history._PIECE_SECONDS", 10)
+    assert series(kept, RATE, MAX, step=step) == whole
+    assert sum(value is not None for value in whole.values[RATE]) > 3000 // step
