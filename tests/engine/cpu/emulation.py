@@ -10,7 +10,7 @@ import pytest
 from engine.cpu import library as compiling
 from engine.cpu.library import Library, LibraryUnavailableError, VectorLevel
 
-FOLDER = Path("build/emulated")
+FOLDER = Path(__file__).resolve().parents[3] / "build" / "emulated"
 
 
 def _emulated(name: str, emulation: str) -> VectorLevel:

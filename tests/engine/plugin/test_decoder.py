@@ -21,7 +21,7 @@ from tests.engine.plugin.families import (
 )
 from tests.engine.plugin.mixing import assert_equals_transformers
 
-# The second is the one whose code reads the dtype of a linear map's weight.
+# The code of the last two mentions the weight of a linear map, which products replace.
 ALWAYS = tuple(dict.fromkeys((*FEW, *HYBRIDS[:2], "falcon_h1", "hunyuan_v1_moe")))
 SELDOM = tuple(kind for kind in (*MANY, *HYBRIDS) if kind not in ALWAYS)
 
