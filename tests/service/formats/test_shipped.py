@@ -278,8 +278,8 @@ def test_the_work_for_a_token_does_not_grow_with_the_output(shipped: ShippedForm
             parse(pieces, output_format(shipped), opening=opening(shipped))
         return lines.count
 
-    short, middle, long = work(30), work(90), work(150)
-    assert long - middle <= 1.03 * (middle - short)
+    short, middle, long = work(50), work(150), work(250)
+    assert long - middle <= 1.05 * (middle - short)
 
 
 @FORMATS
