@@ -1,7 +1,7 @@
 """HTTP routes. Only this package imports Litestar, and does so first here.
 
-If advanced-alchemy is installed, for the store, Litestar imports all of it to find one class of a
-feature that no route uses.
+Where advanced-alchemy is installed, Litestar imports all of it, with SQLAlchemy, to find one class
+of a feature that no route uses.
 """
 
 from observability.hidden_packages import hidden_packages

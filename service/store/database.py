@@ -12,7 +12,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
-from advanced_alchemy.repository import SQLAlchemyAsyncRepository
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
@@ -38,10 +37,6 @@ from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
 from service.store.schema import bring_up_to_date, database_url
 from service.store.tables import ResponseRow, from_row, to_row
-
-
-class ResponseRepository(SQLAlchemyAsyncRepository[ResponseRow]):
-    model_type = ResponseRow
 
 
 class Database:
@@ -75,9 +70,7 @@ class Database:
 
     async def find(self, response_id: str) -> StoredResponse | None:
         async with self._sessions() as session:
-            # Unwrapped, because ``FAILURES`` does not include advanced-alchemy's own exceptions.
-            responses = ResponseRepository(session=session, wrap_exceptions=False)
-            row = await responses.get_one_or_none(id=response_id)
+            row = await session.get(ResponseRow, response_id)
             if row is None:
                 return None
             record = await asyncio.to_thread(from_row, row)

@@ -16,8 +16,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
-from advanced_alchemy.alembic.commands import AlembicCommands
-from advanced_alchemy.config import AlembicAsyncConfig, SQLAlchemyAsyncConfig
 from sqlalchemy import Connection, Text, inspect, literal_column, select, table
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine
@@ -52,26 +50,30 @@ def database_url(place: StorePlace) -> URL:
 async def bring_up_to_date(engine: AsyncEngine) -> None:
     """Run the missing migrations, one replica at a time. A schema that is one migration newer is
     used as it is. Raises NewerSchemaError for a still newer one."""
-    config = SQLAlchemyAsyncConfig(
-        engine_instance=engine,
-        alembic_config=AlembicAsyncConfig(
-            script_location=str(_MIGRATIONS), version_table_name=_VERSION_TABLE
-        ),
-    )
     async with _file_lock(engine.url):
         if engine.url.database is not None and engine.url.drivername.startswith("sqlite"):
             await asyncio.to_thread(_write_ahead, engine.url.database)
         async with engine.connect() as connection:
             found = await connection.run_sync(_version)
-        if found <= NEWEST:
-            await asyncio.to_thread(AlembicCommands(config).upgrade, "head")
+        if found < NEWEST:
+            await asyncio.to_thread(_migrate, engine.url)
         elif found == NEWEST + 1:
             _log.info("the store's schema is one migration newer", schema=found, own=NEWEST)
-        else:
+        elif found > NEWEST:
             raise NewerSchemaError(
                 f"its schema has version {found}, and this version of Quire can use up to "
                 f"{NEWEST + 1}; start the version of Quire that was used last"
             )
+
+
+def _migrate(url: URL) -> None:
+    # Only a new database, or a new version of Quire, needs Alembic; it takes long to load.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config(attributes={"url": url, "version_table": _VERSION_TABLE})
+    config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
+    command.upgrade(config, "head")
 
 
 def _version(connection: Connection) -> int:

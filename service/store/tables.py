@@ -5,14 +5,17 @@ from __future__ import annotations
 
 import zlib
 
-from advanced_alchemy.base import DefaultBase
 from sqlalchemy import BigInteger, Index, LargeBinary, String
-from sqlalchemy.orm import Mapped, mapped_column
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from service.store.record import StoredResponse
 
 
-class ResponseRow(DefaultBase):
+class Base(DeclarativeBase):
+    """Its metadata has all tables of the store."""
+
+
+class ResponseRow(Base):
     """``body`` is the response object; ``input`` the request's own items, ``context`` those before
     them and ``events`` the stream, each zlib-compressed JSON or bytes. ``size`` counts all of
     these. A row still in progress is alive until ``lease_until`` by the database's clock."""

@@ -7,7 +7,6 @@ lasts as long as the transaction, SQLite by a lock file that the caller holds.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, cast
 
 from alembic import context
 from sqlalchemy import Connection, text
@@ -16,18 +15,14 @@ from sqlalchemy.pool import NullPool
 
 from service.store.archive_tables import REQUEST_TABLE
 
-if TYPE_CHECKING:
-    from advanced_alchemy.alembic.commands import AlembicCommandConfig
-
 _LOCK = 0x7175697265  # any number that other users of the database are unlikely to use
 
 
 def _migrate(connection: Connection) -> None:
-    config = cast("AlembicCommandConfig", context.config)
     context.configure(
         connection=connection,
         target_metadata=REQUEST_TABLE.metadata,
-        version_table=config.version_table_name,
+        version_table=context.config.attributes["version_table"],
     )
     with context.begin_transaction():
         if connection.dialect.name == "postgresql":
@@ -36,9 +31,8 @@ def _migrate(connection: Connection) -> None:
 
 
 async def _run() -> None:
-    config = cast("AlembicCommandConfig", context.config)
     # The caller's engine belongs to another event loop.
-    engine = create_async_engine(config.db_url, poolclass=NullPool)
+    engine = create_async_engine(context.config.attributes["url"], poolclass=NullPool)
     try:
         async with engine.begin() as connection:
             await connection.run_sync(_migrate)
