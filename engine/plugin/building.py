@@ -17,6 +17,7 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.quantization import read_quantization
 from engine.architecture.text_part import text_fields, text_part
+from engine.plugin.corrections import correct
 from engine.plugin.inline import implementation
 
 # Parts of a configuration that describe encoders of other inputs.
@@ -92,6 +93,7 @@ def new_model(config: Any, device: torch.device, dtype: torch.dtype) -> nn.Modul
             f"transformers builds no causal language model for {config.model_type} that attends by "
             f"Quire's KV cache ({first_line(error)})"
         ) from error
+    correct(model, config)
     return model.eval()
 
 

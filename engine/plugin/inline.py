@@ -33,7 +33,10 @@ def use_interface(model: nn.Module) -> None:
     for module in model.modules():
         forward = _FORWARDS.get(type(module).__name__)
         if forward is not None:
-            module.forward = partial(forward, module)
+            part: Any = module
+            part.forward = partial(forward, part)
+            if not hasattr(part, "layer_idx"):  # GPT-Neo has another name for it
+                part.layer_idx = part.layer_id
 
 
 def _falcon(
@@ -66,8 +69,21 @@ def _xglm(
     return module.out_proj(out.flatten(2)), None
 
 
-_MODEL_TYPES = ("falcon", "xglm")
+def _gpt_neo(
+    module: Any, hidden_states: Tensor, *, attention_mask: Tensor | None, **ignored: object
+) -> tuple[Tensor, None]:
+    query, key, value = (
+        project(hidden_states).unflatten(-1, (module.num_heads, module.head_dim)).transpose(1, 2)
+        for project in (module.q_proj, module.k_proj, module.v_proj)
+    )
+    window = module.config.window_size if module.attention_type == "local" else None
+    out, _ = attend(module, query, key, value, attention_mask, scaling=1.0, sliding_window=window)
+    return module.out_proj(out.flatten(2)), None
+
+
+_MODEL_TYPES = ("falcon", "gpt_neo", "xglm")
 _FORWARDS: dict[str, Callable[..., tuple[Tensor, None]]] = {
     "FalconAttention": _falcon,
+    "GPTNeoSelfAttention": _gpt_neo,
     "XGLMAttention": _xglm,
 }

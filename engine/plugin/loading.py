@@ -22,6 +22,7 @@ from engine.gguf.names import LINK
 from engine.plugin.building import first_line, new_model
 from engine.plugin.config import PluginConfig
 from engine.plugin.conversion import TensorGroup, may_be_missing, tensor_groups, tied
+from engine.plugin.corrections import correct
 from engine.plugin.gguf import GgufTensors
 from engine.plugin.inline import implementation
 from engine.plugin.products import Products, is_linear, replace_part, takes_few_bits, takes_stored
@@ -130,6 +131,7 @@ def empty_model(source: Any, dtype: torch.dtype) -> nn.Module:
         )
     except Exception as error:
         raise WeightsError(f"transformers cannot create the model ({first_line(error)})") from error
+    correct(model, source)
     return model.requires_grad_(False).eval()
 
 

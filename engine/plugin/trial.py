@@ -42,20 +42,12 @@ _STEPS = ((9, 7), (1, 1), (1, 0), (0, 1), (8, 4), (1, 1), (3, 0))
 TOLERANCE = 1e-4
 # A tiny model has fewer. Those of which it is not known how to make them smaller have more.
 _MOST_PARAMETERS = 20_000_000
-# Of which transformers computes a prompt and its tokens one by one differently, by 1e-3 of the
-# logits' range after some forty tokens: more than rounding, and neither is known to be right.
-_DIFFERS_FROM_ITSELF = frozenset({"nemotron_h"})
 
 
 def try_kind(config: Any, products: Products | None = None) -> None:
     """Raises UnsupportedError if a tiny model like ``config`` gives other logits than transformers
     does. ``products``: compute its linear maps by them."""
     name = config.model_type
-    if name in _DIFFERS_FROM_ITSELF:
-        raise UnsupportedError(
-            f"{name} is not supported: transformers itself gives other logits for a prompt than "
-            "for its tokens one by one"
-        )
     try:
         tiny = shrunk(config)
         with torch.random.fork_rng(devices=[]):

@@ -15,6 +15,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, AutoModelForCausalLM, PreTr
 from transformers.models.codegen import modeling_codegen
 from transformers.models.gptj import modeling_gptj
 
+from engine.plugin.corrections import correct
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.shrinking import VOCABULARY, shrunk
 from engine.plugin.trial import fill_strongly
@@ -50,7 +51,8 @@ MANY = (
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
     *("nanochat", "olmo", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2"),
     *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3"),
-    *("solar_open", "stablelm", "xglm"),
+    *("solar_open", "stablelm", "xglm", "gpt_neo", "aria_text", "apertus1p5_text", "lara_mini"),
+    "minimax_m3_vl_text",
     *("hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"),
     *("starcoder2", "starcoder2#window", "vaultgemma", "youtu"),
 )
@@ -59,7 +61,8 @@ MANY = (
 # each run of the tests.
 HYBRIDS = (
     *("qwen3_next", "lfm2", "qwen3_5_text", "qwen3_5_moe_text", "lfm2_moe", "lfm3", "bamba"),
-    *("granitemoehybrid", "olmo_hybrid", "falcon_h1"),
+    *("granitemoehybrid", "olmo_hybrid", "falcon_h1", "nemotron_h", "kimi_linear"),
+    "bailing_hybrid",
 )
 
 # Kinds that our own code computes too, one or more of each family that is not a plain Llama.
@@ -407,6 +410,7 @@ def save_family(
         directory, dtype=torch.float32, attn_implementation="eager"
     )
     freeze_frequencies(oracle, getattr(config, "max_position_embeddings", 0))
+    correct(oracle, config)
     oracle.eval()
     return oracle
 

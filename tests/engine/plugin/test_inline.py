@@ -22,7 +22,7 @@ from tests.engine.plugin.mixing import assert_equals_transformers
 META = torch.device("meta")
 
 
-@pytest.mark.parametrize("kind", ["falcon#40b", "xglm"])
+@pytest.mark.parametrize("kind", ["falcon#40b", "xglm", "gpt_neo"])
 def test_mixed_steps_equal_transformers(kind: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     oracle = save_family(kind, tmp_path)

@@ -31,11 +31,6 @@ def test_a_kind_that_is_computed_right_passes(kind: str) -> None:
     try_kind(AutoConfig.for_model(kind))
 
 
-def test_a_kind_that_differs_from_itself_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="one by one"):
-        try_kind(AutoConfig.for_model("nemotron_h"))
-
-
 def test_a_chunked_attention_that_passes_the_gate_fails_the_trial(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
