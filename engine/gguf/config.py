@@ -130,19 +130,26 @@ def _key_value_heads(keys: ArchitectureKeys, family: GgufFamily, layers: int, he
     if family.has_mla:  # files have one head, of the latents
         return heads
     key = "attention.head_count_kv"
-    if not family.has_layers_without_kv:
-        return _first_size(keys, family, key, layers, heads)
-    found = {*keys.per_layer(key, layers, heads, low=0, high=MAX_SIZE)} - {0}
+    if family.has_layers_without_kv:
+        return _one_size(keys, key, layers)
+    return _first_size(keys, family, key, layers, heads)
+
+
+def _one_size(keys: ArchitectureKeys, key: str, layers: int) -> int:
+    """Return what all layers have that do not have 0."""
+    found = {*keys.per_layer(key, layers, low=0, high=MAX_SIZE)} - {0}
     if len(found) != 1:
-        raise keys.unsupported(key, "must be the same in all layers that attend, and 0 in others")
+        raise keys.unsupported(key, "must be the same in all layers that have it, and 0 in others")
     return found.pop()
 
 
 def _feed_forward_size(keys: ArchitectureKeys, family: GgufFamily, layers: int) -> int:
     """A mixture's experts may be all that it has, and theirs all that its file says."""
-    experts = "expert_feed_forward_length"
+    experts, key = "expert_feed_forward_length", "feed_forward_length"
     usual = keys.integer(experts, high=MAX_SIZE) if keys.has(experts) else None
-    return _first_size(keys, family, "feed_forward_length", layers, usual)
+    if family.has_layers_without_feed_forward:
+        return _one_size(keys, key, layers)
+    return _first_size(keys, family, key, layers, usual)
 
 
 def _end_tokens(keys: ArchitectureKeys, family: GgufFamily) -> list[int]:

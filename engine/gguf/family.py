@@ -38,6 +38,8 @@ class GgufFamily:
     """Sizes may differ by layer."""
     has_layers_without_kv: bool = False
     """Some layers (convolutions, Mamba) have 0 in attention.head_count_kv."""
+    has_layers_without_feed_forward: bool = False
+    """Some layers have 0 in feed_forward_length."""
     norm_key: str = "attention.layer_norm_rms_epsilon"
     """The key of the epsilon of the norms."""
     has_mla: bool = False

@@ -15,6 +15,7 @@ from engine.gguf.family import (
 )
 from engine.gguf.granite import granite_hybrid
 from engine.gguf.lfm2 import lfm2, lfm2_moe
+from engine.gguf.nemotron_h import nemotron_h, nemotron_h_moe
 from engine.gguf.qwen35 import qwen3_next, qwen35, qwen35_moe
 
 _QWEN35 = GgufFamily(
@@ -78,6 +79,26 @@ _GRANITE_HYBRID = GgufFamily(
     has_layers_without_kv=True,
     by_transformers=True,
 )
+_NEMOTRON_H = GgufFamily(
+    "NemotronHForCausalLM",
+    modules={
+        "norm": "attn_norm",
+        "mixer.in_proj": "ssm_in",
+        "mixer.conv1d": "ssm_conv1d",
+        "mixer.norm": "ssm_norm",
+        "mixer.out_proj": "ssm_out",
+        "mixer.q_proj": "attn_q",
+        "mixer.k_proj": "attn_k",
+        "mixer.v_proj": "attn_v",
+        "mixer.o_proj": "attn_output",
+        "mixer.up_proj": "ffn_up",
+        "mixer.down_proj": "ffn_down",
+    },
+    settings=nemotron_h,
+    has_layers_without_kv=True,
+    has_layers_without_feed_forward=True,
+    by_transformers=True,
+)
 
 # By general.architecture.
 HYBRIDS: dict[str, GgufFamily] = {
@@ -110,6 +131,22 @@ HYBRIDS: dict[str, GgufFamily] = {
             **projections("feed_forward.experts", "exps"),
         },
         settings=lfm2_moe,
+        has_experts=True,
+    ),
+    "nemotron_h": _NEMOTRON_H,
+    "nemotron_h_moe": replace(
+        _NEMOTRON_H,
+        modules={
+            **_NEMOTRON_H.modules,
+            "mixer.gate": "ffn_gate_inp",
+            "mixer.experts.up_proj": "ffn_up_exps",
+            "mixer.experts.down_proj": "ffn_down_exps",
+            "mixer.shared_experts.up_proj": "ffn_up_shexp",
+            "mixer.shared_experts.down_proj": "ffn_down_shexp",
+            "mixer.fc1_latent_proj": "ffn_latent_down",
+            "mixer.fc2_latent_proj": "ffn_latent_up",
+        },
+        settings=nemotron_h_moe,
         has_experts=True,
     ),
     "qwen3next": replace(

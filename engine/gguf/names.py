@@ -12,6 +12,8 @@ _WHOLE = {
     "model.norm": "output_norm",
     "model.final_layernorm": "output_norm",
     "model.embedding_norm": "token_embd_norm",
+    "model.embeddings": "token_embd",
+    "model.norm_f": "output_norm",
     "lm_head": "output",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj",
@@ -52,6 +54,10 @@ _WITHOUT_SUFFIX = {
     "mamba.A_log": "ssm_a",
     "mamba.D": "ssm_d",
     "mamba.dt_bias": "ssm_dt.bias",
+    "mixer.A_log": "ssm_a",
+    "mixer.D": "ssm_d",
+    "mixer.dt_bias": "ssm_dt.bias",
+    "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
 }
 _IN_LAYER = re.compile(r"blk\.(0|[1-9]\d{0,8})\..*")
 _EXPERT = re.compile(r"(\.experts\.)(\d+)\.")

@@ -17,7 +17,7 @@ from engine.weights.stored import Shape
 Paired = TypeVar("Paired")
 
 # What transformers has as one parameter for all experts of a layer.
-_EXPERTS = re.compile(r"(.*\.experts)\.(gate_up|down)_proj(_bias)?")
+_EXPERTS = re.compile(r"(.*\.experts)\.(gate_up|up|down)_proj(_bias)?")
 _GATE_AND_UP = ".input_linear."
 _KV_B = ".kv_b_proj."
 _QKVZ = ".in_proj_qkvz."
@@ -151,7 +151,7 @@ class _Experts:
 def _experts(match: re.Match[str], shape: Shape, model: Any) -> _Experts:
     prefix, kind, bias = match.groups()
     module = model.get_submodule(prefix)
-    projections = ("gate", "up") if kind == "gate_up" else ("down",)
+    projections = tuple(kind.split("_"))
     return _Experts(
         prefix,
         projections,

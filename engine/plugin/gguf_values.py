@@ -48,7 +48,7 @@ def _as_column(shape: Shape, config: Any) -> Shape:
 
 
 def _by_group(shape: Shape, config: Any) -> Shape:
-    groups = config.mamba_n_groups
+    groups = config.n_groups if config.model_type == "nemotron_h" else config.mamba_n_groups
     return (groups, shape[0] // groups)
 
 
@@ -73,12 +73,13 @@ _QWEN3_NEXT: dict[str, _Change] = {
 }
 _GEMMA = {"norm.weight": _Change(values=_less_one)}
 _LFM2 = {"conv.conv.weight": _Change(shape=_without_channel)}
-_MAMBA2 = {
-    "mamba.conv1d.weight": _Change(shape=_without_channel),
-    "mamba.A_log": _Change(values=_logarithm_of_negative, shape=_as_column),
-    "mamba.D": _Change(shape=_as_column),
-    "mamba.norm.weight": _Change(shape=_by_group),
+_OF_MAMBA2 = {
+    "conv1d.weight": _Change(shape=_without_channel),
+    "A_log": _Change(values=_logarithm_of_negative, shape=_as_column),
+    "D": _Change(shape=_as_column),
+    "norm.weight": _Change(shape=_by_group),
 }
+_MAMBA2 = {f"mamba.{name}": change for name, change in _OF_MAMBA2.items()}
 _BY_KIND: dict[str, dict[str, _Change]] = {
     "falcon_h1": _MAMBA2,
     "gemma": _GEMMA,
@@ -86,6 +87,7 @@ _BY_KIND: dict[str, dict[str, _Change]] = {
     "granitemoehybrid": _MAMBA2,
     "lfm2": _LFM2,
     "lfm2_moe": _LFM2,
+    "nemotron_h": {f"mixer.{name}": change for name, change in _OF_MAMBA2.items()},
     "qwen3_next": _QWEN3_NEXT,
     "qwen3_5_text": _QWEN35,
     "qwen3_5_moe_text": _QWEN35,

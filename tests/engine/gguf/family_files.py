@@ -25,9 +25,11 @@ from tests.engine.gguf.hybrid_files import (
     add_granite_hybrid,
     add_granite_moe,
     add_lfm2,
+    add_nemotron_h,
     falcon_h1_tensors,
     granite_tensors,
     lfm2_tensors,
+    nemotron_h_tensors,
 )
 from tests.engine.gguf.mixture_files import (
     add_dots1,
@@ -93,6 +95,7 @@ ARCHITECTURES = {
     "Starcoder2ForCausalLM": "starcoder2",
     "ApertusForCausalLM": "apertus",
     "FalconH1ForCausalLM": "falcon-h1",
+    "NemotronHForCausalLM": "nemotron_h",
 }
 _OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}
 _PERMUTED = {"llama", "mistral3", "granite", "granitemoe", "granitehybrid", "smollm3"}
@@ -274,6 +277,16 @@ def in_hub_layout(config: dict[str, Any]) -> dict[str, Any]:
     return config | found
 
 
+def architecture_of(config: dict[str, Any]) -> str:
+    """Return the name of the architecture in the file."""
+    name = ARCHITECTURES[config["architectures"][0]]
+    return f"{name}_moe" if "moe" in config.get("layers_block_type", ()) else name
+
+
+def count_layers(config: dict[str, Any]) -> int:
+    return config.get("num_hidden_layers") or len(config["layers_block_type"])
+
+
 def add_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     """Write the keys that other families than Llama have."""
     if (experts := config.get("num_local_experts") or config.get("num_experts")) is not None:
@@ -407,6 +420,7 @@ _KEYS = {
     "MiniMaxM2ForCausalLM": add_minimax,
     "Dots1ForCausalLM": add_dots1,
     "FalconH1ForCausalLM": add_falcon_h1,
+    "NemotronHForCausalLM": add_nemotron_h,
 }
 
 
@@ -415,9 +429,9 @@ def file_tensors(
 ) -> Iterator[tuple[str, str, Tensor]]:
     """Yield a checkpoint's tensors by their names there, and by those in the file, as they are
     there in float32."""
-    architecture = ARCHITECTURES[config["architectures"][0]]
+    architecture = architecture_of(config)
     numbers = {name: number for number, name in gguf.MODEL_ARCH_NAMES.items()}
-    names = get_tensor_name_map(numbers[architecture], config["num_hidden_layers"])
+    names = get_tensor_name_map(numbers[architecture], count_layers(config))
     stacks: dict[str, dict[int, Tensor]] = {}
     if (change := _CHANGES.get(architecture)) is not None:
         tensors = change(tensors, config)
@@ -494,6 +508,8 @@ _CHANGES = {
     "granitemoe": granite_tensors,
     "lfm2": lfm2_tensors,
     "lfm2moe": lfm2_tensors,
+    "nemotron_h": nemotron_h_tensors,
+    "nemotron_h_moe": nemotron_h_tensors,
     "qwen3next": qwen3_next_tensors,
 }
 _UNMAPPED = {

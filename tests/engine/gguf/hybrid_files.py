@@ -1,4 +1,5 @@
-"""How llama.cpp's converter writes LFM2, Granite 4 and Falcon-H1: keys, and values of tensors."""
+"""How llama.cpp's converter writes LFM2, Granite 4, Falcon-H1 and Nemotron-H: keys, and values of
+tensors."""
 
 from __future__ import annotations
 
@@ -120,13 +121,49 @@ def _multiplier(name: str, config: dict[str, Any]) -> Tensor | float:
     return multipliers.get(name.split(".")[-2], 1.0)
 
 
+def add_nemotron_h(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    kinds = config["layers_block_type"]
+    heads = config["num_key_value_heads"]
+    is_moe = "moe" in kinds
+    size = config["moe_intermediate_size" if is_moe else "intermediate_size"]
+    writer.add_head_count_kv([heads if kind == "full_attention" else 0 for kind in kinds])
+    writer.add_feed_forward_length([size if kind in ("mlp", "moe") else 0 for kind in kinds])
+    writer.add_ssm_conv_kernel(config["conv_kernel"])
+    writer.add_ssm_state_size(config["ssm_state_size"])
+    writer.add_ssm_group_count(config["n_groups"])
+    writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
+    writer.add_ssm_time_step_rank(config["mamba_num_heads"])
+    writer.add_rope_scaling_finetuned(False)
+    writer.add_layer_norm_eps(config["layer_norm_epsilon"])  # besides that of RMS norms
+    if is_moe:
+        writer.add_expert_count(config["n_routed_experts"])
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+        shared = config["moe_shared_expert_intermediate_size"]
+        writer.add_expert_shared_feed_forward_length(shared)
+        writer.add_expert_shared_count(config["n_shared_experts"])
+        writer.add_expert_weights_norm(config["norm_topk_prob"])
+        writer.add_expert_weights_scale(config["routed_scaling_factor"])
+        writer.add_expert_group_count(config["n_group"])
+        if (latent := config["moe_latent_size"]) is not None:
+            writer.add_moe_latent_size(latent)
+
+
+def nemotron_h_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    found = {}
+    for name, values in tensors.items():
+        if ".experts." in name:  # the library knows them by this name
+            name = name.replace("backbone.", "model.").replace(".mixer.", ".mlp.")
+        found[name] = _as_mamba2(name, values, config)
+    return found
+
+
 def _as_mamba2(name: str, values: Tensor, config: dict[str, Any]) -> Tensor:
     if name.endswith(".conv1d.weight"):
         return values.squeeze(1)
     if name.endswith(".A_log"):
         return -values.exp().unsqueeze(1)
-    if name.endswith(".mamba.D"):
+    if name.endswith(".D"):
         return values.unsqueeze(1)
-    if name.endswith(".mamba.norm.weight"):
-        return values.view(config["mamba_n_groups"], -1)
+    if name.endswith((".mamba.norm.weight", ".mixer.norm.weight")):
+        return values.view(config.get("mamba_n_groups") or config["n_groups"], -1)
     return values

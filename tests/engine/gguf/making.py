@@ -17,8 +17,9 @@ from engine.gguf.container import GgufHeader
 from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.parts import read_gguf_header
 from tests.engine.gguf.family_files import (
-    ARCHITECTURES,
     add_family,
+    architecture_of,
+    count_layers,
     file_tensors,
     in_hub_layout,
 )
@@ -48,7 +49,7 @@ def write_gguf(
     the first has no tensors."""
     config = in_hub_layout(json.loads((directory / "config.json").read_text()))
     tensors = load_file(directory / "model.safetensors")
-    architecture = ARCHITECTURES[config["architectures"][0]]
+    architecture = architecture_of(config)
     writer = gguf.GGUFWriter(
         path, architecture, split_max_tensors=most_tensors, small_first_shard=keys_apart
     )
@@ -112,7 +113,7 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_name("tiny")
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
-    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_block_count(count_layers(config))
     if "intermediate_size" in config:
         writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
@@ -123,9 +124,8 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     if (epsilon := next((config[name] for name in names if name in config), None)) is not None:
         writer.add_layer_norm_eps(epsilon)
     else:
-        writer.add_layer_norm_rms_eps(
-            config["rms_norm_eps"] if "rms_norm_eps" in config else config["norm_eps"]
-        )
+        names = ("rms_norm_eps", "norm_eps", "layer_norm_epsilon")
+        writer.add_layer_norm_rms_eps(next(config[name] for name in names if name in config))
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))

@@ -83,7 +83,7 @@ GGUF_KINDS = (
     *("glm4_moe_lite#files", "ernie4_5_moe#files", "ernie4_5_moe#own", "exaone4#files"),
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
-    "falcon_h1#norm",
+    *("falcon_h1#norm", "nemotron_h#dense", "nemotron_h#files", "nemotron_h#latent"),
 )
 
 # Kinds of which our own code computes GGUF files, but not checkpoints.
@@ -297,6 +297,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "mamba_n_groups": 2,
         "mamba_rms_norm": True,
         "mamba_norm_before_gate": False,
+    },
+    "nemotron_h#dense": {
+        "n_groups": 2,
+        "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
+    },
+    "nemotron_h#files": {
+        "n_groups": 2,
+        "layers_block_type": ["linear_attention", "moe", "full_attention", "moe"],
+        "routed_scaling_factor": 2.5,
+    },
+    "nemotron_h#latent": {
+        "layers_block_type": ["full_attention", "moe", "linear_attention", "moe"],
+        "moe_latent_size": 32,
     },
     "falcon_h1#tied": {"tie_word_embeddings": True},
     "falcon_h1#multipliers": {

@@ -31,8 +31,10 @@ CPU = torch.device("cpu")
 IN_FLOATS = (
     "_bias",
     ".embed_tokens.",
+    ".embeddings.",
     ".mlp.gate.",
     ".mlp.router.",
+    ".mixer.gate.",
     ".shared_expert_gate.",
     ".conv1d.",
     ".conv.conv.",
@@ -91,7 +93,9 @@ def test_each_parameter_is_that_of_the_checkpoint(
     assert_equals(parameters(file_directory(original, tmp_path, "F32")), oracle, most)
 
 
-@pytest.mark.parametrize("kind", ["glm4_moe", "minimax_m2#files", "dots1#files"])
+@pytest.mark.parametrize(
+    "kind", ["glm4_moe", "minimax_m2#files", "dots1#files", "nemotron_h#files"]
+)
 def test_stored_buffers_are_read_too(kind: str, original: Path, tmp_path: Path) -> None:
     save_family(kind, original)
     path = original / "model.safetensors"
@@ -100,7 +104,10 @@ def test_stored_buffers_are_read_too(kind: str, original: Path, tmp_path: Path) 
     save_file(tensors | biases, path, {"format": "pt"})
     found = parameters(file_directory(original, tmp_path, "F32"))
     assert biases
-    expected = {name.replace("block_sparse_moe", "mlp"): each for name, each in biases.items()}
+    expected = {
+        name.replace("block_sparse_moe", "mlp").replace("backbone", "model"): each
+        for name, each in biases.items()
+    }
     assert all(torch.equal(found[name], values) for name, values in expected.items())
 
 
