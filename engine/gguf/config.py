@@ -108,7 +108,7 @@ def _head_dim(keys: ArchitectureKeys, family: GgufFamily, usual: int) -> int:
         return keys.integer("rope.dimension_count", low=2, high=MAX_HEAD_DIM)
     head_dim = keys.integer("attention.key_length", max(1, usual), low=2, high=MAX_HEAD_DIM)
     same = ["attention.value_length"]
-    if not family.has_partial_rope:
+    if family.has_rope and not family.has_partial_rope:
         same.append("rope.dimension_count")
     for key in same:
         if keys.integer(key, head_dim, high=MAX_SIZE) != head_dim:
@@ -136,19 +136,21 @@ def _key_value_heads(keys: ArchitectureKeys, family: GgufFamily, layers: int, he
 
 
 def _one_size(keys: ArchitectureKeys, key: str, layers: int) -> int:
-    """Return what all layers have that do not have 0."""
+    """Return the size that is the same in all layers where it is not 0."""
     found = {*keys.per_layer(key, layers, low=0, high=MAX_SIZE)} - {0}
-    if len(found) != 1:
-        raise keys.unsupported(key, "must be the same in all layers that have it, and 0 in others")
+    if not found:
+        raise keys.unsupported(key, "must be above 0 in some layer")
+    if len(found) > 1:
+        raise keys.unsupported(key, "must be the same in all layers where it is not 0")
     return found.pop()
 
 
 def _feed_forward_size(keys: ArchitectureKeys, family: GgufFamily, layers: int) -> int:
     """A mixture's experts may be all that it has, and theirs all that its file says."""
     experts, key = "expert_feed_forward_length", "feed_forward_length"
-    usual = keys.integer(experts, high=MAX_SIZE) if keys.has(experts) else None
     if family.has_layers_without_feed_forward:
         return _one_size(keys, key, layers)
+    usual = keys.integer(experts, high=MAX_SIZE) if keys.has(experts) else None
     return _first_size(keys, family, key, layers, usual)
 
 

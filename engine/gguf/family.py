@@ -28,6 +28,8 @@ class GgufFamily:
     """Returns the parameters of one element that are keys of the file, not tensors."""
     end_tokens: frozenset[str] = TURN_ENDS
     """Texts of the tokens after which an answer ends, besides those that keys name."""
+    has_rope: bool = True
+    """False: no layer has rotary embeddings, whatever the keys say of them."""
     has_partial_rope: bool = False
     """Rotary embeddings may cover only a part of each head."""
     is_wide: bool = False

@@ -97,6 +97,7 @@ _NEMOTRON_H = GgufFamily(
     settings=nemotron_h,
     has_layers_without_kv=True,
     has_layers_without_feed_forward=True,
+    has_rope=False,
     by_transformers=True,
 )
 

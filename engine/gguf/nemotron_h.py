@@ -6,7 +6,14 @@ from typing import Any
 
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
 from engine.gguf.mamba2 import mamba2_fields
-from engine.gguf.settings import experts, layers_without_mtp, shared_size
+from engine.gguf.settings import (
+    experts,
+    layers_without_mtp,
+    must_be,
+    plain_rope,
+    shared_size,
+    sigmoid_router,
+)
 
 
 def nemotron_h(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
@@ -17,6 +24,8 @@ def nemotron_h(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]
 
 def nemotron_h_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     """The feed-forward layers are mixtures of experts."""
+    sigmoid_router(keys)
+    must_be(keys, "expert_shared_count", 1)
     found = experts(keys, common, "expert_feed_forward_length")
     inner = found["moe_intermediate_size"]
     latent = keys.integer("moe_latent_size", 0, low=0, high=MAX_SIZE)
@@ -56,4 +65,5 @@ def _fields(keys: ArchitectureKeys, common: dict[str, Any], feed_forward: str) -
         "conv_kernel": mamba["mamba_d_conv"],
         "layer_norm_epsilon": common["rms_norm_eps"],
         "mlp_hidden_act": "relu2",
+        **plain_rope(keys, common),
     }

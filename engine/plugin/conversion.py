@@ -26,8 +26,13 @@ from engine.architecture.errors import WeightsError
 from engine.plugin.building import first_line
 from engine.weights.weights import some
 
-# Names that older exporters also stored: buffers, which the model computes itself.
-_COMPUTED = (r"rotary_emb\.inv_freq", r"(^|\.)position_ids$")
+# Names that older exporters also stored: buffers, which the model computes itself. GPT-Neo's are
+# masks.
+_COMPUTED = (
+    r"rotary_emb\.inv_freq",
+    r"(^|\.)position_ids$",
+    r"\.attn\.attention\.(masked_)?bias$",
+)
 
 
 @dataclass(slots=True)

@@ -1,7 +1,8 @@
-"""Mends what transformers' code computes otherwise than the models were trained."""
+"""Corrects what transformers' code computes differently from how the models were trained."""
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -13,17 +14,28 @@ from engine.architecture.errors import UnsupportedError
 def correct(model: nn.Module, config: Any) -> None:
     """Change a new model in place. Raises UnsupportedError."""
     if config.model_type == "nemotron_h":
-        _leave_time_steps(model, config)
+        _check_groups(config)
+        _remove_time_step_floor(model, config)
 
 
-def _leave_time_steps(model: nn.Module, config: Any) -> None:
-    """transformers raises a prompt's time steps to ``time_step_min``, which config.json has for the
+def _check_groups(config: Any) -> None:
+    """The trial's tiny model has one group, so it does not see a wrong number of them."""
+    heads, groups = config.mamba_num_heads, config.n_groups
+    if heads % groups:
+        raise UnsupportedError(
+            f"config.json: mamba_num_heads is {heads}, and must be a multiple of n_groups, {groups}"
+        )
+
+
+def _remove_time_step_floor(model: nn.Module, config: Any) -> None:
+    """transformers raises a prompt's time steps to ``time_step_min``, which is meant for the
     weights' initialization, and does not raise those of single tokens. What limits time steps is
-    ``time_step_limit``: in all published checkpoints nothing does."""
+    ``time_step_limit``: in NVIDIA's checkpoints it is [0.0, Infinity]."""
     limit = tuple(config.time_step_limit)
     if limit != (0.0, math.inf):
         raise UnsupportedError(
-            f"config.json: time_step_limit is {list(limit)}; only [0.0, Infinity] is supported"
+            f"config.json: time_step_limit is {json.dumps(limit)}; only [0.0, Infinity] is "
+            "supported"
         )
     for part in model.modules():
         if hasattr(part, "time_step_limit"):

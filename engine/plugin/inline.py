@@ -17,6 +17,8 @@ from engine.architecture.errors import UnsupportedError
 from engine.plugin.interface import NAME, attend
 
 _OWN = "eager"  # what transformers calls the attention of the modelling code
+# Of GPT-Neo, which makes a mask of positions by positions for each layer.
+_MOST_POSITIONS = 4096
 
 
 def implementation(config: Any) -> str:
@@ -25,6 +27,11 @@ def implementation(config: Any) -> str:
         return NAME
     if getattr(config, "alibi", False):
         raise UnsupportedError(f"{config.model_type} with ALiBi is not supported")
+    if config.model_type == "gpt_neo" and config.max_position_embeddings > _MOST_POSITIONS:
+        raise UnsupportedError(
+            f"config.json: max_position_embeddings is {config.max_position_embeddings}; gpt_neo is "
+            f"supported up to {_MOST_POSITIONS}"
+        )
     return _OWN
 
 
@@ -35,8 +42,9 @@ def use_interface(model: nn.Module) -> None:
         if forward is not None:
             part: Any = module
             part.forward = partial(forward, part)
-            if not hasattr(part, "layer_idx"):  # GPT-Neo has another name for it
+            if forward is _gpt_neo:
                 part.layer_idx = part.layer_id
+                part.bias = None  # the mask, which nothing reads now
 
 
 def _falcon(

@@ -30,8 +30,14 @@ START_SECONDS = 2.0
 
 # What a start must not load, for each takes longer than most of what it needs.
 HEAVY = (
-    *("advanced_alchemy", "alembic", "sqlalchemy", "numpy"),  # the store's
-    *("attr", "pydantic", "pygments", "rich"),  # what libraries of ours load where it is installed
+    *("alembic", "sqlalchemy", "numpy"),  # the store's
+    *(
+        "advanced_alchemy",
+        "attr",
+        "pydantic",
+        "pygments",
+        "rich",
+    ),  # what libraries of ours load where it is installed
 )
 MAIN = ("-m", "service.worker")
 MAIN_THEN_TELL_MODULES = f"""

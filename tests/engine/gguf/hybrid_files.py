@@ -134,6 +134,8 @@ def add_nemotron_h(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_ssm_inner_size(config["mamba_num_heads"] * config["mamba_head_dim"])
     writer.add_ssm_time_step_rank(config["mamba_num_heads"])
     writer.add_rope_scaling_finetuned(False)
+    # Written as if heads had this size, though there are no rotary embeddings.
+    writer.add_rope_dimension_count(config["hidden_size"] // config["num_attention_heads"])
     writer.add_layer_norm_eps(config["layer_norm_epsilon"])  # besides that of RMS norms
     if is_moe:
         writer.add_expert_count(config["n_routed_experts"])

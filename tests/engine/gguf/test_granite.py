@@ -44,7 +44,10 @@ def test_the_configuration_is_the_originals(
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"attention__head_count_kv": np.array([0, 4, 0, 2])}, "same in all layers that have it"),
+        (
+            {"attention__head_count_kv": np.array([0, 4, 0, 2])},
+            "same in all layers where",
+        ),
         ({"ssm__inner_size": 96}, "ssm.inner_size must be a multiple of 64"),
         ({"ssm__time_step_rank": 5}, "ssm.inner_size must be a multiple of 5"),
         ({"ssm__group_count": 3}, "ssm.time_step_rank must be a multiple of 3"),

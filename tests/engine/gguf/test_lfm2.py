@@ -35,8 +35,11 @@ def test_the_configuration_is_the_originals(
     ("keys", "says"),
     [
         ({"attention__head_count_kv": None}, "has no .*head_count_kv"),
-        ({"attention__head_count_kv": np.array([0, 2, 0, 1])}, "same in all layers that have it"),
-        ({"attention__head_count_kv": np.array([0, 0, 0, 0])}, "same in all layers that have it"),
+        (
+            {"attention__head_count_kv": np.array([0, 2, 0, 1])},
+            "same in all layers where",
+        ),
+        ({"attention__head_count_kv": np.array([0, 0, 0, 0])}, "must be above 0 in some layer"),
         ({"attention__head_count_kv": np.array([0, 2, 0])}, "or an array of 4 of them"),
         ({"attention__head_count_kv": np.array([0, -2, 0, 2])}, "an integer from 0"),
         ({"shortconv__l_cache": 1}, "shortconv.l_cache must be an integer from 2 to 64"),

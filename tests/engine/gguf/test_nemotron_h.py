@@ -48,8 +48,11 @@ def test_the_configuration_is_the_originals(
         ({"attention__scale": 0.5}, "attention.scale is not supported"),
         ({"expert_group_count": 2}, "expert_group_count must be 1"),
         ({"expert_count": 7}, "expert_count is 7, and blk.1.ffn_gate_inp.weight has 8"),
-        ({"feed_forward_length": 0}, "must be the same in all layers that have it, and 0 in"),
-        ({"attention__head_count_kv": 0}, "must be the same in all layers that have it, and 0 in"),
+        ({"feed_forward_length": 0}, "feed_forward_length must be above 0 in some layer"),
+        ({"attention__head_count_kv": 0}, "head_count_kv must be above 0 in some layer"),
+        ({"expert_gating_func": 1}, "expert_gating_func must be 2"),
+        ({"expert_shared_count": 2}, "expert_shared_count must be 1"),
+        ({"rope__scaling__factor": 2.0}, "scaling.type 'linear' is not supported"),
         ({"moe_latent_size": -1}, "moe_latent_size must be an integer from 0"),
     ],
 )

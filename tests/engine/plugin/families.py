@@ -300,6 +300,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "nemotron_h#dense": {
         "n_groups": 2,
+        "head_dim": 32,
         "layers_block_type": ["linear_attention", "mlp", "full_attention", "mlp"],
     },
     "nemotron_h#files": {

@@ -67,11 +67,6 @@ def test_a_model_that_generates_no_text_is_refused() -> None:
         new_model(AutoConfig.for_model("t5"), META, torch.float32)
 
 
-def test_attention_of_an_older_kind_is_refused() -> None:
-    with pytest.raises(UnsupportedError, match="builds no causal language model for gpt_neo"):
-        new_model(AutoConfig.for_model("gpt_neo"), META, torch.float32)
-
-
 def test_a_configuration_is_not_changed_by_the_models_built_from_it() -> None:
     config = shrunk(AutoConfig.for_model("mixtral"))
     before = config.to_dict()

@@ -51,6 +51,14 @@ def test_a_limit_of_time_steps_is_refused() -> None:
         new_model(config, torch.device("meta"), torch.float32)
 
 
+def test_groups_that_do_not_divide_the_heads_are_refused() -> None:
+    config = tiny_config("nemotron_h")
+    config.n_groups = 3
+    says = "mamba_num_heads is 8, and must be a multiple of n_groups, 3"
+    with pytest.raises(UnsupportedError, match=says):
+        new_model(config, torch.device("meta"), torch.float32)
+
+
 def test_other_models_stay_as_they_are() -> None:
     config = tiny_config("bamba")
     model = AutoModelForCausalLM.from_config(config)

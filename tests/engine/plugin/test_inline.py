@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig
 
 from engine.architecture.errors import UnsupportedError
@@ -44,6 +45,24 @@ def test_only_families_without_the_interface_are_built_with_their_own_attention(
     assert implementation(AutoConfig.for_model("llama")) == NAME
     with pytest.raises(UnsupportedError, match="falcon with ALiBi is not supported"):
         implementation(AutoConfig.for_model("falcon", alibi=True))
+
+
+def test_more_positions_than_a_mask_has_room_for_are_refused() -> None:
+    config = AutoConfig.for_model("gpt_neo", max_position_embeddings=4097)
+    with pytest.raises(UnsupportedError, match="gpt_neo is supported up to 4096"):
+        implementation(config)
+
+
+def test_masks_that_older_checkpoints_store_are_not_read(tmp_path: Path) -> None:
+    oracle = save_family("gpt_neo", tmp_path)
+    path = tmp_path / "model.safetensors"
+    stored = {
+        f"transformer.h.{layer}.attn.attention.{name}": torch.zeros(1)
+        for layer in range(4)
+        for name in ("bias", "masked_bias")
+    }
+    save_file(load_file(path) | stored, path, {"format": "pt"})
+    assert_equals_transformers(tmp_path, oracle)
 
 
 def test_other_models_stay_as_they_are() -> None:
