@@ -37,6 +37,7 @@ def _remove_time_step_floor(model: nn.Module, config: Any) -> None:
             f"config.json: time_step_limit is {json.dumps(limit)}; only [0.0, Infinity] is "
             "supported"
         )
-    for part in model.modules():
-        if hasattr(part, "time_step_limit"):
-            part.time_step_limit = limit
+    mixer: Any
+    for mixer in model.modules():
+        if hasattr(mixer, "time_step_limit"):
+            mixer.time_step_limit = limit

@@ -31,13 +31,8 @@ START_SECONDS = 2.0
 # What a start must not load, for each takes longer than most of what it needs.
 HEAVY = (
     *("alembic", "sqlalchemy", "numpy"),  # the store's
-    *(
-        "advanced_alchemy",
-        "attr",
-        "pydantic",
-        "pygments",
-        "rich",
-    ),  # what libraries of ours load where it is installed
+    # What libraries of ours load where it is installed.
+    *("advanced_alchemy", "attr", "pydantic", "pygments", "rich"),
 )
 MAIN = ("-m", "service.worker")
 MAIN_THEN_TELL_MODULES = f"""

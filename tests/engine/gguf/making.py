@@ -124,8 +124,8 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     if (epsilon := next((config[name] for name in names if name in config), None)) is not None:
         writer.add_layer_norm_eps(epsilon)
     else:
-        names = ("rms_norm_eps", "norm_eps", "layer_norm_epsilon")
-        writer.add_layer_norm_rms_eps(next(config[name] for name in names if name in config))
+        of_rms = ("rms_norm_eps", "norm_eps", "layer_norm_epsilon")
+        writer.add_layer_norm_rms_eps(next(config[name] for name in of_rms if name in config))
     rope = config.get("rope_parameters") or {}
     rope = rope.get("full_attention", rope)
     writer.add_rope_freq_base(rope.get("rope_theta", config.get("rope_theta", 10000.0)))
