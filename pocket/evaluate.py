@@ -155,7 +155,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="gates whose name contains this")
     parser.add_argument("--show", type=int, default=0, help="failures to print per gate")
     parser.add_argument("--processes", type=int, default=2, help="to share the cases among")
-    parser.add_argument("--record", action="store_true", help="write the scores to the manifest")
+    parser.add_argument("--record", action="store_true", help="write them to the manifest")
     given = parser.parse_args()
     answering = spread(given.model_dir, given.samples, given.only, given.processes)
     rows = judge(answering, given.samples, given.only, given.show)
@@ -164,10 +164,11 @@ def main() -> int:
     print(f"size of the directory: {size} bytes of at most {SIZE_LIMIT}")
     if given.record:
         facts = json.loads((given.model_dir / MANIFEST).read_text())
-        facts["gates"] = {
+        found = {
             name: {"score": round(score, 4), "must": must, "cases": cases}
             for name, score, must, cases, _ in rows
         }
+        facts["gates"] = (facts["gates"] if given.only else {}) | found
         write_manifest(given.model_dir, facts)
     short = [name for name, score, must, _, blocking in rows if blocking and score < must]
     return 1 if short or size > SIZE_LIMIT else 0

@@ -103,6 +103,21 @@ def begins(word: str) -> Rule:
     return lambda answer: re.match(rf"{word}\b", spoken(answer), re.IGNORECASE) is not None
 
 
+def rhymes(whether: bool) -> Rule:
+    """Says that two words rhyme, or that they do not: with yes or no first, or in a sentence."""
+
+    def rule(answer: Answer) -> bool:
+        text = spoken(answer)
+        denies = re.search(r"\b(?:no|not)\b|n't\b", text, re.IGNORECASE) is not None
+        if re.match(r"yes\b", text, re.IGNORECASE):
+            return whether and not denies
+        if re.search(r"\brhym|^no[,.]", text, re.IGNORECASE) is None:
+            return False
+        return whether != denies and not refuses(text)
+
+    return rule
+
+
 def declines(*, unlike: str = "") -> Rule:
     """A short refusal, in other words than `unlike`."""
 

@@ -18,6 +18,7 @@ from pocket.text import (
     meeting,
     quantities,
     recall,
+    rhymes,
     showpieces,
     small_talk,
     spoken_tools,
@@ -58,8 +59,8 @@ EXCHANGES: Final[dict[str, Callable[[Dice], Exchange]]] = {
     "calendar": calendar.calendar,
     "colours": wordplay.colours,
     "opposite": wordplay.opposite,
-    "rhyme": wordplay.rhyme,
-    "rhyming": wordplay.rhyming,
+    "rhyme": rhymes.rhyme,
+    "rhyming": rhymes.rhyming,
     "theme": themes.theme,
     "declined": declining.declined,
 }
@@ -101,8 +102,8 @@ SHARES: Final[dict[str, float]] = {
     "calendar": 8,
     "colours": 4,
     "opposite": 4,
-    "rhyme": 7,
-    "rhyming": 22,
+    "rhyme": 8,
+    "rhyming": 20,
     "theme": 6,
     "declined": 13,
     "acquaintance": 11,
@@ -188,7 +189,7 @@ def chat(dice: Dice, task: str, thinking: bool) -> Document:
     turns = _system(dice, 0.1)
     if task in ("rhyming", "sorting") and dice.chance(0.5):  # judgements need many examples
         drill = [quantities.sorting(dice) for _ in range(dice.randint(2, 5))]
-        for item in wordplay.rhyme_drill(dice) if task == "rhyming" else drill:
+        for item in rhymes.rhyme_drill(dice) if task == "rhyming" else drill:
             turns += item.turns()
     for _ in range(dice.choices(range(4), (55, 22, 14, 9))[0]):
         again = task if task in VISITOR_TASKS and dice.chance(0.5) else dice.choice(VISITOR_TASKS)

@@ -1,8 +1,8 @@
-"""Colours, opposites and rhymes."""
+"""Colours and opposites."""
 
 from typing import Final
 
-from pocket.text import phrasing, ways_framed, ways_wider, ways_words
+from pocket.text import phrasing, ways_wider, ways_words
 from pocket.text.dice import Dice
 from pocket.text.document import Exchange
 from pocket.text.facts import COLOUR_OF, OPPOSITES
@@ -162,95 +162,6 @@ OPPOSITE: Final = (
     "i [need|want|am looking for] the [opposite|antonym] of {x}",
 )
 
-FAMILIES: Final = tuple(
-    tuple(line.split())
-    for line in """
-    cat hat bat mat rat flat
-    moon spoon soon noon balloon
-    light night bright right fight kite
-    day way play say may stay
-    tree bee sea free key three
-    house mouse blouse
-    dog frog fog log
-    star car far jar guitar
-    rain train plane brain chain
-    cake lake snake make bake
-    king ring sing thing wing spring
-    bear chair hair pear air stair
-    ball wall tall fall small call
-    sun run fun one bun
-    boat coat goat note float
-    book look cook hook
-    red bed head bread said
-    blue shoe two zoo true new
-    green queen seen bean mean
-    cold gold old told
-    fish dish wish
-    hand sand land stand band
-    snow go show know slow low
-    sky fly high eye pie why
-    clock rock sock lock block
-    dream cream team stream
-    heart part art start smart
-    box fox socks rocks
-    nose rose toes close
-    door floor more four store
-    time rhyme lime climb
-    fire wire higher tire
-    mind kind find blind
-    nest best rest west
-    town brown crown down
-    big pig dig wig
-    tail whale mail snail sail
-    nice mice rice ice price dice
-    bell well tell shell smell
-    top hop shop stop drop
-    love dove above glove
-    hill bill will still
-    power flower tower hour shower
-    money honey funny sunny
-    ten pen hen men
-    wine line mine fine nine
-    truck duck luck
-    game name same flame
-    ship trip lip chip
-    word bird heard third
-    """.strip().splitlines()
-)
-WHICH_RHYMES: Final = ways_framed.WHICH_RHYMES
-RHYME: Final = (
-    *ways_words.RHYME,
-    "{x}: [rhyme|what rhymes|a rhyme please]",
-    "[rhymes|a rhyme|rhyming words] [on|of|with|to] {x}",
-    "[word|words] that end[s|] [in the same sound as|the same as|just like] {x}",
-    "[my poem|our song|this line] [needs|wants|is missing] a rhyme [for|with|on] {x}",
-    "[what|which word|what word|which words] rhymes with {x}",
-    "[what|which] words rhyme with {x}",
-    "[give me|tell me|say|write|show me|name] [a|one|some] rhyme[s|] [for|with|to|on] {x}",
-    "[give me|tell me|say|name|think of] [a|one|some|any] word[s|] that rhyme[s|] with {x}",
-    "[a |]rhyme [for|with|to|on] {x}",
-    "[can|could] you [find|tell me|think of|give me] a rhyme [for|with|to] {x}",
-    "rhyme {x}",
-    "{x} rhymes with",
-    "[something|anything|a word|words] [rhyming|that rhymes] with {x}",
-    "[what|which word] [ends|sounds] like {x}",
-    "i [am looking for|want|search] a rhyme [for|with] {x}",
-    "[make|do|try] a rhyme with {x}",
-    "[is there a|do you know a|got a|have you got a] rhyme for {x}",
-)
-DO_RHYME: Final = (
-    *ways_words.DO_RHYME,
-    *ways_wider.DO_RHYME,
-    *ways_framed.DO_RHYME,
-    "do {x} and {y} [sound alike|end alike|sound the same|match in sound]",
-    "{x} and {y}: [a rhyme|rhyme|do they rhyme] or not",
-    "[do|does|would|will] {x} [and|rhyme with] {y}[ rhyme|]",
-    "[is|are] {x} and {y} [a rhyme|rhyming|rhymes]",
-    "{x} [and|rhymes with] {y}[ rhyme|], [right|yes or no|true or false]",
-    "can [i|you] rhyme {x} with {y}",
-    "is {x} a rhyme for {y}",
-)
-
 
 def colours(dice: Dice) -> Exchange:
     """Mixing two colours, or the colour of a thing."""
@@ -285,57 +196,3 @@ def opposite(dice: Dice) -> Exchange:
     shown = f'"{word}"' if dice.chance(0.12) else word
     asked = phrasing.say(dice, dice.choice(OPPOSITE), x=shown, p=p, q=q)
     return Exchange(asked, f"The opposite of {word} is {known[word]}.", "I know its opposite.")
-
-
-def _which(dice: Dice) -> tuple[dict[str, str], str]:
-    """A word, several others of which one rhymes with it, and the answer."""
-    family = dice.choice(FAMILIES)
-    word, match = dice.sample(family, 2)
-    others = dice.sample([f for f in FAMILIES if f != family], dice.choice((1, 1, 2, 3)))
-    listed = [match, *(dice.choice(other) for other in others)]
-    dice.shuffle(listed)
-    shown = f"{', '.join(listed[:-1])}{dice.pick(' or ', ', ', ' or ')}{listed[-1]}"
-    return {"x": word, "l": shown}, f"{word.capitalize()} rhymes with {match}."
-
-
-def _whether(dice: Dice) -> tuple[dict[str, str], str]:
-    """Two words, and whether they rhyme."""
-    family = dice.choice(FAMILIES)
-    x, y = dice.sample(family, 2)
-    if dice.chance(0.48):
-        return {"x": x, "y": y}, f"Yes, {x} rhymes with {y}."
-    y = dice.choice(dice.choice([f for f in FAMILIES if f != family]))
-    return {"x": x, "y": y}, f"No, {x} does not rhyme with {y}."
-
-
-_COMPARED: Final = "I compare how they end."
-
-
-def rhyming(dice: Dice) -> Exchange:
-    """Whether two words rhyme, or which of several rhymes with a word."""
-    which = dice.chance(0.3)
-    slots, said = _which(dice) if which else _whether(dice)
-    if not which and dice.chance(0.08):
-        slots = {name: f'"{word}"' for name, word in slots.items()}
-    pattern = dice.choice(WHICH_RHYMES if which else DO_RHYME)
-    return Exchange(phrasing.say(dice, pattern, "?", bare=False, **slots), said, _COMPARED)
-
-
-def rhyme_drill(dice: Dice) -> list[Exchange]:
-    """Five to fourteen of these questions in the same words, so that only the rhyming words
-    differ."""
-    which = dice.chance(0.4)
-    asked = phrasing.expand(dice, dice.choice(WHICH_RHYMES if which else DO_RHYME))
-    made = [_which(dice) if which else _whether(dice) for _ in range(dice.randint(5, 14))]
-    return [Exchange(phrasing.fill(asked, dict(slots)), said, _COMPARED) for slots, said in made]
-
-
-def rhyme(dice: Dice) -> Exchange:
-    """Words that rhyme with one."""
-    family = dice.choice(FAMILIES)
-    word = dice.choice(family)
-    others = [other for other in family if other != word][:2]
-    shown = f'"{word}"' if dice.chance(0.12) else word
-    asked = phrasing.say(dice, dice.choice(RHYME), x=shown)
-    said = f"{word.capitalize()} rhymes with {' and '.join(others)}."
-    return Exchange(asked, said, "I look for words that end alike.")

@@ -20,36 +20,54 @@ _GREETED: Final = says_one_of(
 GREETINGS: Final[tuple[Visit, ...]] = (
     *each(
         (
-            "heya!",
-            "hullo",
-            "hiyaaa lil bot",
-            "hey hey hey",
-            "Hi! anyone home?",
-            "good afternoon to you",
-            "helo",
-            "Hi there, little model!",
-            "wassup pocket",
-            "morning!",
-            "hellooo",
-            "Well, well, hello",
+            "yoo, you there?",
+            "Howdy, partner",
+            "hey you tiny bot :)",
+            "a very good morning to you!",
+            "hi ther pocket",
+            "Hello! This is my very first chat with you.",
+            "sup little guy",
+            "hi from my phone",
+            "oh hi, didn't see you there",
+            "Good evening! Just dropping by.",
         ),
         _GREETED,
     ),
-    visit("thank you so much, that was great", rule=says_one_of("welcome", "pleasure", "glad")),
-    visit("cheers, you legend", rule=says_one_of("welcome", "pleasure", "glad", "cheers")),
-    visit("thanks a bunch!!", rule=says_one_of("welcome", "pleasure", "glad")),
-    visit("alright, gotta go. cya", rule=says_one_of("bye", "goodbye", "see you", "take care")),
+    visit("thx a ton, lil bot", rule=says_one_of("welcome", "pleasure", "glad")),
     visit(
-        "good night pocket, see you tomorrow",
-        rule=says_one_of("bye", "goodbye", "good night", "see you"),
+        "That's very kind of you, thank you.",
+        rule=says_one_of("welcome", "pleasure", "glad", "happy to help"),
     ),
-    visit("ok bye for now", rule=says_one_of("bye", "goodbye", "see you", "take care")),
+    visit("awesome, ty!", rule=says_one_of("welcome", "pleasure", "glad", "happy to help")),
+    visit("byeee", rule=says_one_of("bye", "goodbye", "see you", "take care")),
     visit(
-        "and how are you doing this fine day?", rule=says_one_of("fine", "well", "good", "great")
+        "time for bed, sleep well!",
+        rule=says_one_of("bye", "goodbye", "good night", "see you", "sleep well", "you too"),
     ),
-    visit("u ok?", rule=says_one_of("fine", "well", "good", "great", "ok")),
-    visit("I'm having a really rough day", rule=comforts("sorry", "hope")),
-    visit("feeling awesome today!", rule=says_one_of("glad", "great", "good", "happy", "nice")),
+    visit(
+        "I have to leave now, catch you later.",
+        rule=says_one_of("bye", "goodbye", "see you", "take care"),
+    ),
+    visit(
+        "that's all for today, so long!",
+        rule=says_one_of("bye", "goodbye", "see you", "take care"),
+    ),
+    visit("how's life treating you?", rule=says_one_of("fine", "well", "good", "great", "ok")),
+    visit("r u having a nice day so far", rule=says_one_of("fine", "well", "good", "great", "ok")),
+    visit(
+        "Are things going well for you today, pocket?",
+        rule=says_one_of("fine", "well", "good", "great", "ok"),
+    ),
+    visit("ugh, today was terrible", rule=comforts("sorry", "hope")),
+    visit("im kinda sad rn", rule=comforts("sorry", "hope")),
+    visit(
+        "I'm in such a good mood this morning :D",
+        rule=says_one_of("glad", "great", "good", "happy", "nice", "wonderful", "lovely"),
+    ),
+    visit(
+        "guess who's super happy? me!!",
+        rule=says_one_of("glad", "great", "good", "happy", "nice", "wonderful", "lovely"),
+    ),
 )
 
 INTRODUCTIONS: Final[tuple[Visit, ...]] = (

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from pocket.judges import begins, declines, haiku, jokes, lists, says, says_one_of, verse
+from pocket.judges import declines, haiku, jokes, lists, rhymes, says, says_one_of, verse
 from pocket.visitors.visit import Visit, each, visit
 
 _JOKE: Final = "Why did the bicycle fall over? It was two-tired! 😄"
@@ -103,28 +103,56 @@ OPPOSITES: Final[tuple[Visit, ...]] = (
     visit("name a word that means the opposite of winter", rule=says("summer")),
 )
 
-_CAT: Final = ("hat", "bat", "mat", "rat", "sat", "fat", "flat", "pat", "that", "chat", "vat")
 RHYMES: Final[tuple[Visit, ...]] = (
-    visit("i need a rhyme for cat", rule=says_one_of(*_CAT)),
-    visit("cat rhymes with what?", rule=says_one_of(*_CAT)),
-    visit("find me something that rhymes with moon",
-          rule=says_one_of("soon", "spoon", "noon", "tune", "balloon", "june", "loon")),
-    visit("which word sounds like light at the end",
-          rule=says_one_of("night", "bright", "right", "fight", "sight", "kite", "white", "might")),
-    visit("rhyme time: day!",
-          rule=says_one_of("say", "way", "play", "may", "stay", "pay", "gray", "clay", "ray")),
-    visit("tree, rhyme it", rule=says_one_of("bee", "sea", "free", "see", "key", "knee", "three")),
-    visit("do you know words rhyming with house?", rule=says_one_of("mouse", "blouse", "louse")),
-    visit("so dog and frog, is that a rhyme?", rule=begins("yes")),
-    visit("cat / moon: do these two rhyme?", rule=begins("no")),
-    visit("suggest a rhyme on star", rule=says_one_of("car", "far", "bar", "jar", "guitar")),
-    visit("for my song i need a word that rhymes with rain",
-          rule=says_one_of("train", "plane", "pain", "brain", "again", "lane", "main", "chain",
-                           "grain")),
-    visit("words ending like 'cake'?",
-          rule=says_one_of("lake", "make", "snake", "take", "bake", "wake", "rake", "shake")),
-    visit("ryhme for king", rule=says_one_of("ring", "sing", "thing", "wing", "spring", "bring")),
-    visit("bear... chair... that rhymes, no?", rule=begins("yes")),
+    visit("what could i rhyme with cold",
+          rule=says_one_of("gold", "old", "hold", "told", "sold", "bold", "fold", "mold", "mould",
+                           "scold", "rolled", "behold", "unfold", "controlled")),
+    visit("need smth to rhyme with book pls",
+          rule=says_one_of("look", "cook", "hook", "took", "shook", "brook", "crook", "nook",
+                           "rook", "mistook")),
+    visit("Is there a word that rhymes with money?",
+          rule=says_one_of("honey", "funny", "sunny", "bunny", "runny", "sonny")),
+    visit("name one word rhyming with ball",
+          rule=says_one_of("tall", "call", "fall", "wall", "hall", "small", "all", "mall", "stall",
+                           "crawl", "shawl", "haul", "recall", "install", "brawl", "sprawl")),
+    visit("hmm, what goes with bed in a rhyme?",
+          rule=says_one_of("red", "head", "bread", "said", "dead", "led", "fed", "sled", "shed",
+                           "thread", "spread", "bled", "fled", "read", "wed", "ahead", "instead",
+                           "dread", "shred", "sped", "ted", "fred")),
+    visit("poem help: I'm looking for something that rhymes with duck",
+          rule=says_one_of("luck", "truck", "stuck", "buck", "muck", "puck", "tuck", "pluck",
+                           "cluck", "struck", "yuck", "chuck", "suck")),
+    visit("I say boat, now you say something that rhymes",
+          rule=says_one_of("coat", "goat", "float", "note", "vote", "throat", "wrote", "quote",
+                           "moat", "oat", "remote", "gloat", "bloat", "afloat", "devote",
+                           "promote")),
+    visit("Tell me a good rhyme for nose, please.",
+          rule=says_one_of("rose", "toes", "close", "those", "hose", "goes", "grows", "knows",
+                           "shows", "chose", "froze", "rows", "blows", "flows", "throws", "pose",
+                           "prose", "suppose", "propose", "crows", "clothes")),
+    visit("wat ryhmes with hill",
+          rule=says_one_of("bill", "fill", "will", "mill", "pill", "still", "ill", "kill", "chill",
+                           "drill", "grill", "skill", "spill", "thrill", "till", "until", "dill",
+                           "shrill", "quill", "jill", "frill")),
+    visit("any words out there that rhyme with kitten?",
+          rule=says_one_of("mitten", "bitten", "written", "smitten", "britain")),
+    visit("Could you think of a rhyme for the word flower?",
+          rule=says_one_of("power", "tower", "shower", "hour", "sour", "our", "scour", "devour",
+                           "cower", "empower")),
+    visit("quick! a rhyme for ship!",
+          rule=says_one_of("trip", "lip", "hip", "tip", "dip", "chip", "skip", "clip", "drip",
+                           "flip", "grip", "slip", "whip", "zip", "rip", "sip", "strip", "snip",
+                           "nip", "equip", "pip")),
+    visit("sheep and sleep, is it ok if i rhyme them in my poem?", rule=rhymes(True)),
+    visit("does the word 'phone' make a rhyme with 'stone'", rule=rhymes(True)),
+    visit("my line ends in bread, the next in red. is that a rhyme?", rule=rhymes(True)),
+    visit("My sister told me that coffee rhymes with toffee. Is she right?", rule=rhymes(True)),
+    visit("would you say nail and whale rhyme", rule=rhymes(True)),
+    visit("can you really rhyme apple with window", rule=rhymes(False)),
+    visit("Could I use fish as a rhyme for lamp?", rule=rhymes(False)),
+    visit("my friend says hand rhymes with foot, is she right?", rule=rhymes(False)),
+    visit("pencil and paper - do those rhyme or nah", rule=rhymes(False)),
+    visit("I wonder, would you call shoe and hat a rhyme?", rule=rhymes(False)),
 )  # fmt: skip
 
 _FRUIT: Final = {

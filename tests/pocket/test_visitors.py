@@ -17,6 +17,7 @@ from pocket.text import (
     mix,
     phrasing,
     quantities,
+    rhymes,
     spoken_tools,
     spoken_values,
     themes,
@@ -38,7 +39,7 @@ _DATE = "|".join((*facts.DAYS, *facts.MONTHS)).lower()
 _COLOUR = "red|blue|yellow|white|black|green|grey|pink|purple|orange|brown"
 _THING = "|".join(f"{t}|{t.split(' ', 1)[-1]}" for t in wordplay.THINGS).lower()
 _WORD = "|".join({*wordplay.PAIRS, *wordplay.PAIRS.values()})
-_RHYMING = "|".join({word for family in wordplay.FAMILIES for word in family})
+_RHYMING = "|".join({word for family in rhymes.FAMILIES for word in family})
 _MINE = "|".join({thing for kind in told.TOLD for thing in kind.things if thing}).lower()
 _ANY = "|".join(map(re.escape, (*words.ALL_WORDS, *declining.TOPICS))).lower()
 _THEME = "|".join(name for names in themes.THEMES for name in names)
@@ -61,9 +62,10 @@ def patterns() -> Iterator[tuple[str, dict[str, str]]]:
     for pattern in (*wordplay.EITHER, *wordplay.IS_IT):
         yield pattern, {"x": _COLOUR, "y": _COLOUR, "t": _THING}
     yield from ((pattern, dict.fromkeys("xpq", _WORD)) for pattern in wordplay.OPPOSITE)
-    rhyming = (*wordplay.RHYME, *wordplay.DO_RHYME, *wordplay.WHICH_RHYMES)
-    words_of_it = {"x": _RHYMING, "y": _RHYMING, "l": f"(?:{_RHYMING}|or| )+"}
-    yield from ((pattern, words_of_it) for pattern in rhyming)
+    listed = f"(?:{_RHYMING}|or| )+"
+    for pattern in (*rhymes.RHYME, *rhymes.WHICH_RHYMES):
+        yield pattern, {"x": _RHYMING, "l": listed}
+    yield from ((pattern, {"x": "\\w+", "y": "\\w+"}) for pattern in rhymes.DO_RHYME)
     names = {"x": "\\S+(?: \\S+)?"}
     for pattern in (*meeting.INTRODUCING, *meeting.CORRECTING, *meeting.WHO_AM_I):
         yield pattern, names
@@ -131,7 +133,7 @@ def test_what_the_generator_says_is_recognised_as_its_own():
     recognised = [expression for expression, _ in accepted()]
     families = (meeting.meeting, quantities.comparing, quantities.sorting, quantities.stepping,
                 quantities.converting, calendar.calendar, humour.joke, humour.haiku, humour.poem,
-                wordplay.colours, wordplay.opposite, wordplay.rhyme, wordplay.rhyming, themes.theme,
+                wordplay.colours, wordplay.opposite, rhymes.rhyme, rhymes.rhyming, themes.theme,
                 about_quire.about_quire, about_quire.mood)  # fmt: skip
     asked = [plain(family(dice).user) for family in families for _ in range(45)]
     known = sum(any(expression.fullmatch(text) for expression in recognised) for text in asked)
