@@ -155,7 +155,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="gates whose name contains this")
     parser.add_argument("--show", type=int, default=0, help="failures to print per gate")
     parser.add_argument("--processes", type=int, default=2, help="to share the cases among")
-    parser.add_argument("--record", action="store_true", help="write them to the manifest")
+    parser.add_argument("--record", action="store_true", help="scores into the manifest")
     given = parser.parse_args()
     answering = spread(given.model_dir, given.samples, given.only, given.processes)
     rows = judge(answering, given.samples, given.only, given.show)

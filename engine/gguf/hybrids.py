@@ -60,12 +60,13 @@ _LFM2 = GgufFamily(
     has_layers_without_kv=True,
     by_transformers=True,
 )
-_MAMBA2 = {
-    "mamba.in_proj": "ssm_in",
-    "mamba.conv1d": "ssm_conv1d",
-    "mamba.norm": "ssm_norm",
-    "mamba.out_proj": "ssm_out",
+_OF_MAMBA2 = {
+    "in_proj": "ssm_in",
+    "conv1d": "ssm_conv1d",
+    "norm": "ssm_norm",
+    "out_proj": "ssm_out",
 }
+_MAMBA2 = {f"mamba.{module}": stored for module, stored in _OF_MAMBA2.items()}
 _GRANITE_HYBRID = GgufFamily(
     "GraniteMoeHybridForCausalLM",
     permuted=True,
@@ -83,10 +84,7 @@ _NEMOTRON_H = GgufFamily(
     "NemotronHForCausalLM",
     modules={
         "norm": "attn_norm",
-        "mixer.in_proj": "ssm_in",
-        "mixer.conv1d": "ssm_conv1d",
-        "mixer.norm": "ssm_norm",
-        "mixer.out_proj": "ssm_out",
+        **{f"mixer.{module}": stored for module, stored in _OF_MAMBA2.items()},
         "mixer.q_proj": "attn_q",
         "mixer.k_proj": "attn_k",
         "mixer.v_proj": "attn_v",

@@ -7,6 +7,7 @@ from typing import Any
 from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
 from engine.gguf.mamba2 import mamba2_fields
 from engine.gguf.settings import (
+    expert_weights,
     experts,
     layers_without_mtp,
     must_be,
@@ -36,9 +37,7 @@ def nemotron_h_moe(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, 
         "moe_intermediate_size": inner,
         "moe_shared_expert_intermediate_size": shared_size(keys, inner),
         "moe_latent_size": latent or None,
-        # 0 means that it is not set.
-        "routed_scaling_factor": keys.number("expert_weights_scale", 0.0, low=0.0, high=1e6) or 1.0,
-        "norm_topk_prob": keys.file.flag(keys.name("expert_weights_norm"), False),
+        **expert_weights(keys),
         "n_group": 1,
         "topk_group": 1,
     }

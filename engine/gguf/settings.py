@@ -89,11 +89,18 @@ def mixture_with_shared(
         "num_experts_per_tok": found["num_experts_per_tok"],
         "moe_intermediate_size": found["moe_intermediate_size"],
         "n_shared_experts": keys.integer("expert_shared_count", high=64),
+        **expert_weights(keys),
+        "n_group": groups,
+        "topk_group": used_groups,
+    }
+
+
+def expert_weights(keys: ArchitectureKeys) -> dict[str, Any]:
+    """Return what is done to the weights of the chosen experts."""
+    return {
         # 0 means that it is not set.
         "routed_scaling_factor": keys.number("expert_weights_scale", 0.0, low=0.0, high=1e6) or 1.0,
         "norm_topk_prob": keys.file.flag(keys.name("expert_weights_norm"), False),
-        "n_group": groups,
-        "topk_group": used_groups,
     }
 
 

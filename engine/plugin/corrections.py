@@ -1,4 +1,5 @@
-"""Corrects what transformers' code computes differently from how the models were trained."""
+"""Corrects what transformers' code computes differently from how the models were trained, and
+refuses configurations of these models that it would compute wrongly."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +19,10 @@ from engine.plugin.code import class_code
 
 # What a module calls that keeps a state in a cache, and by which name it is given the cache.
 _KEEPS = re.compile(r"\.update_(?:conv|recurrent|ssm)_state\(")
+# Kimi's delta attention has a decay for each channel of each pair of tokens in a chunk: with the
+# heads of Kimi-Linear, 3 MiB of memory for each token that it computes at once.
+_IS_WIDE = re.compile(r"\bchunk_kimi_delta_attention\(")
+_MOST_WIDE_TOKENS = 128  # whole chunks
 _CACHE_NAMES = ("cache", "cache_params", "past_key_values", "past_key_value")
 # What concerns all rows of a step together. One sequence alone needs none of it.
 _OF_THE_STEP = frozenset({*_CACHE_NAMES, "attention_mask", "position_ids", "cache_position"})
@@ -56,10 +60,15 @@ def take_turns(model: nn.Module, names: Iterable[str], runs: Runs) -> None:
         module = model.get_submodule(name)
         cache_name = _cache_name(module)
         assert cache_name is not None
-        module.forward = _in_turn(module.forward, cache_name, runs)
+        is_wide = _IS_WIDE.search(class_code(type(module))) is not None
+        most = _MOST_WIDE_TOKENS if is_wide else None
+        module.forward = _in_turn(module.forward, cache_name, runs, most)
 
 
-def _in_turn(forward: Callable[..., Any], cache_name: str, runs: Runs) -> Callable[..., Any]:
+def _in_turn(
+    forward: Callable[..., Any], cache_name: str, runs: Runs, most: int | None
+) -> Callable[..., Any]:
+    """``most``: tokens of a sequence to compute at once; None: all of them."""
     accepted = inspect.signature(forward).parameters
 
     def one_by_one(hidden_states: Tensor, *arguments: object, **options: object) -> Any:
@@ -74,14 +83,21 @@ def _in_turn(forward: Callable[..., Any], cache_name: str, runs: Runs) -> Callab
         if any(isinstance(value, Tensor) for value in shared.values()):
             raise TypeError(f"a layer with a state is given tensors: {', '.join(sorted(shared))}")
         outputs = [
-            forward(hidden_states[:, run.first : run.last], **{cache_name: run.state}, **shared)
+            forward(hidden_states[:, part.first : part.last], **{cache_name: part.state}, **shared)
             for run in runs.now
+            for part in _parts(run, most)
         ]
         if isinstance(outputs[0], tuple):
             return torch.cat([out[0] for out in outputs], 1), None
         return torch.cat(outputs, 1)
 
     return one_by_one
+
+
+def _parts(run: SequenceRows, most: int | None) -> Iterator[SequenceRows]:
+    size = most or run.last - run.first
+    for first in range(run.first, run.last, size):
+        yield SequenceRows(first, min(run.last, first + size), run.state)
 
 
 def _cache_name(module: nn.Module) -> str | None:

@@ -122,9 +122,9 @@ class QuireServer:
         # Its own files: what other servers have stored is not in its answers.
         state = tempfile.mkdtemp(prefix="server-", dir=os.environ.get("XDG_STATE_HOME"))
         if not any(word.startswith("simulated:") for word in self.args):
-            # Less memory than usual: to get all of that from a virtual machine's host may take
-            # longer than the rest of a start.
-            own.setdefault("QUIRE_NUM_KV_BLOCKS", "4096")
+            # Less memory than by default, which a virtual machine's host may take longer to give
+            # than all else takes at a start.
+            own["QUIRE_NUM_KV_BLOCKS"] = "4096"
         return {**os.environ, "OMP_NUM_THREADS": "1", "XDG_STATE_HOME": state, **own}
 
     def wait_ready(self, seconds: float = 120) -> QuireServer:

@@ -23,8 +23,8 @@ from tests.engine.plugin.mixing import assert_equals_transformers
 
 # The code of the first two of these mentions the weight of a linear map, which products replace;
 # that of the last is corrected.
-ONES_MORE = ("falcon_h1", "hunyuan_v1_moe", "nemotron_h")
-ALWAYS = tuple(dict.fromkeys((*FEW, *HYBRIDS[:2], *ONES_MORE)))
+UNUSUAL = ("falcon_h1", "hunyuan_v1_moe", "nemotron_h")
+ALWAYS = tuple(dict.fromkeys((*FEW, *HYBRIDS[:2], *UNUSUAL)))
 SELDOM = tuple(kind for kind in (*MANY, *HYBRIDS) if kind not in ALWAYS)
 
 

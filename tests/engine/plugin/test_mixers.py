@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from transformers.cache_utils import DynamicCache
+from transformers.models.kimi_linear import modeling_kimi_linear
 
 from engine.plugin.building import new_model
 from engine.plugin.mixers import Runs, SequenceRows, mixers, take_turns
+from engine.plugin.trial import fill_strongly
 from tests.engine.plugin.families import tiny_config
 
 META = torch.device("meta")
@@ -66,3 +69,30 @@ def test_what_cannot_be_divided_among_sequences_is_an_error(
     take_turns(model, ["mixer"], Runs([SequenceRows(0, 4, [0])]))
     with pytest.raises(TypeError, match="a layer with a state"):
         model["mixer"](torch.zeros(1, 4, 2), *arguments, **options)
+
+
+def test_kimis_attention_computes_few_tokens_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    config = tiny_config("kimi_linear")
+    model = new_model(config, torch.device("cpu"), torch.float32)
+    fill_strongly(model)
+    name, layer = next(iter(mixers(model).items()))
+    module = model.get_submodule(name)
+    rows = torch.randn(1, 300, config.hidden_size)
+    whole, after = DynamicCache(config=config), DynamicCache(config=config)
+    lengths: list[int] = []
+    real = modeling_kimi_linear.chunk_kimi_delta_attention
+
+    def counted(query: Tensor, *arguments: Any, **options: Any) -> Any:
+        lengths.append(query.shape[1])
+        return real(query, *arguments, **options)
+
+    with torch.inference_mode():
+        expected = module(rows, cache=whole)
+        monkeypatch.setattr(modeling_kimi_linear, "chunk_kimi_delta_attention", counted)
+        take_turns(model, [name], Runs([SequenceRows(0, 300, after)]))
+        found = module(rows, cache=None)
+    assert lengths == [128, 128, 44]
+    assert torch.allclose(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+    states = [cache.layers[layer].recurrent_states[0] for cache in (after, whole)]
+    assert torch.allclose(*states, rtol=0, atol=1e-5)
