@@ -262,6 +262,7 @@ def measure(sides: Sequence[Side], windows: int, seconds: float, load: Load) -> 
             own.mkdir()
             admin_ports.append(free_port())
             arguments = (*side.arguments, "--admin-port", str(admin_ports[-1]))
+            arguments += ("--max-waiting-tokens", "1000000")  # all chats begin at once
             if "--store-url" not in arguments:
                 arguments += ("--store-url", f"sqlite:///{own}/store.sqlite3")
             with environment(side.variables(endpoint)):

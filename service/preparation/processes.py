@@ -43,7 +43,7 @@ _GRACE_SECONDS = 0.25
 _PROCESSES = 2
 _SPARES = 1
 _LARGE_BYTES = 256 * 1024
-_MOST_WAITING = 256
+_MOST_WAITING = 1024  # as many as wait for the engine by default
 _MOST_BYTES = 64 * 1024 * 1024
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 

@@ -270,3 +270,12 @@ async def test_a_process_loads_neither_the_web_framework_nor_torch() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
     )
     assert found.stdout.strip() == "[]"
+
+
+async def test_a_thousand_requests_at_once_are_all_prepared(
+    preparation: PreparationProcesses,
+) -> None:
+    made = await asyncio.gather(
+        *(preparation.run(chat("hello"), Noted(), "me") for _ in range(1000))
+    )
+    assert {type(each) for each in made} == {PreparedChat}

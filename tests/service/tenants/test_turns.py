@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -50,7 +51,8 @@ async def working(slots: int = 1, **limits: int) -> AsyncIterator[Work]:
     work.done = {name: event for name, event in work.done.items() if not event.is_set()}
     await work.end(*work.done)
     assert work.turns.waiting == 0
-    assert (work.turns._running, work.turns._running_large, work.turns._bytes) == (0, 0, 0)
+    assert (work.turns._running, work.turns._running_large) == (0, 0)
+    assert work.turns._bytes == [0, 0]
 
 
 async def test_owners_are_served_in_rotation() -> None:
@@ -131,6 +133,79 @@ async def test_a_client_that_leaves_gives_up_its_place_or_its_turn() -> None:
         running.cancel()
         await _settled()
         assert work.order == ["running", "last"]
+
+
+async def test_small_requests_are_bounded_in_bytes_too() -> None:
+    async with working(most_bytes=200) as work:
+        await work.begin("large", "a", 300)
+        largest = await work.begin("a1", "a", 100)
+        await work.begin("a2", "a", 80)
+        with pytest.raises(OverloadedError):
+            await (await work.begin("a3", "a", 90))
+        await work.begin("b1", "b", 90)
+        with pytest.raises(OverloadedError):
+            await largest  # its owner has more waiting
+        await work.end("large", "a2", "b1")
+        assert work.order == ["large", "a2", "b1"]
+
+
+async def test_those_that_left_take_no_memory_while_others_wait() -> None:
+    async with working() as work:
+        await work.begin("running", "a")
+        await work.begin("small", "a", 1)
+        for number in range(500):
+            leaving = await work.begin(f"leaving{number}", "a", 50)
+            leaving.cancel()
+            await _settled()
+        line = work.turns._queues["a"].lines[False]
+        assert len(line._by_size) < 100
+        assert len(line._by_age) < 100
+        await work.end("running", "small")
+        assert work.order == ["running", "small"]
+
+
+async def test_a_long_queue_is_served_in_the_order_of_sizes() -> None:
+    async with working(2, most_waiting=1000, most_bytes=1_000_000) as work:
+        sizes = random.Random(0).sample(range(1, 2000), 600)
+        first = await work.begin("first", "a", 1)
+        second = await work.begin("second", "a", 1)
+        tasks = [await work.begin(str(size), "a", size) for size in sizes]
+        gone = [task for task, size in zip(tasks, sizes, strict=True) if size % 7 == 0]
+        for task in gone:
+            task.cancel()
+        await _settled()
+        left = [size for size in sizes if size % 7]
+        assert work.turns.waiting == len(left)
+        for event in work.done.values():
+            event.set()
+        await asyncio.gather(first, second, *(task for task in tasks if task not in gone))
+        small = [int(name) for name in work.order[2:] if int(name) <= 100]
+        large = [int(name) for name in work.order[2:] if int(name) > 100]
+        assert small == sorted(size for size in left if size <= 100)
+        assert large == sorted(size for size in left if size > 100)
+
+
+async def test_retry_after_is_sent_before_a_turn_has_ended() -> None:
+    async with working(most_waiting=1) as work:
+        await work.begin("a1", "a")
+        await work.begin("a2", "a")
+        with pytest.raises(OverloadedError) as refused:
+            await (await work.begin("a3", "a"))
+        assert refused.value.headers()["retry-after"] == "1"
+        await work.end("a1", "a2")
+
+
+async def test_one_slow_turn_hardly_changes_retry_after() -> None:
+    async with working(most_waiting=100) as work:
+        for _ in range(60):
+            work.turns._note(0.001)
+        work.turns._note(1.0)
+        tasks = [await work.begin(f"a{number}", "a") for number in range(101)]
+        with pytest.raises(OverloadedError) as refused:
+            await (await work.begin("refused", "a"))
+        assert int(refused.value.headers()["retry-after"]) < 5
+        await work.end(*(f"a{number}" for number in range(101)))
+        await asyncio.gather(*tasks)
 
 
 async def test_retry_after_is_sent_once_it_is_known() -> None:
