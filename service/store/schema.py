@@ -35,8 +35,8 @@ NEWEST = max(int(file.name[:4]) for file in (_MIGRATIONS / "versions").glob("[0-
 _log = get_logger()
 
 
-class NewerSchemaError(RuntimeError):
-    """A later version of Quire has changed the database so much that this one cannot use it."""
+class SchemaError(RuntimeError):
+    """This version of Quire cannot use the database."""
 
 
 def database_url(place: StorePlace) -> URL:
@@ -49,7 +49,8 @@ def database_url(place: StorePlace) -> URL:
 
 async def bring_up_to_date(engine: AsyncEngine) -> None:
     """Run the missing migrations, one replica at a time. A schema that is one migration newer is
-    used as it is. Raises NewerSchemaError for a still newer one."""
+    used as it is. Raises SchemaError for a still newer one, and for a version that is not a
+    number."""
     async with _file_lock(engine.url):
         if engine.url.database is not None and engine.url.drivername.startswith("sqlite"):
             await asyncio.to_thread(_write_ahead, engine.url.database)
@@ -60,7 +61,7 @@ async def bring_up_to_date(engine: AsyncEngine) -> None:
         elif found == NEWEST + 1:
             _log.info("the store's schema is one migration newer", schema=found, own=NEWEST)
         elif found > NEWEST:
-            raise NewerSchemaError(
+            raise SchemaError(
                 f"its schema has version {found}, and this version of Quire can use up to "
                 f"{NEWEST + 1}; start the version of Quire that was used last"
             )
@@ -81,7 +82,13 @@ def _version(connection: Connection) -> int:
     if not inspect(connection).has_table(_VERSION_TABLE):
         return 0
     column = literal_column("version_num", Text)
-    return int(connection.scalar(select(column).select_from(table(_VERSION_TABLE))) or 0)
+    found = connection.scalar(select(column).select_from(table(_VERSION_TABLE))) or "0"
+    if not (found.isascii() and found.isdecimal()):
+        raise SchemaError(
+            f"its table {_VERSION_TABLE} has {found[:20]!r} where Quire writes a number; "
+            "restore a backup, or use another database"
+        )
+    return int(found)
 
 
 def _write_ahead(file: str) -> None:

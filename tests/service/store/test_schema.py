@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from service.store import archive_tables, key_database, limit_database
 from service.store.place import store_place
-from service.store.schema import NEWEST, NewerSchemaError, bring_up_to_date, database_url
+from service.store.schema import NEWEST, SchemaError, bring_up_to_date, database_url
 from service.store.tables import ResponseRow
 from tests.service.store.stored import execute, opened, record, rows_of
 
@@ -65,7 +65,17 @@ async def test_a_schema_one_migration_newer_is_used_and_a_still_newer_one_is_ref
         assert await store.get("resp_a", "me") is not None
     await execute(empty_url, newer.format(NEWEST + 2))
     engine = create_async_engine(database_url(store_place(empty_url)))
-    with pytest.raises(NewerSchemaError, match=f"version {NEWEST + 2}, .* up to {NEWEST + 1}"):
+    with pytest.raises(SchemaError, match=f"version {NEWEST + 2}, .* up to {NEWEST + 1}"):
+        await bring_up_to_date(engine)
+    await engine.dispose()
+
+
+async def test_a_version_that_is_not_a_number_is_refused(empty_url: str) -> None:
+    async with opened(empty_url):
+        pass
+    await execute(empty_url, "UPDATE quire_schema_version SET version_num = 'garbage'")
+    engine = create_async_engine(database_url(store_place(empty_url)))
+    with pytest.raises(SchemaError, match="quire_schema_version has 'garbage'"):
         await bring_up_to_date(engine)
     await engine.dispose()
 
