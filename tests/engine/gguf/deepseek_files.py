@@ -1,4 +1,5 @@
-"""How llama.cpp's converter writes DeepSeek V3 and GLM-4.7 Flash: keys, and values of tensors."""
+"""How llama.cpp's converter writes DeepSeek V2, V3 and GLM-4.7 Flash: keys, and values of
+tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +22,9 @@ def add_mixture_with_shared(writer: gguf.GGUFWriter, config: dict[str, Any]) -> 
     if dense is None:
         dense = config["mlp_layer_types"].count("dense")
     writer.add_leading_dense_block_count(dense)
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    is_v2 = config["model_type"] == "deepseek_v2"
+    router = gguf.ExpertGatingFuncType.SOFTMAX if is_v2 else gguf.ExpertGatingFuncType.SIGMOID
+    writer.add_expert_gating_func(router)
     writer.add_expert_weights_scale(config["routed_scaling_factor"])
     writer.add_expert_weights_norm(config["norm_topk_prob"])
 

@@ -79,7 +79,8 @@ GGUF_KINDS = (
     *("qwen3_5_moe_text#heads", "qwen3_next", "qwen2_moe", "glm4", "seed_oss", "cohere"),
     *("cohere#norms", "cohere2#files", "gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms"),
     *("lfm2", "lfm2_moe", "granitemoe#multipliers", "granitemoeshared#shared"),
-    *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries"),
+    *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v2#files", "deepseek_v2#lite"),
+    *("deepseek_v3#files", "deepseek_v3#queries"),
     *("glm4_moe_lite#files", "ernie4_5_moe#files", "ernie4_5_moe#own", "exaone4#files"),
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
@@ -107,6 +108,14 @@ _GRANITE_MULTIPLIERS = {
     "embedding_multiplier": 12.0,
     "residual_multiplier": 0.22,
     "logits_scaling": 8.0,
+}
+_YARN_OF_DEEPSEEK_V2 = {
+    "rope_type": "yarn",
+    "rope_theta": 10_000.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 32,
+    "mscale": 0.707,
+    "mscale_all_dim": 0.707,
 }
 # Variants that a family's own defaults do not show, by "model type#variant".
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -207,16 +216,31 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "topk_method": "group_limited_greedy",
         "n_group": 4,
         "topk_group": 2,
-        "rope_parameters": {
-            "rope_type": "yarn",
-            "rope_theta": 10_000.0,
-            "factor": 8.0,
-            "original_max_position_embeddings": 32,
-            "mscale": 0.707,
-            "mscale_all_dim": 0.707,
-        },
+        "rope_parameters": _YARN_OF_DEEPSEEK_V2,
     },
     # In GGUF files, rows of matrices are multiples of 32.
+    "deepseek_v2#files": {
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 16.0,
+        "rope_parameters": _YARN_OF_DEEPSEEK_V2,
+    },
+    # llama.cpp expects no latent queries at this depth.
+    "deepseek_v2#lite": {
+        "num_hidden_layers": 27,
+        "kv_lora_rank": 32,
+        "q_lora_rank": None,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "n_group": 1,
+        "topk_group": 1,
+        "rope_parameters": _YARN_OF_DEEPSEEK_V2,
+    },
     "deepseek_v3#files": {
         "kv_lora_rank": 32,
         "q_lora_rank": 32,
