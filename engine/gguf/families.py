@@ -21,6 +21,7 @@ from engine.gguf.family import (
     GgufFamily,
     projections,
 )
+from engine.gguf.gemma3n import gemma3n
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.glm4 import glm4, glm4_moe
 from engine.gguf.granite import granite, granite_moe, granite_moe_shared
@@ -39,6 +40,11 @@ _NORMS_AFTER = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 _GEMMA_NORMS = {**_NORMS_AFTER, "pre_feedforward_layernorm": "ffn_norm"}
+_PER_LAYER_INPUTS = {
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
+}
 _SHARED_EXPERTS = projections("mlp.shared_experts", "shexp")
 _GRANITE_MOE = GgufFamily(
     "GraniteMoeForCausalLM",
@@ -113,6 +119,22 @@ FAMILIES: dict[str, GgufFamily] = {
         settings=settings.gemma3,
         is_wide=True,
     ),
+    "gemma3n": GgufFamily(
+        "Gemma3nForCausalLM",
+        modules={
+            **_GEMMA_NORMS,
+            **_PER_LAYER_INPUTS,
+            "altup.correction_coefs": "altup_correct_coef",
+            "altup.prediction_coefs": "altup_predict_coef",
+            "altup.modality_router": "altup_router",
+            "altup.router_norm": "altup_router_norm",
+            "laurel.linear_left": "laurel_l",
+            "laurel.linear_right": "laurel_r",
+            "laurel.post_laurel_norm": "laurel_post_norm",
+        },
+        settings=gemma3n,
+        by_transformers=True,
+    ),
     "gemma4": GgufFamily(
         "Gemma4ForCausalLM",
         modules={
@@ -120,9 +142,7 @@ FAMILIES: dict[str, GgufFamily] = {
             "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
             "post_feedforward_layernorm_1": "post_ffw_norm_1",
             "post_feedforward_layernorm_2": "post_ffw_norm_2",
-            "per_layer_input_gate": "inp_gate",
-            "per_layer_projection": "proj",
-            "post_per_layer_input_norm": "post_norm",
+            **_PER_LAYER_INPUTS,
             **GATE_UP,
         },
         vectors=frozenset({ROPE_FACTORS}),

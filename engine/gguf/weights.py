@@ -19,7 +19,7 @@ from engine.architecture.rotary import pair_order
 from engine.gguf.blocks import DECODERS, SUPPORTED_TYPES, DecodedBlocks, Floats
 from engine.gguf.container import GgufTensor
 from engine.gguf.families import family_of
-from engine.gguf.names import ROPE_FACTORS, expert_of, gguf_name
+from engine.gguf.names import ROPE_FACTORS, gguf_name, place_in_stack
 from engine.gguf.parts import open_parts
 from engine.gguf.types import FLOAT_TYPES, NUMBERS
 from engine.weights.blocks import BlockRows
@@ -228,7 +228,7 @@ def _without_ones(shape: Shape) -> Shape:
 
 def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
     """Return the shape that each tensor must have: its parameter's, that of its parameters' rows
-    together, or [experts, rows of one, columns]."""
+    together, or [matrices, rows of one, columns]."""
     parts: dict[str, list[str]] = {}
     for name in shapes:
         parts.setdefault(places[name].tensor, []).append(name)
@@ -236,10 +236,10 @@ def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
     for tensor, names in parts.items():
         *_, columns = shapes[names[0]]
         rows = sum(places[name].rows for name in names)
-        experts = {number for name in names if (number := expert_of(name)) is not None}
-        if experts:
-            own = (columns,) if len(shapes[names[0]]) == 1 else (rows // len(experts), columns)
-            found[tensor] = (len(experts), *own)
+        stacked = {number for name in names if (number := place_in_stack(name)) is not None}
+        if stacked:
+            own = (columns,) if len(shapes[names[0]]) == 1 else (rows // len(stacked), columns)
+            found[tensor] = (len(stacked), *own)
         else:
             found[tensor] = shapes[names[0]] if len(names) == 1 else (rows, columns)
     return found

@@ -19,6 +19,7 @@ from tests.engine.gguf.deepseek_files import (
     add_mixture_with_shared,
     deepseek_tensors,
 )
+from tests.engine.gguf.gemma3n_files import add_gemma3n, gemma3n_tensors
 from tests.engine.gguf.hybrid_files import (
     add_falcon_h1,
     add_granite,
@@ -67,6 +68,7 @@ ARCHITECTURES = {
     "GemmaForCausalLM": "gemma",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
+    "Gemma3nForCausalLM": "gemma3n",
     "Gemma4ForCausalLM": "gemma4",
     "GptOssForCausalLM": "gpt-oss",
     "Qwen3NextForCausalLM": "qwen3next",
@@ -400,6 +402,7 @@ _KEYS = {
     "Qwen2MoeForCausalLM": _add_qwen2_moe,
     "Gemma2ForCausalLM": _add_gemma2,
     "Gemma3ForCausalLM": _add_gemma3,
+    "Gemma3nForCausalLM": add_gemma3n,
     "Gemma4ForCausalLM": _add_gemma4,
     "GptOssForCausalLM": _add_gpt_oss,
     "Qwen3NextForCausalLM": add_qwen35,
@@ -505,6 +508,7 @@ _CHANGES = {
     "apertus": apertus_tensors,
     "falcon-h1": falcon_h1_tensors,
     "deepseek2": deepseek_tensors,
+    "gemma3n": gemma3n_tensors,
     "gpt-oss": _divided_experts,
     "granitehybrid": granite_tensors,
     "granitemoe": granite_tensors,

@@ -27,6 +27,7 @@ from tests.engine.gguf.mixture_files import add_apertus
 
 # Matrices that stay in F32.
 _IN_FLOATS = {
+    *("altup_correct_coef", "altup_predict_coef"),
     *("attn_k_norm", "attn_q_norm", "conv", "ffn_gate_inp"),
     *("ssm_a", "ssm_conv1d", "ssm_d", "ssm_norm"),
 }

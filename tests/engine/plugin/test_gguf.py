@@ -31,6 +31,9 @@ CPU = torch.device("cpu")
 IN_FLOATS = (
     "_bias",
     ".embed_tokens.",
+    ".embed_tokens_per_layer.",
+    ".altup.correction_coefs.",
+    ".altup.prediction_coefs.",
     ".embeddings.",
     ".mlp.gate.",
     ".mlp.router.",
