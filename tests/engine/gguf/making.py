@@ -16,13 +16,9 @@ from torch import Tensor
 from engine.gguf.container import GgufHeader
 from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.parts import read_gguf_header
-from tests.engine.gguf.family_files import (
-    add_family,
-    architecture_of,
-    count_layers,
-    file_tensors,
-    in_hub_layout,
-)
+from tests.engine.gguf.file_keys import add_family
+from tests.engine.gguf.file_names import architecture_of, count_layers, in_hub_layout
+from tests.engine.gguf.file_tensors import file_tensors
 from tests.engine.gguf.mixture_files import add_apertus
 
 # Matrices that stay in F32.
