@@ -24,6 +24,17 @@ def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     router = keys.integer("expert_gating_func", _usual_router(common), low=0, high=4096)
     if keys.is_set("attention.temperature_scale"):
         raise keys.unsupported("attention.temperature_scale", "is not supported")
+    return {
+        **_kind(keys, router, mixture),
+        "num_hidden_layers": layers,
+        **latent_attention(keys, common),
+        "rope_interleave": True,
+        **mixture,
+        **rope_parameters(_yarn(keys, common), common["rope_theta"]),
+    }
+
+
+def latent_attention(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     turning = common["head_dim"]
     if turning % 2:
         raise keys.file.error(keys.name("rope.dimension_count"), "an even number", turning)
@@ -31,8 +42,6 @@ def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     ending = "_mla" if keys.has("attention.key_length_mla") else ""
     of_key, of_value = f"attention.key_length{ending}", f"attention.value_length{ending}"
     return {
-        **_kind(keys, router, mixture),
-        "num_hidden_layers": layers,
         "kv_lora_rank": keys.integer("attention.kv_lora_rank", high=MAX_SIZE),
         "q_lora_rank": keys.integer("attention.q_lora_rank", high=MAX_SIZE)
         if keys.has("attention.q_lora_rank")
@@ -40,9 +49,6 @@ def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "qk_rope_head_dim": turning,
         "qk_nope_head_dim": keys.integer(of_key, low=turning + 1, high=MAX_HEAD_DIM) - turning,
         "v_head_dim": keys.integer(of_value, high=MAX_HEAD_DIM),
-        "rope_interleave": True,
-        **mixture,
-        **rope_parameters(_yarn(keys, common), common["rope_theta"]),
     }
 
 

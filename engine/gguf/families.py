@@ -17,6 +17,8 @@ from engine.gguf.family import (
     GATE_UP,
     GATED_SHARED_EXPERT,
     GRANITE_EXPERTS,
+    LATENT_ATTENTION,
+    SHARED_EXPERTS,
     TURN_ENDS,
     GgufFamily,
     projections,
@@ -45,7 +47,6 @@ _PER_LAYER_INPUTS = {
     "per_layer_projection": "proj",
     "post_per_layer_input_norm": "post_norm",
 }
-_SHARED_EXPERTS = projections("mlp.shared_experts", "shexp")
 _GRANITE_MOE = GgufFamily(
     "GraniteMoeForCausalLM",
     permuted=True,
@@ -179,7 +180,7 @@ FAMILIES: dict[str, GgufFamily] = {
         "Glm4MoeForCausalLM",
         modules={
             "post_attention_layernorm": "post_attention_norm",
-            **_SHARED_EXPERTS,
+            **SHARED_EXPERTS,
         },
         settings=glm4_moe,
         end_tokens=_GLM_ENDS,
@@ -198,15 +199,8 @@ FAMILIES: dict[str, GgufFamily] = {
     "deepseek2": GgufFamily(
         "DeepseekV3ForCausalLM",
         modules={
-            "self_attn.q_a_proj": "attn_q_a",
-            "self_attn.q_a_layernorm": "attn_q_a_norm",
-            "self_attn.q_b_proj": "attn_q_b",
-            "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
-            "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-            "self_attn.kv_b_proj": "attn_kv_b",
-            "self_attn.k_b_proj": "attn_k_b",
-            "self_attn.v_b_proj": "attn_v_b",
-            **_SHARED_EXPERTS,
+            **LATENT_ATTENTION,
+            **SHARED_EXPERTS,
         },
         settings=deepseek2,
         end_tokens=_GLM_ENDS,  # GLM-4.7 Flash is deepseek2 too
@@ -251,7 +245,7 @@ FAMILIES: dict[str, GgufFamily] = {
     "ernie4_5": GgufFamily("LlamaForCausalLM", permuted=True, end_tokens=_ERNIE_ENDS),
     "ernie4_5-moe": GgufFamily(
         "Ernie4_5_MoeForCausalLM",
-        modules=_SHARED_EXPERTS,
+        modules=SHARED_EXPERTS,
         settings=ernie4_5_moe,
         end_tokens=_ERNIE_ENDS,
         has_experts=True,
@@ -287,7 +281,7 @@ FAMILIES: dict[str, GgufFamily] = {
     ),
     "dots1": GgufFamily(
         "Dots1ForCausalLM",
-        modules=_SHARED_EXPERTS,
+        modules=SHARED_EXPERTS,
         settings=dots1,
         end_tokens=TURN_ENDS | {"<|endofresponse|>"},
         has_experts=True,

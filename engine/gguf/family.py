@@ -74,3 +74,14 @@ GRANITE_EXPERTS = {
     "shared_mlp.up_proj": "ffn_up_shexp",
     "shared_mlp.output_linear": "ffn_down_shexp",
 }
+SHARED_EXPERTS = projections("mlp.shared_experts", "shexp")
+LATENT_ATTENTION = {
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+    "self_attn.k_b_proj": "attn_k_b",
+    "self_attn.v_b_proj": "attn_v_b",
+}

@@ -51,6 +51,8 @@ _WITHOUT_SUFFIX = {
     "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.e_score_correction_bias": "exp_probs_b.bias",
     "linear_attn.A_log": "ssm_a",
+    "self_attn.forget_gate.A_log": "ssm_a",
+    "self_attn.forget_gate.dt_bias": "ssm_dt.bias",
     "linear_attn.dt_bias": "ssm_dt.bias",
     "feed_forward.expert_bias": "exp_probs_b.bias",
     "pre_ff_layernorm.weight": "ffn_norm",

@@ -32,6 +32,13 @@ _DEEPSEEK3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+",
 )
 
+# Kimi: Chinese apart from other letters.
+_KIMI_UPPER, _KIMI_LOWER = (rf"[{each}&&[^\p{{Han}}]]" for each in (_UPPER, _LOWER))
+_KIMI = (
+    r"\p{Han}+"
+    rf"|{_START}{_KIMI_UPPER}*{_KIMI_LOWER}+{_CONTRACTIONS}?"
+    rf"|{_START}{_KIMI_UPPER}+{_KIMI_LOWER}*{_CONTRACTIONS}?|\p{{N}}{{1,3}}|{_REST}"
+)
 _ASIAN = r"[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
 # Most letters with case, as of Unicode 11.
 _CASED_LETTERS = (
@@ -95,6 +102,7 @@ PRE_TOKENIZERS = {
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
     "seed-coder": PreTokenizer((_SEED,)),
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), PreTokenizer(_DEEPSEEK3)),
+    "kimi-k2": PreTokenizer((_KIMI,), ignore_merges=True),
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
     **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS_APART),

@@ -31,11 +31,17 @@ def add_mixture_with_shared(writer: gguf.GGUFWriter, config: dict[str, Any]) -> 
 
 def add_deepseek(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     add_mixture_with_shared(writer, config)
-    rank, turning = config["kv_lora_rank"], config["qk_rope_head_dim"]
-    head = config["qk_nope_head_dim"] + turning
     if config["n_group"] > 1 and not config.get(JOINT_KV_B):
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
+    add_latent_attention(writer, config)
+    if (scale := config["rope_parameters"].get("mscale_all_dim")) is not None:
+        writer.add_rope_scaling_yarn_log_mul(0.1 * scale)
+
+
+def add_latent_attention(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    rank, turning = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    head = config["qk_nope_head_dim"] + turning
     if config["q_lora_rank"] is not None:
         writer.add_q_lora_rank(config["q_lora_rank"])
     writer.add_kv_lora_rank(rank)
@@ -49,8 +55,6 @@ def add_deepseek(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_value_length(rank)
         writer.add_key_length_mla(head)
         writer.add_value_length_mla(config["v_head_dim"])
-    if (scale := config["rope_parameters"].get("mscale_all_dim")) is not None:
-        writer.add_rope_scaling_yarn_log_mul(0.1 * scale)
 
 
 def deepseek_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:

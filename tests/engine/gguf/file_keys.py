@@ -17,6 +17,7 @@ from tests.engine.gguf.hybrid_files import (
     add_lfm2,
     add_nemotron_h,
 )
+from tests.engine.gguf.kimi_linear_files import add_kimi_linear
 from tests.engine.gguf.mixture_files import (
     add_dots1,
     add_ernie_moe,
@@ -31,7 +32,7 @@ def add_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     """Write the keys that other families than Llama have."""
     if (experts := config.get("num_local_experts") or config.get("num_experts")) is not None:
         writer.add_expert_count(experts)
-        names = ("num_experts_per_tok", "top_k_experts", "moe_topk")
+        names = ("num_experts_per_tok", "num_experts_per_token", "top_k_experts", "moe_topk")
         writer.add_expert_used_count(next(config[name] for name in names if name in config))
     if (inner := config.get("moe_intermediate_size")) is not None:
         writer.add_expert_feed_forward_length(inner)
@@ -153,6 +154,7 @@ _KEYS = {
     "GraniteMoeForCausalLM": add_granite_moe,
     "GraniteMoeSharedForCausalLM": add_granite_moe,
     "GraniteMoeHybridForCausalLM": add_granite_hybrid,
+    "KimiLinearForCausalLM": add_kimi_linear,
     "Lfm2ForCausalLM": add_lfm2,
     "Lfm2MoeForCausalLM": add_lfm2,
     "Olmo3ForCausalLM": _add_olmo3,

@@ -7,6 +7,7 @@ from typing import Any
 import gguf
 
 ARCHITECTURES = {
+    "KimiLinearForCausalLM": "kimi-linear",
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
     "MixtralForCausalLM": "llama",
@@ -72,6 +73,8 @@ def in_hub_layout(config: dict[str, Any]) -> dict[str, Any]:
         found["global_head_dim"] = full["head_dim"]
     if config.get("head_dim") is None:
         found["head_dim"] = config["hidden_size"] // config["num_attention_heads"]
+    if "model_max_length" in config:  # Kimi's
+        found["max_position_embeddings"] = config["model_max_length"]
     return config | found
 
 

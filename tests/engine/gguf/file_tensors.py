@@ -27,6 +27,7 @@ from tests.engine.gguf.hybrid_files import (
     lfm2_tensors,
     nemotron_h_tensors,
 )
+from tests.engine.gguf.kimi_linear_files import kimi_linear_tensors
 from tests.engine.gguf.mixture_files import apertus_tensors, llama3_factors
 from tests.engine.gguf.qwen35_files import (
     FUSES_EXPERTS,
@@ -124,6 +125,7 @@ _CHANGES = {
     "gpt-oss": _divided_experts,
     "granitehybrid": granite_tensors,
     "granitemoe": granite_tensors,
+    "kimi-linear": kimi_linear_tensors,
     "lfm2": lfm2_tensors,
     "lfm2moe": lfm2_tensors,
     "nemotron_h": nemotron_h_tensors,

@@ -26,6 +26,7 @@ _IN_FLOATS = {
     *("altup_correct_coef", "altup_predict_coef"),
     *("attn_k_norm", "attn_q_norm", "conv", "ffn_gate_inp"),
     *("ssm_a", "ssm_conv1d", "ssm_d", "ssm_norm"),
+    *("ssm_conv1d_k", "ssm_conv1d_q", "ssm_conv1d_v"),
 }
 
 

@@ -86,6 +86,7 @@ GGUF_KINDS = (
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
     *("falcon_h1#norm", "nemotron_h#dense", "nemotron_h#files", "nemotron_h#latent"),
+    "kimi_linear#files",
 )
 
 # The same kinds at published depths, the only ones at which llama.cpp reads them.
@@ -288,6 +289,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "q_lora_rank": 32,
         "qk_nope_head_dim": 32,
         "v_head_dim": 32,
+    },
+    "kimi_linear#files": {
+        "kv_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "linear_head_dim": 32,
+        "max_position_embeddings": 256,
     },
     "granitemoe#multipliers": _GRANITE_MULTIPLIERS,
     "granitemoeshared#shared": {**_GRANITE_MULTIPLIERS, "shared_intermediate_size": 64},

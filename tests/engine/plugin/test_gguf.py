@@ -40,6 +40,7 @@ IN_FLOATS = (
     ".mixer.gate.",
     ".shared_expert_gate.",
     ".conv1d.",
+    ".A_log",
     ".conv.conv.",
     "_norm.",
     ".feed_forward.gate.",
