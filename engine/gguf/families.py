@@ -26,6 +26,7 @@ from engine.gguf.family import (
 from engine.gguf.gemma3n import gemma3n
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.glm4 import glm4, glm4_moe
+from engine.gguf.gpt2 import gpt2
 from engine.gguf.granite import granite, granite_moe, granite_moe_shared
 from engine.gguf.hunyuan import hunyuan_dense, hunyuan_moe
 from engine.gguf.hybrids import HYBRIDS
@@ -152,6 +153,21 @@ FAMILIES: dict[str, GgufFamily] = {
         is_wide=True,
         has_experts=True,
         layers_differ=True,
+    ),
+    "gpt2": GgufFamily(
+        "GPT2LMHeadModel",
+        modules={
+            "ln_1": "attn_norm",
+            "attn.c_attn": "attn_qkv",
+            "attn.c_proj": "attn_output",
+            "ln_2": "ffn_norm",
+            "mlp.c_fc": "ffn_up",
+            "mlp.c_proj": "ffn_down",
+        },
+        transposed=frozenset({"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}),
+        settings=gpt2,
+        norm_key="attention.layer_norm_epsilon",
+        has_rope=False,
     ),
     "gpt-oss": GgufFamily(
         "GptOssForCausalLM",

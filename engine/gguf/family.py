@@ -20,6 +20,9 @@ class GgufFamily:
     a head apart."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """What a layer's modules are called, where that is not as in Llama's files."""
+    transposed: frozenset[str] = frozenset()
+    """The modules among them whose matrices are [inputs, outputs] in checkpoints, and the transpose
+    in files."""
     vectors: frozenset[str] = frozenset()
     """Tensors that belong to the configuration."""
     settings: FamilyReader = nothing

@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+POSITIONS = "position_embd"
+
 _WHOLE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -14,6 +16,9 @@ _WHOLE = {
     "model.embedding_norm": "token_embd_norm",
     "model.embeddings": "token_embd",
     "model.norm_f": "output_norm",
+    "transformer.wte": "token_embd",
+    "transformer.wpe": POSITIONS,
+    "transformer.ln_f": "output_norm",
     "lm_head": "output",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj",
@@ -21,7 +26,7 @@ _WHOLE = {
     "model.altup_projections": "altup_proj",
     "model.altup_unembed_projections": "altup_unembd_proj",
 }
-_LAYER = "model.layers."
+_LAYER = re.compile(r"(?:model\.layers|transformer\.h)\.(\d+)\.(.*)")
 _OF_LAYER = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
@@ -81,10 +86,11 @@ def gguf_name(name: str, modules: Mapping[str, str] = _NOTHING) -> str:
     All experts of a layer share one tensor for each projection; so do the projections of Gemma 3n's
     AltUp. ``modules``: a family's names for a
     layer's modules, where they differ from Llama's."""
-    if not name.startswith(_LAYER):
+    match = _LAYER.fullmatch(name)
+    if match is None:
         module, _, kind = _STACKED.sub(r"\1.", name).rpartition(".")
         return f"{_WHOLE[module]}.{kind}"
-    layer, _, rest = name.removeprefix(_LAYER).partition(".")
+    layer, rest = match.groups()
     if rest in _WITHOUT_SUFFIX:
         return f"blk.{layer}.{_WITHOUT_SUFFIX[rest]}"
     module, _, kind = _STACKED.sub(r"\1.", rest).rpartition(".")

@@ -7,6 +7,7 @@ from typing import Any
 import gguf
 
 ARCHITECTURES = {
+    "GPT2LMHeadModel": "gpt2",
     "KimiLinearForCausalLM": "kimi-linear",
     "LlamaForCausalLM": "llama",
     "MistralForCausalLM": "llama",
@@ -56,6 +57,14 @@ ARCHITECTURES = {
     "FalconH1ForCausalLM": "falcon-h1",
     "NemotronHForCausalLM": "nemotron_h",
 }
+_GPT2_FIELDS = {
+    "hidden_size": "n_embd",
+    "max_position_embeddings": "n_positions",
+    "num_attention_heads": "n_head",
+    "num_hidden_layers": "n_layer",
+    "num_key_value_heads": "n_head",
+    "layer_norm_eps": "layer_norm_epsilon",
+}
 _UNMAPPED = {
     "router.scale": "ffn_gate_inp.scale",
     "e_score_correction_bias": "exp_probs_b.bias",
@@ -66,6 +75,9 @@ _UNMAPPED = {
 def in_hub_layout(config: dict[str, Any]) -> dict[str, Any]:
     """Return config.json as models on the hub have it, from which llama.cpp's converter reads;
     newer transformers name Gemma 4's layers with full attention one by one."""
+    if config["model_type"] == "gpt2":
+        config = config | {name: config[own] for name, own in _GPT2_FIELDS.items()}
+        config["intermediate_size"] = config["n_inner"] or 4 * config["n_embd"]
     of_layers = (config.get("per_layer_config") or {}).values()
     full: dict[str, Any] = next(iter(of_layers), {})
     found = {"num_global_key_value_heads": full.get("num_key_value_heads")} if full else {}

@@ -98,6 +98,14 @@ def _rope_factors(config: dict[str, Any]) -> Iterator[tuple[str, str, Tensor]]:
             yield stored, stored, torch.tensor(factors, dtype=torch.float32)
 
 
+def _gpt2_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    endings = (".c_attn.weight", ".c_fc.weight", ".c_proj.weight")
+    return {
+        name: values.t().contiguous() if name.endswith(endings) else values
+        for name, values in tensors.items()
+    }
+
+
 def _divided_experts(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
     """gpt-oss has the outputs of gate and up in turn, and experts' matrices transposed."""
     found = {}
@@ -123,6 +131,7 @@ _CHANGES = {
     "deepseek2": deepseek_tensors,
     "gemma3n": gemma3n_tensors,
     "gpt-oss": _divided_experts,
+    "gpt2": _gpt2_tensors,
     "granitehybrid": granite_tensors,
     "granitemoe": granite_tensors,
     "kimi-linear": kimi_linear_tensors,

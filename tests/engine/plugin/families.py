@@ -92,8 +92,8 @@ GGUF_KINDS = (
 # The same kinds at published depths, the only ones at which llama.cpp reads them.
 DEEP_GGUF_KINDS = ("deepseek_v2#lite", "gemma3n_text#e2b")
 
-# Kinds of which our own code computes GGUF files, but not checkpoints.
-NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall")
+# Kinds of which our own code computes GGUF files, under other names than checkpoints.
+NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall", "gpt2")
 
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
