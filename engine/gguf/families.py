@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
 from engine.gguf.apertus import activation_parameters, apertus
+from engine.gguf.bailing import bailing_moe2
 from engine.gguf.cohere import cohere, cohere2
 from engine.gguf.container import GgufHeader
 from engine.gguf.deepseek import deepseek2
@@ -14,6 +15,7 @@ from engine.gguf.dots1 import dots1
 from engine.gguf.ernie import ernie4_5_moe
 from engine.gguf.exaone4 import exaone4
 from engine.gguf.family import (
+    FUSED_ATTENTION,
     GATE_UP,
     GATED_SHARED_EXPERT,
     GRANITE_EXPERTS,
@@ -204,6 +206,15 @@ FAMILIES: dict[str, GgufFamily] = {
         has_experts=True,
         by_transformers=True,
     ),
+    "bailingmoe2": GgufFamily(
+        "Glm4MoeForCausalLM",
+        modules={**FUSED_ATTENTION, **SHARED_EXPERTS},
+        settings=bailing_moe2,
+        end_tokens=TURN_ENDS | {"<|role_end|>"},
+        has_partial_rope=True,
+        has_experts=True,
+        by_transformers=True,
+    ),
     "seed_oss": GgufFamily(
         "SeedOssForCausalLM",
         modules={"post_attention_layernorm": "post_attention_norm"},
@@ -227,7 +238,7 @@ FAMILIES: dict[str, GgufFamily] = {
     "phi3": GgufFamily(
         "Phi3ForCausalLM",
         modules={
-            **dict.fromkeys((f"self_attn.{one}_proj" for one in "qkv"), "attn_qkv"),
+            **FUSED_ATTENTION,
             "mlp.gate_proj": "ffn_up",
         },
         vectors=frozenset({LONG_FACTORS, SHORT_FACTORS}),
@@ -257,6 +268,8 @@ FAMILIES: dict[str, GgufFamily] = {
         },
     ),
     "olmoe": GgufFamily("OlmoeForCausalLM", settings=settings.olmoe, has_experts=True),
+    # A Llama whose matrix of queries, keys and values is divided when it is converted.
+    "internlm2": GgufFamily("LlamaForCausalLM", permuted=True),
     # The converter leaves the pairs to rotate adjacent, as Ernie has them: a Llama in all else.
     "ernie4_5": GgufFamily("LlamaForCausalLM", permuted=True, end_tokens=_ERNIE_ENDS),
     "ernie4_5-moe": GgufFamily(

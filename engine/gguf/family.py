@@ -65,6 +65,7 @@ def projections(module: str, ending: str) -> dict[str, str]:
     return {f"{module}.{one}_proj": f"ffn_{one}_{ending}" for one in ("gate", "up", "down")}
 
 
+FUSED_ATTENTION = dict.fromkeys((f"self_attn.{one}_proj" for one in "qkv"), "attn_qkv")
 GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
 GATED_SHARED_EXPERT = {
     **projections("mlp.shared_expert", "shexp"),

@@ -32,6 +32,10 @@ _DEEPSEEK3 = (
     r"|\s*[\r\n]+|\s+(?!\S)|\s+",
 )
 
+_BAILING = (
+    rf"'(?i:[sdmt]|ll|ve|re)|{_START}\p{{L}}+|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*"
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
+)
 # Kimi: Chinese apart from other letters.
 _KIMI_UPPER, _KIMI_LOWER = (rf"[{each}&&[^\p{{Han}}]]" for each in (_UPPER, _LOWER))
 _KIMI = (
@@ -102,6 +106,7 @@ PRE_TOKENIZERS = {
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
     "seed-coder": PreTokenizer((_SEED,)),
     **dict.fromkeys(("deepseek-v3", "hunyuan-dense"), PreTokenizer(_DEEPSEEK3)),
+    **dict.fromkeys(("bailingmoe", "bailingmoe2"), PreTokenizer((_BAILING,))),
     "kimi-k2": PreTokenizer((_KIMI,), ignore_merges=True),
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),

@@ -8,6 +8,7 @@ from typing import Any
 import gguf
 
 from tests.engine.gguf.deepseek_files import add_deepseek, add_mixture_with_shared
+from tests.engine.gguf.file_names import WRITTEN_AS
 from tests.engine.gguf.gemma3n_files import add_gemma3n
 from tests.engine.gguf.hybrid_files import (
     add_falcon_h1,
@@ -19,11 +20,13 @@ from tests.engine.gguf.hybrid_files import (
 )
 from tests.engine.gguf.kimi_linear_files import add_kimi_linear
 from tests.engine.gguf.mixture_files import (
+    add_bailing,
     add_dots1,
     add_ernie_moe,
     add_exaone4,
     add_hunyuan_moe,
     add_minimax,
+    add_partial_rope,
 )
 from tests.engine.gguf.qwen35_files import add_qwen35
 
@@ -36,7 +39,7 @@ def add_family(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_expert_used_count(next(config[name] for name in names if name in config))
     if (inner := config.get("moe_intermediate_size")) is not None:
         writer.add_expert_feed_forward_length(inner)
-    if (add := _KEYS.get(config["architectures"][0])) is not None:
+    if (add := _KEYS.get(config.get(WRITTEN_AS) or config["architectures"][0])) is not None:
         add(writer, config)
 
 
@@ -44,11 +47,6 @@ def _add_ministral3(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     rope = config["rope_parameters"]
     writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
     writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
-
-
-def _add_partial_rope(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    turning = config["head_dim"] * config["rope_parameters"]["partial_rotary_factor"]
-    writer.add_rope_dimension_count(int(turning))
 
 
 def _add_cohere(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
@@ -64,7 +62,7 @@ def _add_qwen2_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
 
 
 def _add_glm4_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
-    _add_partial_rope(writer, config)
+    add_partial_rope(writer, config)
     add_mixture_with_shared(writer, config)
 
 
@@ -135,7 +133,7 @@ _KEYS = {
     "Ministral3ForCausalLM": _add_ministral3,
     "CohereForCausalLM": _add_cohere,
     "Cohere2ForCausalLM": _add_cohere,
-    "Glm4ForCausalLM": _add_partial_rope,
+    "Glm4ForCausalLM": add_partial_rope,
     "Glm4MoeForCausalLM": _add_glm4_moe,
     "Qwen2MoeForCausalLM": _add_qwen2_moe,
     "Gemma2ForCausalLM": _add_gemma2,
@@ -154,6 +152,7 @@ _KEYS = {
     "GraniteMoeForCausalLM": add_granite_moe,
     "GraniteMoeSharedForCausalLM": add_granite_moe,
     "GraniteMoeHybridForCausalLM": add_granite_hybrid,
+    "bailingmoe2": add_bailing,
     "KimiLinearForCausalLM": add_kimi_linear,
     "Lfm2ForCausalLM": add_lfm2,
     "Lfm2MoeForCausalLM": add_lfm2,

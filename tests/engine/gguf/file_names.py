@@ -6,6 +6,10 @@ from typing import Any
 
 import gguf
 
+WRITTEN_AS = "written_as"
+"""A field of config.json for these writers only: the architecture in the file, for models that
+transformers does not have under their names."""
+
 ARCHITECTURES = {
     "GPT2LMHeadModel": "gpt2",
     "KimiLinearForCausalLM": "kimi-linear",
@@ -92,7 +96,7 @@ def in_hub_layout(config: dict[str, Any]) -> dict[str, Any]:
 
 def architecture_of(config: dict[str, Any]) -> str:
     """Return the name of the architecture in the file."""
-    name = ARCHITECTURES[config["architectures"][0]]
+    name: str = config.get(WRITTEN_AS) or ARCHITECTURES[config["architectures"][0]]
     return f"{name}_moe" if "moe" in config.get("layers_block_type", ()) else name
 
 

@@ -28,7 +28,7 @@ from tests.engine.gguf.hybrid_files import (
     nemotron_h_tensors,
 )
 from tests.engine.gguf.kimi_linear_files import kimi_linear_tensors
-from tests.engine.gguf.mixture_files import apertus_tensors, llama3_factors
+from tests.engine.gguf.mixture_files import apertus_tensors, bailing_tensors, llama3_factors
 from tests.engine.gguf.qwen35_files import (
     FUSES_EXPERTS,
     as_in_file,
@@ -38,7 +38,7 @@ from tests.engine.gguf.qwen35_files import (
 )
 
 _OFFSET_NORMS = {"gemma", "gemma2", "gemma3"}
-_PERMUTED = {"llama", "mistral3", "granite", "granitemoe", "granitehybrid", "smollm3"}
+_PERMUTED = {"llama", "mistral3", "internlm2", "granite", "granitemoe", "granitehybrid", "smollm3"}
 _EXPERT = re.compile(r"(.*\.experts\.)(\d+)\.(.*)")
 
 
@@ -127,6 +127,7 @@ def _divided_experts(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict
 
 _CHANGES = {
     "apertus": apertus_tensors,
+    "bailingmoe2": bailing_tensors,
     "falcon-h1": falcon_h1_tensors,
     "deepseek2": deepseek_tensors,
     "gemma3n": gemma3n_tensors,

@@ -86,14 +86,14 @@ GGUF_KINDS = (
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
     *("falcon_h1#norm", "nemotron_h#dense", "nemotron_h#files", "nemotron_h#latent"),
-    "kimi_linear#files",
+    *("kimi_linear#files", "glm4_moe#bailing"),
 )
 
 # The same kinds at published depths, the only ones at which llama.cpp reads them.
 DEEP_GGUF_KINDS = ("deepseek_v2#lite", "gemma3n_text#e2b")
 
 # Kinds of which our own code computes GGUF files, under other names than checkpoints.
-NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall", "gpt2")
+NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall", "gpt2", "llama#internlm2")
 
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
@@ -158,6 +158,15 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "routed_scaling_factor": 2.5,
         "n_shared_experts": 2,
     },
+    "glm4_moe#bailing": {
+        "written_as": "bailingmoe2",
+        "use_qk_norm": True,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "n_group": 4,
+        "topk_group": 2,
+    },
+    "llama#internlm2": {"written_as": "internlm2", "num_key_value_heads": 2},
     # As files say it: scores are scaled by the size of a head.
     "gemma2#files": {"query_pre_attn_scalar": 16, "head_dim": 16},
     "gemma3n_text#files": {
