@@ -31,13 +31,22 @@ from tests.engine.driving import Engine
 from tests.engine.gguf.directories import all_logits
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_gguf
-from tests.engine.plugin.families import GGUF_KINDS, NATIVE_GGUF_KINDS, save_family
+from tests.engine.plugin.families import (
+    DEEP_GGUF_KINDS,
+    GGUF_KINDS,
+    NATIVE_GGUF_KINDS,
+    save_family,
+)
 from tests.engine.plugin.test_tensors import differences as of_log_probabilities
 from tests.engine.tiny_models import VOCABULARY, save_model
 
 # llama.cpp reads these only at published depths: DeepSeek without latent queries at 26 or 27
-# layers, Cohere's norms of queries and keys and EXAONE's sliding window at 64.
-NOT_IN_LLAMA_CPP = {"deepseek_v3#queries", "cohere#norms", "exaone4#files"}
+# layers, Cohere's norms of queries and keys and EXAONE's sliding window at 64, Gemma 3n with 20
+# layers that have keys. It scores DeepSeek V2's groups of experts like V3's.
+NOT_IN_LLAMA_CPP = {
+    *("deepseek_v2#files", "deepseek_v3#queries", "cohere#norms", "exaone4#files"),
+    "gemma3n_text#files",
+}
 LENGTHS = (40, 300)  # the longer one exceeds the original context of phi3_long
 
 
@@ -83,7 +92,7 @@ def measure(name: str, peers: Path, folder: Path) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    kinds = (*GGUF_KINDS, *NATIVE_GGUF_KINDS)
+    kinds = (*GGUF_KINDS, *DEEP_GGUF_KINDS, *NATIVE_GGUF_KINDS)
     names = [*FAMILY_FILES, *(kind for kind in kinds if kind not in NOT_IN_LLAMA_CPP)]
     parser.add_argument("--families", nargs="+", choices=names, default=names)
     parser.add_argument("--peers", type=Path, default=ROOT / "build" / "peers")

@@ -20,7 +20,7 @@ from engine.gguf.keys import (
     TOKENS_KEY,
     ArchitectureKeys,
 )
-from engine.gguf.names import ROPE_FACTORS, ROUTER, gguf_name, layer_of
+from engine.gguf.names import POSITIONS, ROPE_FACTORS, ROUTER, gguf_name, layer_of
 from engine.gguf.settings import LONG_FACTORS, has_parameter
 from engine.gguf.vectors import read_vector
 
@@ -172,7 +172,10 @@ def _dtype(header: GgufHeader, family: GgufFamily) -> str:
     kinds = {
         tensor.type.name
         for name, tensor in header.tensors.items()
-        if len(tensor.shape) > 1 and name.endswith(".weight") and ROUTER not in name  # always F32
+        if len(tensor.shape) > 1
+        and name.endswith(".weight")
+        and ROUTER not in name  # always F32
+        and name != f"{POSITIONS}.weight"  # likewise
     }
     if kinds == {"F32"}:
         return "float32"

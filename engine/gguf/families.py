@@ -7,6 +7,7 @@ from dataclasses import replace
 from engine.architecture.errors import UnsupportedError
 from engine.gguf import settings
 from engine.gguf.apertus import activation_parameters, apertus
+from engine.gguf.bailing import bailing_moe2
 from engine.gguf.cohere import cohere, cohere2
 from engine.gguf.container import GgufHeader
 from engine.gguf.deepseek import deepseek2
@@ -14,15 +15,20 @@ from engine.gguf.dots1 import dots1
 from engine.gguf.ernie import ernie4_5_moe
 from engine.gguf.exaone4 import exaone4
 from engine.gguf.family import (
+    FUSED_ATTENTION,
     GATE_UP,
     GATED_SHARED_EXPERT,
     GRANITE_EXPERTS,
+    LATENT_ATTENTION,
+    SHARED_EXPERTS,
     TURN_ENDS,
     GgufFamily,
     projections,
 )
+from engine.gguf.gemma3n import gemma3n
 from engine.gguf.gemma4 import gemma4
 from engine.gguf.glm4 import glm4, glm4_moe
+from engine.gguf.gpt2 import gpt2
 from engine.gguf.granite import granite, granite_moe, granite_moe_shared
 from engine.gguf.hunyuan import hunyuan_dense, hunyuan_moe
 from engine.gguf.hybrids import HYBRIDS
@@ -39,7 +45,11 @@ _NORMS_AFTER = {
     "post_feedforward_layernorm": "post_ffw_norm",
 }
 _GEMMA_NORMS = {**_NORMS_AFTER, "pre_feedforward_layernorm": "ffn_norm"}
-_SHARED_EXPERTS = projections("mlp.shared_experts", "shexp")
+_PER_LAYER_INPUTS = {
+    "per_layer_input_gate": "inp_gate",
+    "per_layer_projection": "proj",
+    "post_per_layer_input_norm": "post_norm",
+}
 _GRANITE_MOE = GgufFamily(
     "GraniteMoeForCausalLM",
     permuted=True,
@@ -113,6 +123,22 @@ FAMILIES: dict[str, GgufFamily] = {
         settings=settings.gemma3,
         is_wide=True,
     ),
+    "gemma3n": GgufFamily(
+        "Gemma3nForCausalLM",
+        modules={
+            **_GEMMA_NORMS,
+            **_PER_LAYER_INPUTS,
+            "altup.correction_coefs": "altup_correct_coef",
+            "altup.prediction_coefs": "altup_predict_coef",
+            "altup.modality_router": "altup_router",
+            "altup.router_norm": "altup_router_norm",
+            "laurel.linear_left": "laurel_l",
+            "laurel.linear_right": "laurel_r",
+            "laurel.post_laurel_norm": "laurel_post_norm",
+        },
+        settings=gemma3n,
+        by_transformers=True,
+    ),
     "gemma4": GgufFamily(
         "Gemma4ForCausalLM",
         modules={
@@ -120,9 +146,7 @@ FAMILIES: dict[str, GgufFamily] = {
             "pre_feedforward_layernorm_2": "pre_ffw_norm_2",
             "post_feedforward_layernorm_1": "post_ffw_norm_1",
             "post_feedforward_layernorm_2": "post_ffw_norm_2",
-            "per_layer_input_gate": "inp_gate",
-            "per_layer_projection": "proj",
-            "post_per_layer_input_norm": "post_norm",
+            **_PER_LAYER_INPUTS,
             **GATE_UP,
         },
         vectors=frozenset({ROPE_FACTORS}),
@@ -131,6 +155,21 @@ FAMILIES: dict[str, GgufFamily] = {
         is_wide=True,
         has_experts=True,
         layers_differ=True,
+    ),
+    "gpt2": GgufFamily(
+        "GPT2LMHeadModel",
+        modules={
+            "ln_1": "attn_norm",
+            "attn.c_attn": "attn_qkv",
+            "attn.c_proj": "attn_output",
+            "ln_2": "ffn_norm",
+            "mlp.c_fc": "ffn_up",
+            "mlp.c_proj": "ffn_down",
+        },
+        transposed=frozenset({"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}),
+        settings=gpt2,
+        norm_key="attention.layer_norm_epsilon",
+        has_rope=False,
     ),
     "gpt-oss": GgufFamily(
         "GptOssForCausalLM",
@@ -159,10 +198,19 @@ FAMILIES: dict[str, GgufFamily] = {
         "Glm4MoeForCausalLM",
         modules={
             "post_attention_layernorm": "post_attention_norm",
-            **_SHARED_EXPERTS,
+            **SHARED_EXPERTS,
         },
         settings=glm4_moe,
         end_tokens=_GLM_ENDS,
+        has_partial_rope=True,
+        has_experts=True,
+        by_transformers=True,
+    ),
+    "bailingmoe2": GgufFamily(
+        "Glm4MoeForCausalLM",
+        modules={**FUSED_ATTENTION, **SHARED_EXPERTS},
+        settings=bailing_moe2,
+        end_tokens=TURN_ENDS | {"<|role_end|>"},
         has_partial_rope=True,
         has_experts=True,
         by_transformers=True,
@@ -178,15 +226,8 @@ FAMILIES: dict[str, GgufFamily] = {
     "deepseek2": GgufFamily(
         "DeepseekV3ForCausalLM",
         modules={
-            "self_attn.q_a_proj": "attn_q_a",
-            "self_attn.q_a_layernorm": "attn_q_a_norm",
-            "self_attn.q_b_proj": "attn_q_b",
-            "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
-            "self_attn.kv_a_layernorm": "attn_kv_a_norm",
-            "self_attn.kv_b_proj": "attn_kv_b",
-            "self_attn.k_b_proj": "attn_k_b",
-            "self_attn.v_b_proj": "attn_v_b",
-            **_SHARED_EXPERTS,
+            **LATENT_ATTENTION,
+            **SHARED_EXPERTS,
         },
         settings=deepseek2,
         end_tokens=_GLM_ENDS,  # GLM-4.7 Flash is deepseek2 too
@@ -197,7 +238,7 @@ FAMILIES: dict[str, GgufFamily] = {
     "phi3": GgufFamily(
         "Phi3ForCausalLM",
         modules={
-            **dict.fromkeys((f"self_attn.{one}_proj" for one in "qkv"), "attn_qkv"),
+            **FUSED_ATTENTION,
             "mlp.gate_proj": "ffn_up",
         },
         vectors=frozenset({LONG_FACTORS, SHORT_FACTORS}),
@@ -227,11 +268,13 @@ FAMILIES: dict[str, GgufFamily] = {
         },
     ),
     "olmoe": GgufFamily("OlmoeForCausalLM", settings=settings.olmoe, has_experts=True),
+    # A Llama whose matrix of queries, keys and values is divided when it is converted.
+    "internlm2": GgufFamily("LlamaForCausalLM", permuted=True),
     # The converter leaves the pairs to rotate adjacent, as Ernie has them: a Llama in all else.
     "ernie4_5": GgufFamily("LlamaForCausalLM", permuted=True, end_tokens=_ERNIE_ENDS),
     "ernie4_5-moe": GgufFamily(
         "Ernie4_5_MoeForCausalLM",
-        modules=_SHARED_EXPERTS,
+        modules=SHARED_EXPERTS,
         settings=ernie4_5_moe,
         end_tokens=_ERNIE_ENDS,
         has_experts=True,
@@ -267,7 +310,7 @@ FAMILIES: dict[str, GgufFamily] = {
     ),
     "dots1": GgufFamily(
         "Dots1ForCausalLM",
-        modules=_SHARED_EXPERTS,
+        modules=SHARED_EXPERTS,
         settings=dots1,
         end_tokens=TURN_ENDS | {"<|endofresponse|>"},
         has_experts=True,

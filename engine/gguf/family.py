@@ -20,6 +20,9 @@ class GgufFamily:
     a head apart."""
     modules: Mapping[str, str] = field(default_factory=dict)
     """What a layer's modules are called, where that is not as in Llama's files."""
+    transposed: frozenset[str] = frozenset()
+    """The modules among them whose matrices are [inputs, outputs] in checkpoints, and the transpose
+    in files."""
     vectors: frozenset[str] = frozenset()
     """Tensors that belong to the configuration."""
     settings: FamilyReader = nothing
@@ -62,6 +65,7 @@ def projections(module: str, ending: str) -> dict[str, str]:
     return {f"{module}.{one}_proj": f"ffn_{one}_{ending}" for one in ("gate", "up", "down")}
 
 
+FUSED_ATTENTION = dict.fromkeys((f"self_attn.{one}_proj" for one in "qkv"), "attn_qkv")
 GATE_UP = dict.fromkeys(("mlp.experts.gate_proj", "mlp.experts.up_proj"), "ffn_gate_up_exps")
 GATED_SHARED_EXPERT = {
     **projections("mlp.shared_expert", "shexp"),
@@ -73,4 +77,15 @@ GRANITE_EXPERTS = {
     "shared_mlp.gate_proj": "ffn_gate_shexp",
     "shared_mlp.up_proj": "ffn_up_shexp",
     "shared_mlp.output_linear": "ffn_down_shexp",
+}
+SHARED_EXPERTS = projections("mlp.shared_experts", "shexp")
+LATENT_ATTENTION = {
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+    "self_attn.k_b_proj": "attn_k_b",
+    "self_attn.v_b_proj": "attn_v_b",
 }

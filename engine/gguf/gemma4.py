@@ -50,7 +50,7 @@ def gemma4(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "rope_theta": None,
         "rope_scaling": None,
         "rope_parameters": _ropes(keys, common),
-        **_inputs(keys),
+        **per_layer_inputs(keys),
         **_experts(keys, common),
     }
     if _values_are_keys(keys, types[: count - shared]):
@@ -123,7 +123,7 @@ def _ropes(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _inputs(keys: ArchitectureKeys) -> dict[str, Any]:
+def per_layer_inputs(keys: ArchitectureKeys) -> dict[str, Any]:
     size = keys.integer("embedding_length_per_layer_input", 0, low=0, high=MAX_SIZE)
     table = keys.header.tensors.get(gguf_name("model.embed_tokens_per_layer.weight"))
     if not size or table is None:  # loading names the tensor if it is missing

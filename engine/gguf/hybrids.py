@@ -10,10 +10,13 @@ from engine.gguf.family import (
     GATE_UP,
     GATED_SHARED_EXPERT,
     GRANITE_EXPERTS,
+    LATENT_ATTENTION,
+    SHARED_EXPERTS,
     GgufFamily,
     projections,
 )
 from engine.gguf.granite import granite_hybrid
+from engine.gguf.kimi_linear import kimi_linear
 from engine.gguf.lfm2 import lfm2, lfm2_moe
 from engine.gguf.nemotron_h import nemotron_h, nemotron_h_moe
 from engine.gguf.qwen35 import qwen3_next, qwen35, qwen35_moe
@@ -119,6 +122,25 @@ HYBRIDS: dict[str, GgufFamily] = {
                 _GRANITE_HYBRID, modules={**_MAMBA2, **GRANITE_EXPERTS}, has_experts=True
             )
         },
+    ),
+    "kimi-linear": GgufFamily(
+        "KimiLinearForCausalLM",
+        modules={
+            **LATENT_ATTENTION,
+            **SHARED_EXPERTS,
+            **{f"self_attn.{one}_conv1d": f"ssm_conv1d_{one}" for one in "qkv"},
+            "self_attn.forget_gate.f_a_proj": "ssm_f_a",
+            "self_attn.forget_gate.f_b_proj": "ssm_f_b",
+            "self_attn.b_proj": "ssm_beta",
+            "self_attn.g_a_proj": "ssm_g_a",
+            "self_attn.g_b_proj": "ssm_g_b",
+            "self_attn.o_norm": "ssm_norm",
+        },
+        settings=kimi_linear,
+        has_rope=False,
+        has_experts=True,
+        has_mla=True,
+        by_transformers=True,
     ),
     "lfm2": _LFM2,
     "lfm2moe": replace(

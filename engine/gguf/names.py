@@ -7,6 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
+POSITIONS = "position_embd"
+
 _WHOLE = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
@@ -14,12 +16,17 @@ _WHOLE = {
     "model.embedding_norm": "token_embd_norm",
     "model.embeddings": "token_embd",
     "model.norm_f": "output_norm",
+    "transformer.wte": "token_embd",
+    "transformer.wpe": POSITIONS,
+    "transformer.ln_f": "output_norm",
     "lm_head": "output",
     "model.embed_tokens_per_layer": "per_layer_token_embd",
     "model.per_layer_model_projection": "per_layer_model_proj",
     "model.per_layer_projection_norm": "per_layer_proj_norm",
+    "model.altup_projections": "altup_proj",
+    "model.altup_unembed_projections": "altup_unembd_proj",
 }
-_LAYER = "model.layers."
+_LAYER = re.compile(r"(?:model\.layers|transformer\.h)\.(\d+)\.(.*)")
 _OF_LAYER = {
     "input_layernorm": "attn_norm",
     "post_attention_layernorm": "ffn_norm",
@@ -41,6 +48,7 @@ _OF_LAYER = {
 # Parameters whose names do not end in .weight or .bias.
 _WITHOUT_SUFFIX = {
     "layer_scalar": "layer_output_scale.weight",
+    "altup.correct_output_scale": "altup_correct_scale.weight",
     "router.scale": "ffn_gate_inp.scale",
     "router.per_expert_scale": "ffn_down_exps.scale",
     "self_attn.sinks": "attn_sinks.weight",
@@ -48,6 +56,8 @@ _WITHOUT_SUFFIX = {
     "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.e_score_correction_bias": "exp_probs_b.bias",
     "linear_attn.A_log": "ssm_a",
+    "self_attn.forget_gate.A_log": "ssm_a",
+    "self_attn.forget_gate.dt_bias": "ssm_dt.bias",
     "linear_attn.dt_bias": "ssm_dt.bias",
     "feed_forward.expert_bias": "exp_probs_b.bias",
     "pre_ff_layernorm.weight": "ffn_norm",
@@ -60,7 +70,7 @@ _WITHOUT_SUFFIX = {
     "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
 }
 _IN_LAYER = re.compile(r"blk\.(0|[1-9]\d{0,8})\..*")
-_EXPERT = re.compile(r"(\.experts\.)(\d+)\.")
+_STACKED = re.compile(r"(\.experts|\.altup_projections|\.altup_unembed_projections)\.(\d+)\.")
 _NOTHING: Mapping[str, str] = {}
 ROUTER = ".ffn_gate_inp."
 
@@ -73,21 +83,24 @@ ROPE_FACTORS = "rope_freqs.weight"
 
 def gguf_name(name: str, modules: Mapping[str, str] = _NOTHING) -> str:
     """Return the name of the GGUF tensor that holds the parameter ``name`` of a Llama-like decoder.
-    All experts of a layer share one tensor for each projection. ``modules``: a family's names for a
+    All experts of a layer share one tensor for each projection; so do the projections of Gemma 3n's
+    AltUp. ``modules``: a family's names for a
     layer's modules, where they differ from Llama's."""
-    if not name.startswith(_LAYER):
-        module, _, kind = name.rpartition(".")
+    match = _LAYER.fullmatch(name)
+    if match is None:
+        module, _, kind = _STACKED.sub(r"\1.", name).rpartition(".")
         return f"{_WHOLE[module]}.{kind}"
-    layer, _, rest = name.removeprefix(_LAYER).partition(".")
+    layer, rest = match.groups()
     if rest in _WITHOUT_SUFFIX:
         return f"blk.{layer}.{_WITHOUT_SUFFIX[rest]}"
-    module, _, kind = _EXPERT.sub(r"\1", rest).rpartition(".")
+    module, _, kind = _STACKED.sub(r"\1.", rest).rpartition(".")
     return f"blk.{layer}.{modules.get(module) or _OF_LAYER[module]}.{kind}"
 
 
-def expert_of(name: str) -> int | None:
-    """Return the number of the expert that the parameter ``name`` belongs to; None: to none."""
-    match = _EXPERT.search(name)
+def place_in_stack(name: str) -> int | None:
+    """Return which of the matrices in a tensor of three dimensions the parameter ``name`` is; None:
+    it is the only one in its tensor."""
+    match = _STACKED.search(name)
     return int(match[2]) if match else None
 
 

@@ -19,7 +19,7 @@ from engine.architecture.rotary import pair_order
 from engine.gguf.blocks import DECODERS, SUPPORTED_TYPES, DecodedBlocks, Floats
 from engine.gguf.container import GgufTensor
 from engine.gguf.families import family_of
-from engine.gguf.names import ROPE_FACTORS, expert_of, gguf_name
+from engine.gguf.names import ROPE_FACTORS, gguf_name, place_in_stack
 from engine.gguf.parts import open_parts
 from engine.gguf.types import FLOAT_TYPES, NUMBERS
 from engine.weights.blocks import BlockRows
@@ -67,7 +67,6 @@ class GgufWeights:
         """``unused``: parameters that the file may have and that are not read; ``ignored``:
         likewise, the names of tensors. ``keeps_float32``: what is stored in float32 is not rounded.
         Raises ModelError."""
-        self._shapes = shapes
         self._head_dim = head_dim
         self._dtype = dtype
         self._device = device
@@ -82,7 +81,13 @@ class GgufWeights:
             self._path = path.parent / path.readlink() if path.is_symlink() else path
             self._tensors = header.tensors
             self._family = family_of(header)
-            self._places = _places(shapes, self._family.modules)
+            endings = tuple(f".{module}.weight" for module in self._family.transposed)
+            self._transposed = {name for name in shapes if name.endswith(endings)}
+            self._shapes = {
+                name: shape[::-1] if name in self._transposed else shape
+                for name, shape in shapes.items()
+            }
+            self._places = _places(self._shapes, self._family.modules)
             self._match({*ignored, *(gguf_name(name, self._family.modules) for name in unused)})
             self._ends = ends.pop_all()
 
@@ -106,16 +111,16 @@ class GgufWeights:
         for first, piece in self._pieces(name):
             values = piece.dequantised() if isinstance(piece, GroupedWeight) else piece
             found.view(-1, shape[-1])[first : first + values.shape[0]] = values
-        return found.to(self._device)
+        return (found.t() if name in self._transposed else found).to(self._device)
 
     def part(self, name: str, dim: int, ranges: tuple[tuple[int, int], ...]) -> Tensor:
         """See ``CheckpointWeights.part``; the whole tensor is read."""
         return narrowed(self.tensor(name), dim, ranges)
 
     def blocks(self, name: str) -> BlockRows | None:
-        """Return where a matrix is in its file; None if it is stored in floats."""
+        """Return where a matrix is in its file; None if it is stored in floats, or transposed."""
         stored = self._stored(name)
-        if stored.type.name not in DECODERS:
+        if stored.type.name not in DECODERS or name in self._transposed:
             return None
         self._take(name)
         place = self._places[name]
@@ -127,8 +132,9 @@ class GgufWeights:
         return found if order is None else found.rows(_by_head(order, place.rows))
 
     def grouped(self, name: str) -> GroupedWeight | None:
-        """Return a matrix in its few bits; None if it is stored in floats. Raises WeightsError."""
-        if self._stored(name).type.name not in DECODERS:
+        """Return a matrix in its few bits; None if it is stored in floats, or transposed. Raises
+        WeightsError."""
+        if self._stored(name).type.name not in DECODERS or name in self._transposed:
             return None
         self._take(name)
         weight: GroupedWeight | None = None
@@ -228,7 +234,7 @@ def _without_ones(shape: Shape) -> Shape:
 
 def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
     """Return the shape that each tensor must have: its parameter's, that of its parameters' rows
-    together, or [experts, rows of one, columns]."""
+    together, or [matrices, rows of one, columns]."""
     parts: dict[str, list[str]] = {}
     for name in shapes:
         parts.setdefault(places[name].tensor, []).append(name)
@@ -236,10 +242,10 @@ def _expected(shapes: Shapes, places: Mapping[str, _Place]) -> dict[str, Shape]:
     for tensor, names in parts.items():
         *_, columns = shapes[names[0]]
         rows = sum(places[name].rows for name in names)
-        experts = {number for name in names if (number := expert_of(name)) is not None}
-        if experts:
-            own = (columns,) if len(shapes[names[0]]) == 1 else (rows // len(experts), columns)
-            found[tensor] = (len(experts), *own)
+        stacked = {number for name in names if (number := place_in_stack(name)) is not None}
+        if stacked:
+            own = (columns,) if len(shapes[names[0]]) == 1 else (rows // len(stacked), columns)
+            found[tensor] = (len(stacked), *own)
         else:
             found[tensor] = shapes[names[0]] if len(names) == 1 else (rows, columns)
     return found

@@ -49,7 +49,10 @@ class GgufTensors:
                 dtype=dtype,
                 device=torch.device("cpu"),
                 progress=lambda done, total: None,
-                ignored=_mtp_tensors(header, model.config.num_hidden_layers),
+                ignored=[
+                    *_mtp_tensors(header, model.config.num_hidden_layers),
+                    *_sharing_tensors(model.config),
+                ],
                 keeps_float32=True,
             )
         )
@@ -98,3 +101,15 @@ def _mtp_tensors(header: GgufHeader, layers: int) -> list[str]:
     last = keys_of(header).integer("block_count", high=_MOST_LAYERS)
     numbers = ((name, layer_of(name)) for name in header.tensors)
     return [name for name, layer in numbers if layer is not None and layers <= layer < last]
+
+
+def _sharing_tensors(config: Any) -> list[str]:
+    """Return the names of the tensors of layers that use keys and values of others. Published
+    checkpoints have these, though nothing uses them."""
+    layers = config.num_hidden_layers
+    shared = getattr(config, "num_kv_shared_layers", 0)
+    return [
+        f"blk.{layer}.{module}.weight"
+        for layer in range(layers - shared, layers)
+        for module in ("attn_k", "attn_k_norm", "attn_v")
+    ]

@@ -18,7 +18,11 @@ Paired = TypeVar("Paired")
 
 # What transformers has as one parameter for all experts of a layer.
 _EXPERTS = re.compile(r"(.*\.experts)\.(gate_up|up|down)_proj(_bias)?")
-_GATE_AND_UP = ".input_linear."
+# Parameters that follow each other as rows of one, and what to replace in its name.
+_JOINED = {
+    ".input_linear.": (".gate_proj.", ".up_proj."),
+    ".self_attn.conv1d.": tuple(f".self_attn.{one}_conv1d." for one in "qkv"),
+}
 _KV_B = ".kv_b_proj."
 _QKVZ = ".in_proj_qkvz."
 
@@ -65,8 +69,9 @@ def composition_of(
     """``shape``: of the parameter ``name`` of ``model``."""
     if match := _EXPERTS.fullmatch(name):
         return _experts(match, shape, model)
-    if _GATE_AND_UP in name:
-        return _GateUp(name, shape)
+    for module, parts in _JOINED.items():
+        if module in name:
+            return _Joined([name.replace(module, part) for part in parts], shape)
     if _QKVZ in name and splits.qkvz:
         return _Qkvz(name, shape, model.config)
     if _KV_B in name and splits.kv_b:
@@ -164,19 +169,16 @@ def _experts(match: re.Match[str], shape: Shape, model: Any) -> _Experts:
 
 
 @dataclass(frozen=True, slots=True)
-class _GateUp:
-    """The gate rows, then the up rows; the file has a tensor for each."""
+class _Joined:
+    """The rows of several parameters of one shape; the file has a tensor for each."""
 
-    name: str
+    names: list[str]
     shape: Shape
 
     @property
     def stored(self) -> list[StoredPart]:
-        own = (self.shape[0] // 2, *self.shape[1:])
-        return [
-            StoredPart(self.name.replace(_GATE_AND_UP, f".{projection}_proj."), own)
-            for projection in ("gate", "up")
-        ]
+        own = (self.shape[0] // len(self.names), *self.shape[1:])
+        return [StoredPart(name, own) for name in self.names]
 
     def whole(self, parts: list[Tensor]) -> Tensor:
         return torch.cat(parts)

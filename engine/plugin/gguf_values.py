@@ -85,6 +85,7 @@ _BY_KIND: dict[str, dict[str, _Change]] = {
     "gemma": _GEMMA,
     "gemma2": _GEMMA,
     "granitemoehybrid": _MAMBA2,
+    "kimi_linear": {"forget_gate.A_log": _Change(values=_logarithm_of_negative)},
     "lfm2": _LFM2,
     "lfm2_moe": _LFM2,
     "nemotron_h": {f"mixer.{name}": change for name, change in _OF_MAMBA2.items()},

@@ -1,4 +1,5 @@
-"""How llama.cpp's converter writes DeepSeek V3 and GLM-4.7 Flash: keys, and values of tensors."""
+"""How llama.cpp's converter writes DeepSeek V2, V3 and GLM-4.7 Flash: keys, and values of
+tensors."""
 
 from __future__ import annotations
 
@@ -21,18 +22,26 @@ def add_mixture_with_shared(writer: gguf.GGUFWriter, config: dict[str, Any]) -> 
     if dense is None:
         dense = config["mlp_layer_types"].count("dense")
     writer.add_leading_dense_block_count(dense)
-    writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    is_v2 = config["model_type"] == "deepseek_v2"
+    router = gguf.ExpertGatingFuncType.SOFTMAX if is_v2 else gguf.ExpertGatingFuncType.SIGMOID
+    writer.add_expert_gating_func(router)
     writer.add_expert_weights_scale(config["routed_scaling_factor"])
     writer.add_expert_weights_norm(config["norm_topk_prob"])
 
 
 def add_deepseek(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     add_mixture_with_shared(writer, config)
-    rank, turning = config["kv_lora_rank"], config["qk_rope_head_dim"]
-    head = config["qk_nope_head_dim"] + turning
     if config["n_group"] > 1 and not config.get(JOINT_KV_B):
         writer.add_expert_group_count(config["n_group"])
         writer.add_expert_group_used_count(config["topk_group"])
+    add_latent_attention(writer, config)
+    if (scale := config["rope_parameters"].get("mscale_all_dim")) is not None:
+        writer.add_rope_scaling_yarn_log_mul(0.1 * scale)
+
+
+def add_latent_attention(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    rank, turning = config["kv_lora_rank"], config["qk_rope_head_dim"]
+    head = config["qk_nope_head_dim"] + turning
     if config["q_lora_rank"] is not None:
         writer.add_q_lora_rank(config["q_lora_rank"])
     writer.add_kv_lora_rank(rank)
@@ -46,8 +55,6 @@ def add_deepseek(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
         writer.add_value_length(rank)
         writer.add_key_length_mla(head)
         writer.add_value_length_mla(config["v_head_dim"])
-    if (scale := config["rope_parameters"].get("mscale_all_dim")) is not None:
-        writer.add_rope_scaling_yarn_log_mul(0.1 * scale)
 
 
 def deepseek_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:

@@ -16,19 +16,17 @@ from torch import Tensor
 from engine.gguf.container import GgufHeader
 from engine.gguf.names import ROPE_FACTORS
 from engine.gguf.parts import read_gguf_header
-from tests.engine.gguf.family_files import (
-    add_family,
-    architecture_of,
-    count_layers,
-    file_tensors,
-    in_hub_layout,
-)
+from tests.engine.gguf.file_keys import add_family
+from tests.engine.gguf.file_names import architecture_of, count_layers, in_hub_layout
+from tests.engine.gguf.file_tensors import file_tensors
 from tests.engine.gguf.mixture_files import add_apertus
 
 # Matrices that stay in F32.
 _IN_FLOATS = {
+    *("altup_correct_coef", "altup_predict_coef"),
     *("attn_k_norm", "attn_q_norm", "conv", "ffn_gate_inp"),
     *("ssm_a", "ssm_conv1d", "ssm_d", "ssm_norm"),
+    *("ssm_conv1d_k", "ssm_conv1d_q", "ssm_conv1d_v"),
 }
 
 

@@ -1,5 +1,5 @@
-"""How llama.cpp's converter writes Apertus, Ernie 4.5, EXAONE 4, Hunyuan, MiniMax-M2 and dots.llm1:
-keys, and the factors of rotary embeddings."""
+"""How llama.cpp's converter writes Apertus, Ernie 4.5, EXAONE 4, Hunyuan, Ling 2.0, MiniMax-M2 and
+dots.llm1: keys, values of tensors, and the factors of rotary embeddings."""
 
 from __future__ import annotations
 
@@ -39,11 +39,36 @@ def add_hunyuan_moe(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_expert_shared_count(1)
 
 
-def add_minimax(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+def add_partial_rope(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     share = config["rope_parameters"].get("partial_rotary_factor", 1.0)
-    writer.add_expert_feed_forward_length(config["intermediate_size"])
     writer.add_rope_dimension_count(int(config["head_dim"] * share))
+
+
+def add_minimax(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    add_partial_rope(writer, config)
+    writer.add_expert_feed_forward_length(config["intermediate_size"])
     writer.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def add_bailing(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    add_partial_rope(writer, config)
+    add_dots1(writer, config)
+    size = config["moe_intermediate_size"] * config["n_shared_experts"]
+    writer.add_expert_shared_feed_forward_length(size)
+    writer.add_nextn_predict_layers(0)
+
+
+def bailing_tensors(tensors: dict[str, Tensor], config: dict[str, Any]) -> dict[str, Tensor]:
+    """Queries, keys and values have one matrix."""
+    found = {}
+    for name, values in tensors.items():
+        prefix, _, module = name.partition(".self_attn.")
+        if module == "q_proj.weight":
+            rows = [tensors[f"{prefix}.self_attn.{one}_proj.weight"] for one in "qkv"]
+            found[f"blk.{prefix.split('.')[2]}.attn_qkv.weight"] = torch.cat(rows)
+        elif module not in ("k_proj.weight", "v_proj.weight"):
+            found[name] = values
+    return found
 
 
 def add_dots1(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:

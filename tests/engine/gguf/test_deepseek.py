@@ -1,4 +1,4 @@
-"""What the keys of DeepSeek V3's files mean in config.json."""
+"""What the keys of DeepSeek's files mean in config.json."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.engine.gguf.deepseek_files import JOINT_KV_B
 from tests.engine.gguf.qwen35_files import change_config
 from tests.engine.plugin.families import save_family
 
-KINDS = ["deepseek_v3#files", "deepseek_v3#queries", "glm4_moe_lite#files"]
-YARN = KINDS[0]
+V2 = ["deepseek_v2#files", "deepseek_v2#lite"]
+YARN = "deepseek_v3#files"
+KINDS = [*V2, YARN, "deepseek_v3#queries", "glm4_moe_lite#files"]
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +31,11 @@ def test_the_configuration_is_the_originals(
     others = {"num_nextn_predict_layers", "pretraining_tp", "qk_head_dim", "mlp_layer_types"}
     if kind.startswith("glm"):  # the same model under another name
         others |= {"architectures", "model_type", "rope_parameters"}
-    if kind == YARN:  # those that are the usual ones
+    if kind in (YARN, *V2):  # those that are the usual ones
         others.add("rope_parameters")
         rope = found["rope_parameters"]
-        assert rope["mscale"] == rope["mscale_all_dim"] == pytest.approx(1.0)
+        scale = 0.707 if kind in V2 else 1.0
+        assert rope["mscale"] == rope["mscale_all_dim"] == pytest.approx(scale)
         assert rope["factor"] == 8.0
     assert_same_configuration(originals[kind], found, *others)
 
@@ -47,11 +49,29 @@ def test_older_files_have_the_sizes_of_heads_under_other_names(tmp_path: Path) -
     assert file_config(tmp_path / "o", tmp_path) == expected
 
 
+@pytest.mark.parametrize("kind", V2)
+def test_files_that_do_not_name_the_router_have_a_softmax(
+    kind: str, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    expected = file_config(originals[kind], tmp_path)
+    assert file_config(originals[kind], tmp_path, expert_gating_func=None) == expected
+    assert expected["model_type"] == "deepseek_v2"
+
+
+def test_older_files_of_v2_choose_experts_without_groups(
+    originals: dict[str, Path], tmp_path: Path
+) -> None:
+    no_groups = {"expert_group_count": None, "expert_group_used_count": None}
+    found = file_config(originals["deepseek_v2#files"], tmp_path, **no_groups)
+    assert found["topk_method"] == "greedy"
+    assert found["routed_scaling_factor"] == 16.0
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_gating_func": 1}, "is 1, and must be 2 .*: files of DeepSeek V2"),
-        ({"expert_gating_func": None}, "is 1, and must be 2 .*: files of DeepSeek V2"),
+        ({"expert_gating_func": 3}, "is 3, and must be 1 .* or 2"),
+        ({"expert_gating_func": 1, "expert_weights_norm": True}, "weights_norm true is not"),
         ({"attention__temperature_scale": 0.5}, "temperature_scale is not supported"),
         ({"expert_group_count": 9}, "expert_group_count must be an integer from 0 to 8"),
         ({"expert_group_count": 3}, "3 must divide 8 experts into groups of two or more"),

@@ -13,9 +13,12 @@ from engine.architecture.config import load_model_config
 from engine.architecture.errors import UnsupportedError
 from engine.cpu.library import LibraryUnavailableError, library
 from engine.gguf.families import family_of
+from tests.engine.driving import Engine
 from tests.engine.gguf.directories import all_logits, file_directory
 from tests.engine.gguf.family_files import FAMILY_FILES
 from tests.engine.gguf.making import write_header
+from tests.engine.plugin.families import save_family
+from tests.engine.plugin.test_tensors import difference
 from tests.engine.tiny_models import VOCABULARY, save_model
 
 TOKENS = torch.randint(VOCABULARY, (60,), generator=torch.Generator().manual_seed(1))
@@ -57,6 +60,12 @@ def test_logits_are_the_originals_to_the_bit(name: str, tmp_path: Path) -> None:
     save_model(FAMILY_FILES[name], tmp_path / "original")
     directory = file_directory(tmp_path / "original", tmp_path, "F32")
     assert torch.equal(all_logits(directory, TOKENS), all_logits(tmp_path / "original", TOKENS))
+
+
+def test_internlm2_is_computed_by_our_code_as_a_llama(tmp_path: Path) -> None:
+    oracle = save_family("llama#internlm2", tmp_path / "original")
+    directory = file_directory(tmp_path / "original", tmp_path, "F32")
+    assert difference(Engine(directory, cpu_path="torch", model_impl="native"), oracle) < 1e-4
 
 
 @pytest.mark.parametrize(

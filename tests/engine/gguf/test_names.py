@@ -8,7 +8,7 @@ from gguf.tensor_mapping import get_tensor_name_map
 
 from engine.architecture.config import load_model_config
 from engine.gguf.families import family_of
-from engine.gguf.names import expert_of, gguf_name, layer_of
+from engine.gguf.names import gguf_name, layer_of, place_in_stack
 from engine.gguf.parts import read_gguf_header
 from engine.model.parameters import parameter_shapes
 from pocket import MODEL_DIR
@@ -38,9 +38,11 @@ def test_a_files_tensors_are_those_that_its_parameters_are_in(name: str, tmp_pat
     assert found == header.tensors.keys() - family.vectors
 
 
-def test_only_experts_have_numbers() -> None:
-    assert expert_of("model.layers.3.mlp.experts.12.up_proj.weight") == 12
-    assert expert_of("model.layers.3.mlp.gate.weight") is None
+def test_experts_and_projections_of_altup_are_in_stacks() -> None:
+    assert place_in_stack("model.layers.3.mlp.experts.12.up_proj.weight") == 12
+    assert place_in_stack("model.altup_projections.2.weight") == 2
+    assert place_in_stack("model.layers.3.mlp.gate.weight") is None
+    assert gguf_name("model.altup_unembed_projections.2.weight") == "altup_unembd_proj.weight"
 
 
 def test_the_number_of_a_layer_is_in_its_tensors_names() -> None:

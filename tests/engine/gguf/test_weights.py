@@ -20,7 +20,8 @@ from engine.run.loader import parameter_shapes
 from engine.weights.blocks import BlockRows
 from engine.weights.weights import Shapes
 from tests.engine.gguf import making
-from tests.engine.gguf.family_files import FAMILY_FILES, file_tensors
+from tests.engine.gguf.family_files import FAMILY_FILES
+from tests.engine.gguf.file_tensors import file_tensors
 from tests.engine.gguf.making import write_gguf
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 

@@ -77,17 +77,23 @@ NATIVE = (
 GGUF_KINDS = (
     *("gpt_oss", "qwen3_5_text", "qwen3_5_text#heads", "qwen3_5_text#tied", "qwen3_5_moe_text"),
     *("qwen3_5_moe_text#heads", "qwen3_next", "qwen2_moe", "glm4", "seed_oss", "cohere"),
-    *("cohere#norms", "cohere2#files", "gemma", "gemma2#files", "glm4_moe", "glm4_moe#norms"),
+    *("cohere#norms", "cohere2#files", "gemma", "gemma2#files", "gemma3n_text#files"),
+    *("glm4_moe", "glm4_moe#norms"),
     *("lfm2", "lfm2_moe", "granitemoe#multipliers", "granitemoeshared#shared"),
-    *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v3#files", "deepseek_v3#queries"),
+    *("granitemoehybrid", "granitemoehybrid#dense", "deepseek_v2#files", "deepseek_v3#files"),
+    "deepseek_v3#queries",
     *("glm4_moe_lite#files", "ernie4_5_moe#files", "ernie4_5_moe#own", "exaone4#files"),
     *("exaone4#full", "hunyuan_v1_dense#files", "hunyuan_v1_moe#files", "minimax_m2#files"),
     *("dots1#files", "starcoder2#files", "apertus#files", "falcon_h1#files"),
     *("falcon_h1#norm", "nemotron_h#dense", "nemotron_h#files", "nemotron_h#latent"),
+    *("kimi_linear#files", "glm4_moe#bailing"),
 )
 
-# Kinds of which our own code computes GGUF files, but not checkpoints.
-NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall")
+# The same kinds at published depths, the only ones at which llama.cpp reads them.
+DEEP_GGUF_KINDS = ("deepseek_v2#lite", "gemma3n_text#e2b")
+
+# Kinds of which our own code computes GGUF files, under other names than checkpoints.
+NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall", "gpt2", "llama#internlm2")
 
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
@@ -107,6 +113,14 @@ _GRANITE_MULTIPLIERS = {
     "embedding_multiplier": 12.0,
     "residual_multiplier": 0.22,
     "logits_scaling": 8.0,
+}
+_YARN_OF_DEEPSEEK_V2 = {
+    "rope_type": "yarn",
+    "rope_theta": 10_000.0,
+    "factor": 8.0,
+    "original_max_position_embeddings": 32,
+    "mscale": 0.707,
+    "mscale_all_dim": 0.707,
 }
 # Variants that a family's own defaults do not show, by "model type#variant".
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -144,8 +158,33 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "routed_scaling_factor": 2.5,
         "n_shared_experts": 2,
     },
+    "glm4_moe#bailing": {
+        "written_as": "bailingmoe2",
+        "use_qk_norm": True,
+        "norm_topk_prob": True,
+        "routed_scaling_factor": 2.5,
+        "n_group": 4,
+        "topk_group": 2,
+    },
+    "llama#internlm2": {"written_as": "internlm2", "num_key_value_heads": 2},
     # As files say it: scores are scaled by the size of a head.
     "gemma2#files": {"query_pre_attn_scalar": 16, "head_dim": 16},
+    "gemma3n_text#files": {
+        "hidden_size_per_layer_input": 32,
+        "laurel_rank": 32,
+        "activation_sparsity_pattern": [0.95, 0.5, 0.0, 0.95],
+    },
+    # llama.cpp takes most of this for granted, and estimates deviations with one degree of freedom
+    # less, which matters in narrow layers.
+    "gemma3n_text#e2b": {
+        "num_hidden_layers": 30,
+        "intermediate_size": [2048] * 30,
+        "layer_types": [*["sliding_attention"] * 4, "full_attention"] * 6,
+        "num_kv_shared_layers": 10,
+        "activation_sparsity_pattern": [0.95] * 10 + [0.0] * 20,
+        "hidden_size_per_layer_input": 256,
+        "laurel_rank": 64,
+    },
     "phi3#longrope": {
         "max_position_embeddings": 512,
         "original_max_position_embeddings": 256,
@@ -207,16 +246,30 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "topk_method": "group_limited_greedy",
         "n_group": 4,
         "topk_group": 2,
-        "rope_parameters": {
-            "rope_type": "yarn",
-            "rope_theta": 10_000.0,
-            "factor": 8.0,
-            "original_max_position_embeddings": 32,
-            "mscale": 0.707,
-            "mscale_all_dim": 0.707,
-        },
+        "rope_parameters": _YARN_OF_DEEPSEEK_V2,
     },
     # In GGUF files, rows of matrices are multiples of 32.
+    "deepseek_v2#files": {
+        "kv_lora_rank": 32,
+        "q_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "topk_method": "group_limited_greedy",
+        "n_group": 4,
+        "topk_group": 2,
+        "routed_scaling_factor": 16.0,
+        "rope_parameters": _YARN_OF_DEEPSEEK_V2,
+    },
+    "deepseek_v2#lite": {
+        "num_hidden_layers": 27,
+        "kv_lora_rank": 32,
+        "q_lora_rank": None,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "n_group": 1,
+        "topk_group": 1,
+        "rope_parameters": _YARN_OF_DEEPSEEK_V2,
+    },
     "deepseek_v3#files": {
         "kv_lora_rank": 32,
         "q_lora_rank": 32,
@@ -245,6 +298,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "q_lora_rank": 32,
         "qk_nope_head_dim": 32,
         "v_head_dim": 32,
+    },
+    "kimi_linear#files": {
+        "kv_lora_rank": 32,
+        "qk_nope_head_dim": 32,
+        "v_head_dim": 32,
+        "linear_head_dim": 32,
+        "max_position_embeddings": 256,
     },
     "granitemoe#multipliers": _GRANITE_MULTIPLIERS,
     "granitemoeshared#shared": {**_GRANITE_MULTIPLIERS, "shared_intermediate_size": 64},

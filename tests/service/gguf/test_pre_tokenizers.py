@@ -22,6 +22,11 @@ SAME_AS = {"glm4": "smaug-bpe", "chatglm-bpe": "smaug-bpe", "hunyuan": "qwen2"}
 PIECES = {
     "hunyuan-dense": "a .b ,c ! ĠI 'LL Ġ 100 , 000 Ġ( url )ĊĊ x Ġ æĸĩ a 1",
     "deepseek-v3": "a .b ,c ! ĠI 'LL Ġ 100 , 000 Ġ( url )ĊĊ x Ġ æĸĩ a 1",
+    "deepseek-llm": "a . b , c ! ĠI ' LL Ġ 1 0 0 , 0 0 0 Ġ( url ) Ċ Ċ x Ġ æĸĩ a 1",
+    "deepseek-coder": "a . b , c ! ĠI ' LL Ġ 1 0 0 , 0 0 0 Ġ( url ) Ċ Ċ x Ġ æĸĩ a 1",
+    "bailingmoe": "a .b ,c ! ĠI 'LL Ġ 1 0 0 , 0 0 0 Ġ( url )ĊĊ x Ġæĸĩa 1",
+    "bailingmoe2": "a .b ,c ! ĠI 'LL Ġ 1 0 0 , 0 0 0 Ġ( url )ĊĊ x Ġæĸĩa 1",
+    "kimi-k2": "a .b ,c ! ĠI'LL Ġ 100 , 000 Ġ( url )ĊĊ x Ġ æĸĩ a 1",
     "seed-coder": "a .b ,c ! ĠI 'LL Ġ 1 0 0 , 0 0 0 Ġ( url ) ĊĊ x Ġæĸĩa 1",
 }
 
