@@ -12,20 +12,20 @@ def refused(refusal: Refusal) -> QuireError:
     match refusal.reason:
         case RefusalReason.QUEUE_REQUESTS:
             return OverloadedError(
-                f"{waiting} sequences are already waiting; retry later.",
+                f"{_sequences(waiting)} already waiting; retry later.",
                 retry_after=retry_after,
                 waiting=waiting,
             )
         case RefusalReason.QUEUE_TOKENS:
             return OverloadedError(
-                f"{waiting} sequences are already waiting, which together have as many tokens as "
-                "are allowed to wait; retry later.",
+                f"{_sequences(waiting)} already waiting, with as many tokens as are allowed to "
+                "wait; retry later.",
                 retry_after=retry_after,
                 waiting=waiting,
             )
         case RefusalReason.TENANT_SHARE:
             return OverloadedError(
-                f"{waiting} sequences of this key are already waiting; retry later.",
+                f"{_sequences(waiting, ' of this key')} already waiting; retry later.",
                 retry_after=retry_after,
             )
         case RefusalReason.DEADLINE_UNREACHABLE:
@@ -39,3 +39,7 @@ def refused(refusal: Refusal) -> QuireError:
                 "The request's deadline passed before its answer began; retry later, or allow "
                 "more time."
             )
+
+
+def _sequences(waiting: int, whose: str = "") -> str:
+    return f"1 sequence{whose} is" if waiting == 1 else f"{waiting} sequences{whose} are"

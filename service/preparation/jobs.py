@@ -13,7 +13,7 @@ import msgspec
 from engine.messages import Constraint, Ready
 from observability.phases import RequestPhase
 from service import errors
-from service.errors import InternalError, ModelNotFoundError, QuireError
+from service.errors import ContextTooLongError, InternalError, ModelNotFoundError, QuireError
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
 from service.telemetry.record import Interval, add_interval
@@ -335,7 +335,8 @@ class Done(msgspec.Struct, frozen=True, tag="done"):
 
 
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
-    """``kind``: the name of a QuireError. ``trace``: of an unexpected exception, for the log."""
+    """``kind``: the name of a QuireError. ``tokens``: as of ContextTooLongError. ``trace``: of an
+    unexpected exception, for the log."""
 
     kind: str
     message: str
@@ -343,6 +344,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     noted: Noted
     trace: str = ""
     retry_after: int | None = None
+    tokens: tuple[int, int] | None = None
     is_last: bool = False  # the process cannot continue
 
 
@@ -351,7 +353,12 @@ Reply = Stage | Done | Failed
 
 def failure(error: QuireError, noted: Noted) -> Failed:
     return Failed(
-        type(error).__name__, error.message, error.param, noted, retry_after=error.retry_after
+        type(error).__name__,
+        error.message,
+        error.param,
+        noted,
+        retry_after=error.retry_after,
+        tokens=error.tokens if isinstance(error, ContextTooLongError) else None,
     )
 
 
@@ -359,4 +366,6 @@ def error_of(failed: Failed) -> QuireError:
     """Return the error that the step raised."""
     kind: Any = getattr(errors, failed.kind, InternalError)
     made: QuireError = kind(failed.message, param=failed.param, retry_after=failed.retry_after)
+    if isinstance(made, ContextTooLongError):
+        made.tokens = failed.tokens
     return made

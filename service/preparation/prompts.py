@@ -83,11 +83,8 @@ def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> l
             )
     except TooManyTokensError as error:
         work.noted.prompt_tokens += error.counted
-        raise ContextTooLongError(
-            f"This model's maximum context length is {context} tokens, but your {param} resulted "
-            f"in more than {context} tokens. Shorten the {param}.",
-            param=param,
-        ) from error
+        counted = f"more than {context}"
+        raise _too_long(counted, max(error.counted, context + 1), context, param) from error
     except UnicodeEncodeError as error:
         raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
 
@@ -134,12 +131,19 @@ def _encoded_part(
 def room(prompt_tokens: int, context: int, param: str) -> int:
     """Return the tokens left for output. Raises ContextTooLongError."""
     if prompt_tokens >= context:
-        raise ContextTooLongError(
-            f"This model's maximum context length is {context} tokens, but your {param} resulted "
-            f"in {prompt_tokens} tokens. Shorten the {param}.",
-            param=param,
-        )
+        raise _too_long(str(prompt_tokens), prompt_tokens, context, param)
     return context - prompt_tokens
+
+
+def _too_long(said: str, counted: int, context: int, param: str) -> ContextTooLongError:
+    """``said``: what the message says of ``counted``. One token is left for output."""
+    error = ContextTooLongError(
+        f"This model's maximum context length is {context} tokens, but your {param} resulted "
+        f"in {said} tokens. Shorten the {param}.",
+        param=param,
+    )
+    error.tokens = (counted, context - 1)
+    return error
 
 
 def check_together(prompt_tokens: int, param: str) -> None:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from service.errors import NoThreadsError, QuireError
+from service.errors import ContextTooLongError, NoThreadsError, QuireError
 
 ErrorShape = Callable[[QuireError, str], bytes]
 """Encodes an error and the request's id as the body of the response."""
@@ -52,8 +52,16 @@ def anthropic_shape(error: QuireError, request_id: str) -> bytes:
     details = None
     if isinstance(error, NoThreadsError):
         details = AnthropicErrorDetails(error.kind.code or "", ("thread",))
-    detail = AnthropicErrorDetail(anthropic_type(error), error.message, details)
+    detail = AnthropicErrorDetail(anthropic_type(error), _anthropic_message(error), details)
     return msgspec.json.encode(AnthropicErrorBody(detail, request_id))
+
+
+def _anthropic_message(error: QuireError) -> str:
+    if isinstance(error, ContextTooLongError) and error.tokens is not None:
+        counted, most = error.tokens
+        # Clients recognize these words, and then shorten the conversation themselves.
+        return f"prompt is too long: {counted} tokens > {most} maximum. Shorten the {error.param}."
+    return error.message
 
 
 def anthropic_type(error: QuireError) -> str:

@@ -7,7 +7,7 @@ left out of the prompt and named in a response header.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
@@ -22,6 +22,20 @@ from service.conversation import (
 )
 from service.errors import InvalidRequestError, NoThreadsError
 from service.wire.decode import Ignored, decode
+from service.wire.messages.blocks import (
+    CompactionBlock,
+    DocumentBlock,
+    HostedBlock,
+    ImageBlock,
+    InputBlock,
+    RedactedThinkingBlock,
+    ResultPart,
+    SearchResultBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+)
 from service.wire.messages.signatures import Signer
 from service.wire.parts import stand_in, text_only_error
 from service.wire.sampling import Name, SamplingFields, StopString
@@ -29,80 +43,6 @@ from service.wire.task import Task
 from service.wire.tiers import ANTHROPIC_TIERS, AnthropicTier
 
 MIN_THINKING_BUDGET = 1024
-
-
-class _Block(msgspec.Struct, frozen=True, tag_field="type", forbid_unknown_fields=True):
-    """Fields of type Any are not shown to the model."""
-
-
-class TextBlock(_Block, frozen=True, tag="text"):
-    text: str
-    citations: Any = None
-    cache_control: Any = None
-
-
-class MediumBlock(_Block, frozen=True, kw_only=True):
-    """An image or document, which a text-only model cannot read."""
-
-    source: Any = None
-    title: Any = None
-    context: Any = None
-    citations: Any = None
-    cache_control: Any = None
-
-
-class ImageBlock(MediumBlock, frozen=True, tag="image"):
-    pass
-
-
-class DocumentBlock(MediumBlock, frozen=True, tag="document"):
-    @property
-    def text(self) -> str | None:
-        """The text of a plain-text document."""
-        source = self.source
-        if not isinstance(source, dict) or source.get("type") != "text":
-            return None
-        data = source.get("data")
-        return data if isinstance(data, str) else None
-
-
-class ThinkingBlock(_Block, frozen=True, tag="thinking"):
-    thinking: str
-    signature: Annotated[str, Meta(max_length=65536)] = ""
-    cache_control: Any = None
-
-
-class RedactedThinkingBlock(_Block, frozen=True, tag="redacted_thinking"):
-    """We create none; other servers' cannot be decrypted here."""
-
-    data: str
-    cache_control: Any = None
-
-
-class ToolUseBlock(_Block, frozen=True, tag="tool_use"):
-    id: Name
-    name: Name
-    input: dict[str, Any]
-    caller: Any = None
-    cache_control: Any = None
-
-
-class ToolResultBlock(_Block, frozen=True, tag="tool_result"):
-    tool_use_id: Name
-    content: str | list[TextBlock | ImageBlock | DocumentBlock] | None = None
-    is_error: bool = False
-    cache_control: Any = None
-
-
-InputBlock = (
-    TextBlock
-    | ImageBlock
-    | DocumentBlock
-    | ThinkingBlock
-    | RedactedThinkingBlock
-    | ToolUseBlock
-    | ToolResultBlock
-)
 
 
 class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,8 +168,8 @@ def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
 
 
 def _check(request: PromptFields, ignored: Ignored) -> None:
-    """Raise InvalidRequestError for an invalid request; ``ignored`` gains hosted tools, and images
-    that tools returned."""
+    """Raise InvalidRequestError for an invalid request; ``ignored`` gains hosted tools, what they
+    were asked and returned, and images that tools returned."""
     if request.thread is not None:
         # A request that continues a thread has only its newest messages. The SDKs' tool runners try
         # one automatically, and send the whole conversation after this error.
@@ -254,8 +194,14 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
 
 def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
     allowed: tuple[type, ...] = {
-        "user": (TextBlock, DocumentBlock, ToolResultBlock),
-        "assistant": (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock),
+        "user": (
+            *(TextBlock, DocumentBlock, SearchResultBlock, CompactionBlock),
+            *(ToolResultBlock, HostedBlock),
+        ),
+        "assistant": (
+            *(TextBlock, ThinkingBlock, RedactedThinkingBlock, CompactionBlock),
+            *(ToolUseBlock, HostedBlock),
+        ),
         "system": (TextBlock,),
     }[message.role]
     if isinstance(message.content, str):
@@ -267,10 +213,12 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
                 *(
                     f"{here}.content.{index}.{part.__struct_config__.tag}"
                     for index, part in enumerate(block.content)
-                    if isinstance(part, MediumBlock) and _text_of(part) is None
+                    if _text_of(part) is None
                 )
             )
-        if isinstance(block, MediumBlock) and _text_of(block) is None:
+        if isinstance(block, HostedBlock):
+            ignored.add(f"{here}.{block.__struct_config__.tag}")
+        if isinstance(block, ImageBlock | DocumentBlock) and _text_of(block) is None:
             raise text_only_error(block.__struct_config__.tag, here)
         if not isinstance(block, allowed):
             kind = block.__struct_config__.tag
@@ -288,8 +236,11 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
     messages: list[JsonObject] = []
     if request.system:
         messages.append({"role": "system", "content": _joined(request.system)})
-    for index, message in enumerate(request.messages):
-        messages += _template_messages(message, signer, f"messages.{index}")
+    begin = _beginning(request.messages)
+    messages += begin.summary
+    for index, message in enumerate(request.messages[begin.message :], begin.message):
+        first = begin.block if index == begin.message else 0
+        messages += _template_messages(message, first, signer, f"messages.{index}")
     choice = request.tool_choice
     return Conversation(
         messages=messages,
@@ -357,7 +308,7 @@ def _tool_choice(choice: InputToolChoice | None) -> ToolChoice:
     return "auto"
 
 
-def _joined(content: str | Sequence[TextBlock | MediumBlock] | None) -> str:
+def _joined(content: str | Sequence[ResultPart] | None) -> str:
     """Join text, one block per line; an image that a tool returned is replaced by a sentence."""
     if content is None or isinstance(content, str):
         return content or ""
@@ -367,15 +318,44 @@ def _joined(content: str | Sequence[TextBlock | MediumBlock] | None) -> str:
     )
 
 
-def _text_of(block: TextBlock | MediumBlock) -> str | None:
-    return block.text if isinstance(block, TextBlock | DocumentBlock) else None
+def _text_of(block: ResultPart) -> str | None:
+    return None if isinstance(block, ImageBlock) else block.text
 
 
-def _template_messages(message: InputMessage, signer: Signer, path: str) -> list[JsonObject]:
+class _Beginning(NamedTuple):
+    """Where the model begins to read: at ``block`` of ``message``, after ``summary``, a message
+    that takes the place of all before."""
+
+    message: int = 0
+    block: int = 0
+    summary: tuple[JsonObject, ...] = ()
+
+
+def _beginning(messages: Sequence[InputMessage]) -> _Beginning:
+    """As in Anthropic's API, the last summary takes the place of all blocks before it."""
+    for index in reversed(range(len(messages))):
+        content = messages[index].content
+        for place in reversed(range(len(content) if isinstance(content, list) else 0)):
+            block = content[place]
+            if isinstance(block, CompactionBlock) and block.content is not None:
+                # The role that templates expect first.
+                summary = {"role": "user", "content": block.content}
+                return _Beginning(index, place + 1, (summary,))
+    return _Beginning()
+
+
+def _template_messages(
+    message: InputMessage, first: int, signer: Signer, path: str
+) -> list[JsonObject]:
+    """Return what the model is shown of a message, from block number ``first`` on. Text and results
+    of tools become messages of different roles."""
     if isinstance(message.content, str):
         return [{"role": message.role, "content": message.content}]
+    blocks = message.content[first:]
+    if first > 0 and not blocks:
+        return []
     if message.role == "assistant":
-        return [_assistant_message(message.content, signer, path)]
+        return [_assistant_message(message.content, first, signer, path)]
     made: list[JsonObject] = []
     texts: list[str] = []
 
@@ -384,11 +364,11 @@ def _template_messages(message: InputMessage, signer: Signer, path: str) -> list
             made.append({"role": message.role, "content": "\n".join(texts)})
             texts.clear()
 
-    for block in message.content:
+    for block in blocks:
         match block:
             case TextBlock(text):
                 texts.append(text)
-            case DocumentBlock():
+            case DocumentBlock() | SearchResultBlock():
                 texts.append(block.text or "")
             case ToolResultBlock():
                 flush()
@@ -400,11 +380,15 @@ def _template_messages(message: InputMessage, signer: Signer, path: str) -> list
     return made
 
 
-def _assistant_message(blocks: list[InputBlock], signer: Signer, path: str) -> JsonObject:
+def _assistant_message(
+    blocks: list[InputBlock], first: int, signer: Signer, path: str
+) -> JsonObject:
     texts: list[str] = []
     thoughts: list[str] = []
     calls: list[JsonObject] = []
     for place, block in enumerate(blocks):
+        if place < first:
+            continue
         match block:
             case TextBlock(text):
                 texts.append(text)

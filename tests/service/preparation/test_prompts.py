@@ -98,6 +98,9 @@ def test_a_text_that_is_surely_too_long_is_refused_before_it_is_encoded() -> Non
     with pytest.raises(ContextTooLongError, match="more than 64 tokens") as refused:
         ids(TEXT * 50, 64)
     assert refused.value.param == "prompt"
+    assert refused.value.tokens is not None
+    counted, most = refused.value.tokens
+    assert counted > most == 63
     for size in (None, 3):
         with pytest.raises(InvalidRequestError, match="not Unicode"):
             ids("\ud800", 64, truncate_prompt_tokens=size)

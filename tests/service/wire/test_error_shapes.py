@@ -7,6 +7,7 @@ import json
 import pytest
 
 from service.errors import (
+    ContextTooLongError,
     EngineFailedError,
     InvalidRequestError,
     ModelNotFoundError,
@@ -40,6 +41,15 @@ def test_a_client_that_uses_threads_gets_an_error_that_names_what_is_unsupported
     error = NoThreadsError("no threads")
     details = json.loads(anthropic_shape(error, "r"))["error"]["details"]
     assert details == {"error_code": error.kind.code, "unsupported": ["thread"]}
+
+
+def test_anthropics_clients_recognize_a_prompt_that_is_too_long() -> None:
+    error = ContextTooLongError("This model's maximum …", param="messages")
+    assert json.loads(anthropic_shape(error, "r"))["error"]["message"] == error.message
+    error.tokens = (12014, 4095)
+    said = "prompt is too long: 12014 tokens > 4095 maximum. Shorten the messages."
+    assert json.loads(anthropic_shape(error, "r"))["error"]["message"] == said
+    assert json.loads(openai_shape(error, "r"))["error"]["message"] == error.message
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/v1/messages/count_tokens", "/v1/messages/no"])

@@ -1,0 +1,98 @@
+"""Anthropic's content blocks, as clients send them back: what the model is shown of each."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from service.errors import InvalidRequestError
+from service.wire.decode import Ignored
+from service.wire.messages.request import decode_messages, messages_conversation
+from service.wire.messages.signatures import Signer
+
+USER = {"role": "user", "content": "Hi"}
+TEXT = {"type": "text", "text": "ok"}
+
+
+def shown(*messages: dict[str, Any]) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the messages for the template, and what was left out."""
+    body = {"model": "m", "max_tokens": 20, "messages": [*messages]}
+    ignored = Ignored()
+    request = decode_messages(json.dumps(body).encode(), ignored)
+    return messages_conversation(request, Signer("a secret")).messages, ignored.names
+
+
+def test_what_hosted_tools_did_is_left_out_and_reported() -> None:
+    search = {"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "x"}}
+    hits = [{"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": "…"}]
+    found = {"type": "web_search_tool_result", "tool_use_id": "s", "content": hits}
+    call = {"type": "mcp_tool_use", "id": "m", "name": "f", "server_name": "n", "input": {}}
+    result = {"type": "mcp_tool_result", "tool_use_id": "m", "content": [TEXT], "is_error": False}
+    turn = {"role": "assistant", "content": [search, found, call, result, TEXT]}
+    upload = {"type": "container_upload", "file_id": "f"}
+    messages, left_out = shown(USER, turn, {"role": "user", "content": [TEXT, upload]})
+    assert messages == [
+        USER,
+        {"role": "assistant", "content": "ok"},
+        {"role": "user", "content": "ok"},
+    ]
+    assert left_out == [
+        "messages.1.content.0.server_tool_use",
+        "messages.1.content.1.web_search_tool_result",
+        "messages.1.content.2.mcp_tool_use",
+        "messages.1.content.3.mcp_tool_result",
+        "messages.2.content.1.container_upload",
+    ]
+
+
+def test_search_results_and_found_tools_are_shown_as_text() -> None:
+    passage = {
+        "type": "search_result",
+        "source": "https://a.example",
+        "title": "Tides",
+        "content": [{"type": "text", "text": "The moon."}, {"type": "text", "text": "The sun."}],
+        "citations": {"enabled": True},
+    }
+    tool = {"type": "tool_reference", "tool_name": "get_tides"}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [passage, tool]}
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    messages, left_out = shown(
+        USER,
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [result, passage, TEXT]},
+    )
+    text = "Tides (https://a.example)\nThe moon.\nThe sun."
+    assert messages[2:] == [
+        {"role": "tool", "tool_call_id": "t", "content": f"{text}\nget_tides"},
+        {"role": "user", "content": f"{text}\nok"},
+    ]
+    assert left_out == []
+
+
+def test_a_summary_takes_the_place_of_all_before_it() -> None:
+    old = {"type": "compaction", "content": "Older."}
+    new = {"type": "compaction", "content": "They met.", "signature": "s"}
+    before, after = {"type": "text", "text": "before"}, {"type": "text", "text": "after"}
+    turn = {"role": "assistant", "content": [before, new, after]}
+    messages, _ = shown(USER, {"role": "assistant", "content": [old]}, USER, turn, USER)
+    assert messages == [
+        {"role": "user", "content": "They met."},
+        {"role": "assistant", "content": "after"},
+        USER,
+    ]
+    messages, _ = shown(USER, {"role": "assistant", "content": [before, new]}, USER)
+    assert messages == [{"role": "user", "content": "They met."}, USER]
+
+
+def test_a_summary_that_cannot_be_read_changes_nothing() -> None:
+    sealed = {"type": "compaction", "content": None, "encrypted_content": "…"}
+    messages, _ = shown(USER, {"role": "assistant", "content": [sealed, TEXT]}, USER)
+    assert messages == [USER, {"role": "assistant", "content": "ok"}, USER]
+
+
+def test_other_blocks_are_refused_by_name() -> None:
+    with pytest.raises(InvalidRequestError, match="hologram") as refused:
+        shown({"role": "user", "content": [{"type": "hologram"}]})
+    assert refused.value.param == "messages[0].content[0].type"
