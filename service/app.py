@@ -290,7 +290,8 @@ def _preparation(
         tool_call_parser=settings.tool_call_parser,
         reasoning_parser=settings.reasoning_parser,
     )
-    processes = PreparationProcesses(arguments, setup)
+    waiting = settings.max_waiting_requests
+    processes = PreparationProcesses(arguments, setup, most_waiting=waiting)
     return Preparation(model, limits, processes, trial)
 
 

@@ -21,7 +21,8 @@ _FLASH_VOCABULARY = 154_880
 def deepseek2(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     layers = layers_without_mtp(keys, common)
     mixture = mixture_with_shared(keys, common, layers)
-    router = keys.integer("expert_gating_func", _usual_router(common), low=0, high=4096)
+    # 0: not stated.
+    router = keys.integer("expert_gating_func", 0, low=0, high=4096) or _usual_router(common)
     if keys.is_set("attention.temperature_scale"):
         raise keys.unsupported("attention.temperature_scale", "is not supported")
     return {

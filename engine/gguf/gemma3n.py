@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from engine.gguf.gemma4 import per_layer_inputs
-from engine.gguf.keys import MAX_SIZE, ArchitectureKeys
+from engine.gguf.keys import ArchitectureKeys
 from engine.gguf.settings import FULL, SLIDING, must_be, refuse_scaling, window_fields
 
 _LAUREL = "blk.0.laurel_l.weight"
@@ -15,11 +15,13 @@ _LAUREL = "blk.0.laurel_l.weight"
 def gemma3n(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     refuse_scaling(keys, common)
     must_be(keys, "altup.active_idx", 0)
-    keys.integer("embedding_length_per_layer_input", high=MAX_SIZE)
+    if not keys.file.flag(keys.name("altup.correct_scale"), True):
+        raise keys.unsupported("altup.correct_scale", "false is not supported; it must be true")
     count = common["num_hidden_layers"]
     layers = window_fields(keys, count, 5)
     laurel = keys.header.tensors.get(_LAUREL)  # loading names it if it is missing
-    local = keys.number("rope.freq_base_swa", 10000.0, low=1e-3, high=1e12)
+    ollamas = keys.number("rope.freq_base_local", 10000.0, low=1e-3, high=1e12)
+    local = keys.number("rope.freq_base_swa", ollamas, low=1e-3, high=1e12)
     return {
         "model_type": "gemma3n_text",
         "hidden_activation": "gelu_pytorch_tanh",
@@ -31,7 +33,7 @@ def gemma3n(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
         "laurel_rank": laurel.shape[0] if laurel is not None else 64,
         "activation_sparsity_pattern": _sparsity(keys, count),
         "final_logit_softcapping": keys.number("final_logit_softcapping", 30.0, low=1e-3, high=1e6),
-        **per_layer_inputs(keys),
+        **per_layer_inputs(keys, least=1),
         "rope_scaling": None,
         "rope_parameters": {
             FULL: {"rope_type": "default", "rope_theta": common["rope_theta"]},
@@ -49,7 +51,9 @@ def _sharing(keys: ArchitectureKeys, types: list[str]) -> int:
         raise keys.file.error(keys.name(key), f"an integer from 0 to {most}", shared)
     count = int(shared)
     if {*types} != {*types[: len(types) - count]}:
-        raise keys.unsupported(key, f"is {count}, which leaves no layer of some type to share with")
+        raise keys.unsupported(
+            key, f"is {count}, but before these layers there is none of the same type to share with"
+        )
     return count
 
 
@@ -58,6 +62,7 @@ def _sparsity(keys: ArchitectureKeys, count: int) -> list[float]:
     the normal distribution, which for 0 is minus infinity."""
     name = keys.name("activation_sparsity_scale")
     scales = keys.file.numbers(name)
-    if len(scales) != count or not all(scale < 8 for scale in scales):
-        raise keys.file.error(name, f"an array of {count} numbers below 8", scales)
+    # Published ones are below 2; with 4, a layer keeps 1 of 30,000 activations.
+    if len(scales) != count or not all(scale <= 4 for scale in scales):
+        raise keys.file.error(name, f"an array of {count} numbers, 4 at most", scales)
     return [round((1 + math.erf(scale / math.sqrt(2))) / 2, 6) for scale in scales]

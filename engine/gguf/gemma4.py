@@ -123,8 +123,10 @@ def _ropes(keys: ArchitectureKeys, common: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def per_layer_inputs(keys: ArchitectureKeys) -> dict[str, Any]:
-    size = keys.integer("embedding_length_per_layer_input", 0, low=0, high=MAX_SIZE)
+def per_layer_inputs(keys: ArchitectureKeys, *, least: int = 0) -> dict[str, Any]:
+    """``least``: the smallest size allowed; if it is 0, the key may be missing."""
+    usual = None if least else 0
+    size = keys.integer("embedding_length_per_layer_input", usual, low=least, high=MAX_SIZE)
     table = keys.header.tensors.get(gguf_name("model.embed_tokens_per_layer.weight"))
     if not size or table is None:  # loading names the tensor if it is missing
         return {"hidden_size_per_layer_input": size}

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 POSITIONS = "position_embd"
+"""GPT-2's embeddings of positions."""
 
 _WHOLE = {
     "model.embed_tokens": "token_embd",
@@ -82,10 +83,9 @@ ROPE_FACTORS = "rope_freqs.weight"
 
 
 def gguf_name(name: str, modules: Mapping[str, str] = _NOTHING) -> str:
-    """Return the name of the GGUF tensor that holds the parameter ``name`` of a Llama-like decoder.
-    All experts of a layer share one tensor for each projection; so do the projections of Gemma 3n's
-    AltUp. ``modules``: a family's names for a
-    layer's modules, where they differ from Llama's."""
+    """Return the name of the GGUF tensor that holds the parameter ``name`` of a decoder. All
+    experts of a layer share one tensor for each projection; so do the projections of Gemma 3n's
+    AltUp. ``modules``: a family's names for a layer's modules, where they differ from Llama's."""
     match = _LAYER.fullmatch(name)
     if match is None:
         module, _, kind = _STACKED.sub(r"\1.", name).rpartition(".")

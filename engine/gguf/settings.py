@@ -57,8 +57,9 @@ def layers_without_mtp(keys: ArchitectureKeys, common: dict[str, Any]) -> int:
 
 def must_be(keys: ArchitectureKeys, key: str, value: int) -> None:
     """Raise UnsupportedError if ``key`` is given and is another number."""
-    if keys.integer(key, value, low=0, high=MAX_POSITIONS) != value:
-        raise keys.unsupported(key, f"must be {value}")
+    found = keys.integer(key, value, low=0, high=MAX_POSITIONS)
+    if found != value:
+        raise keys.unsupported(key, f"is {found}; only {value} is supported")
 
 
 def sigmoid_router(keys: ArchitectureKeys) -> None:

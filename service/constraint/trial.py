@@ -110,7 +110,8 @@ class GrammarTrial:
         async with self._turns.turn(owner, len(frame)):
             process = self._idle.pop()
             try:
-                return await process.ask(frame, _verdict, seconds=TRIAL_SECONDS)
+                with self._turns.timed():
+                    return await process.ask(frame, _verdict, seconds=TRIAL_SECONDS)
             except ChildTooSlowError:
                 return Verdict(error=f"it takes more than {TRIAL_SECONDS:.0f} s to compile")
             except ChildDiedError:

@@ -64,7 +64,7 @@ _DEEPSEEK_LLM = (
     r"[\r\n]",
     rf"\s?[{_CASED_LETTERS}]+",
     r"\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
-    r"\s+$",
+    r"(?<!\s)\s++$",  # as \s+$, in linear time
     _ASIAN,
     r"\p{N}",
 )

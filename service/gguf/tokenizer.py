@@ -149,6 +149,11 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
 
 
 def _stated_merges(keys: GgufKeys, vocabulary: dict[str, int]) -> list[list[str]]:
+    types = _types(keys, len(vocabulary))
+    if not keys.has(_MERGES) and any(
+        len(token) > 1 and types[number] == TokenType.NORMAL for token, number in vocabulary.items()
+    ):
+        raise ConfigError(f"{keys.source} has no {_MERGES}; {_WITHOUT}")
     merges = []
     for number, merge in enumerate(keys.texts(_MERGES)):
         place = merge.find(" ", 1)  # a token may begin with a space

@@ -40,10 +40,8 @@ class Arrivals:
         self._room = room
         self._turns = Turns(
             _READ_AT_ONCE,
-            large=limit,
             most_waiting=_MOST_WAITING,
-            most_bytes=limit,
-            what="their messages to be read",
+            what="reading messages",
         )
 
     async def read(self, context: Any, caller: Caller) -> bytes:
@@ -58,7 +56,8 @@ class Arrivals:
             with self._room.arriving(caller) as gained:
                 async with self._turns.turn(caller.owner, 0):
                     reading = asyncio.ensure_future(context.read())
-                    done, _ = await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
+                    with self._turns.timed():
+                        done, _ = await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
                     if not done:
                         gained(self._limit)
                 message = reading.result() if done else await self._rest(reading)

@@ -43,7 +43,8 @@ _GRACE_SECONDS = 0.25
 _PROCESSES = 2
 _SPARES = 1
 _LARGE_BYTES = 256 * 1024
-_MOST_WAITING = 1024  # as many as wait for the engine by default
+# At least so many may wait, however few may wait for the engine: it may be idle.
+_LEAST_WAITING = 1024
 _MOST_BYTES = 64 * 1024 * 1024
 _MAX_REPLY_BYTES = 64 * 1024 * 1024
 
@@ -51,9 +52,12 @@ _log = get_logger()
 
 
 class PreparationProcesses:
-    """``arguments``: those of each process."""
+    """``arguments``: those of each process. ``most_waiting``: how many requests may wait for the
+    engine."""
 
-    def __init__(self, arguments: tuple[str, ...], setup: Setup) -> None:
+    def __init__(
+        self, arguments: tuple[str, ...], setup: Setup, *, most_waiting: int = _LEAST_WAITING
+    ) -> None:
         self._processes = [
             ChildWorker(
                 "service.preparation",
@@ -72,7 +76,7 @@ class PreparationProcesses:
         self._turns = Turns(
             _PROCESSES,
             large=_LARGE_BYTES,
-            most_waiting=_MOST_WAITING,
+            most_waiting=max(_LEAST_WAITING, most_waiting),
             most_bytes=_MOST_BYTES,
             what="preparation",
         )
@@ -161,7 +165,8 @@ class PreparationProcesses:
             begun.set()
             process = await self._take()
             try:
-                return await self._ask(process, frame, noted)
+                with self._turns.timed():
+                    return await self._ask(process, frame, noted)
             finally:
                 self._give_back(process)
 

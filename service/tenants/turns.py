@@ -3,21 +3,23 @@
 Each owner has a queue; owners are served in rotation. In a queue the smallest request goes first,
 except that one that has waited long takes precedence. One process is never used for large requests,
 so small ones are always served. All queues together are bounded in number, and the small and the
-large requests each in bytes. When there is no room, the largest request of the owner with the most
-waiting requests is rejected; if that is the new request's owner, the new one is.
+large requests each in bytes. When there is no room, the largest requests of the owner with the most
+waiting requests, or bytes, are rejected; if that is the new request's owner, the new one is.
 """
 
 from __future__ import annotations
 
 import asyncio
+import enum
 import heapq
 import itertools
 import math
 import time
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from service.errors import OverloadedError
 
@@ -33,27 +35,36 @@ _LEFTOVERS = 64
 _numbers = itertools.count()
 
 
+class _Full(enum.Enum):
+    """What there is no more room for."""
+
+    REQUESTS = enum.auto()
+    BYTES = enum.auto()
+
+
 @dataclass(slots=True, eq=False)
 class _Waiter:
+    """``granted``: resolves when its turn begins, or when it is rejected, to the reason."""
+
     owner: str
     size: int
     is_large: bool
     since: float = field(default_factory=time.monotonic)
     number: int = field(default_factory=lambda: next(_numbers))
     in_line: bool = True
-    granted: asyncio.Future[None] = field(
+    granted: asyncio.Future[_Full | None] = field(
         default_factory=lambda: asyncio.get_running_loop().create_future()
     )
 
     @property
     def is_able(self) -> bool:
-        """False also if its client has just left."""
+        """False also if its client has just left, from then on."""
         return self.in_line and not self.granted.done()
 
 
 class _Line:
     """The waiting requests of one owner, either the small or the large ones. Those that leave are
-    removed later, so that each operation takes O(log n) time, on average over many."""
+    removed later: from the structures, an operation on average takes O(log n) time."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -61,7 +72,7 @@ class _Line:
         self._by_age: deque[_Waiter] = deque()
 
     def __iter__(self) -> Iterator[_Waiter]:
-        return (waiter for waiter in self._by_age if waiter.in_line)
+        return filter(attrgetter("is_able"), self._by_age)
 
     def add(self, waiter: _Waiter) -> None:
         self.count += 1
@@ -77,9 +88,9 @@ class _Line:
             heapq.heapify(self._by_size)
 
     def oldest(self) -> _Waiter | None:
-        while self._by_age and not self._by_age[0].in_line:
+        while self._by_age and not self._by_age[0].is_able:
             self._by_age.popleft()
-        return next((each for each in self._by_age if each.is_able), None)
+        return self._by_age[0] if self._by_age else None
 
     def smallest(self) -> _Waiter | None:
         while self._by_size and not self._by_size[0][2].is_able:
@@ -87,20 +98,19 @@ class _Line:
         return self._by_size[0][2] if self._by_size else None
 
 
+@dataclass(slots=True)
 class _Queue:
     """The waiting requests of one owner."""
 
-    def __init__(self) -> None:
-        self.lines = (_Line(), _Line())  # small ones, large ones
+    small: _Line = field(default_factory=_Line)
+    large: _Line = field(default_factory=_Line)
 
-    def __len__(self) -> int:
-        return self.lines[False].count + self.lines[True].count
+    @property
+    def count(self) -> int:
+        return self.small.count + self.large.count
 
-    def count(self, kinds: tuple[bool, ...]) -> int:
-        return sum(self.lines[kind].count for kind in kinds)
-
-
-_BOTH = (False, True)
+    def line(self, is_large: bool) -> _Line:
+        return self.large if is_large else self.small
 
 
 class Turns:
@@ -110,7 +120,13 @@ class Turns:
     the error."""
 
     def __init__(
-        self, slots: int, *, large: int, most_waiting: int, most_bytes: int, what: str
+        self,
+        slots: int,
+        *,
+        most_waiting: int,
+        what: str,
+        large: float = math.inf,
+        most_bytes: float = math.inf,
     ) -> None:
         self._slots = slots
         self._large = large
@@ -118,19 +134,21 @@ class Turns:
         self._most_bytes = most_bytes
         self._what = what
         self._running = self._running_large = 0
-        self._bytes = [0, 0]  # of small ones, of large ones
+        self._waiting = 0
+        self._small_bytes = self._large_bytes = 0
         self._queues: OrderedDict[str, _Queue] = OrderedDict()  # in the order of their turns
-        self._seconds = 0.0  # the average duration of a turn
-        self._ended = 0
+        self._seconds = 0.0  # the average duration of a turn's work
+        self._timed = 0
+        self._will_grant = False
 
     @property
     def waiting(self) -> int:
-        return sum(map(len, self._queues.values()))
+        return self._waiting
 
     @property
     def oldest_wait(self) -> float:
         """Seconds that the request has waited that has waited longest; 0 if none waits."""
-        lines = [line for queue in self._queues.values() for line in queue.lines]
+        lines = [line for queue in self._queues.values() for line in (queue.small, queue.large)]
         since = [oldest.since for line in lines if (oldest := line.oldest())]
         return time.monotonic() - min(since) if since else 0.0
 
@@ -142,59 +160,115 @@ class Turns:
         """
         waiter = _Waiter(owner, size, size > self._large)
         self._make_room(waiter)
-        self._queues.setdefault(owner, _Queue()).lines[waiter.is_large].add(waiter)
-        self._bytes[waiter.is_large] += size
+        self._queues.setdefault(owner, _Queue()).line(waiter.is_large).add(waiter)
+        self._waiting += 1
+        self._hold(waiter, size)
         self._grant()
         try:
-            await waiter.granted
-            begin = time.monotonic()
+            # Rejected ones keep no exception: its traceback would keep the request's body.
+            if (full := await waiter.granted) is not None:
+                raise self._overloaded(full)
             yield
-            self._note(time.monotonic() - begin)
         finally:
             self._leave(waiter)
 
+    @contextmanager
+    def timed(self) -> Iterator[None]:
+        """The block's duration counts towards ``Retry-After``: work as it is once its process has
+        started."""
+        begin = time.monotonic()
+        try:
+            yield
+        finally:
+            self._timed = min(self._timed + 1, _AVERAGED)
+            self._seconds += (time.monotonic() - begin - self._seconds) / self._timed
+
+    def _hold(self, waiter: _Waiter, size: int) -> None:
+        """Count the bytes of a request; with a negative ``size``, no longer."""
+        if waiter.is_large:
+            self._large_bytes += size
+        else:
+            self._small_bytes += size
+
     def _leave(self, waiter: _Waiter) -> None:
-        """Remove a request that has run or stopped waiting."""
+        """Remove a request that has run or stopped waiting, unless it was rejected."""
         if waiter.in_line:
             self._remove(waiter)
-            self._bytes[waiter.is_large] -= waiter.size
-        elif not waiter.granted.cancelled() and waiter.granted.exception() is None:
+        elif not waiter.granted.cancelled() and waiter.granted.result() is None:
             self._running -= 1
             self._running_large -= waiter.is_large
-            self._bytes[waiter.is_large] -= waiter.size
-        self._grant()
+        else:
+            return
+        self._hold(waiter, -waiter.size)
+        if not self._will_grant:  # once, when many leave together
+            self._will_grant = True
+            asyncio.get_running_loop().call_soon(self._grant)
 
     def _remove(self, waiter: _Waiter) -> None:
+        """Remove a request from its queue."""
         queue = self._queues[waiter.owner]
-        queue.lines[waiter.is_large].remove(waiter)
-        if not queue:
+        queue.line(waiter.is_large).remove(waiter)
+        self._waiting -= 1
+        if not queue.count:
             del self._queues[waiter.owner]
 
-    def _make_room(self, new: _Waiter) -> None:
-        """Raise OverloadedError if the new request is the one to be rejected."""
-        while True:
-            if self.waiting >= self._most_waiting:
-                kinds: tuple[bool, ...] = _BOTH
-            elif self._lacks_bytes(new):
-                kinds = (new.is_large,)
-            else:
-                return
-            counts = {owner: queue.count(kinds) for owner, queue in self._queues.items()}
-            most = max(counts, key=counts.__getitem__, default=new.owner)
-            if counts.get(most, 0) <= counts.get(new.owner, 0):
-                raise self._overloaded()
-            waiters = [each for kind in kinds for each in self._queues[most].lines[kind]]
-            given_up = max(waiters, key=lambda waiter: waiter.size)
-            self._remove(given_up)
-            self._bytes[given_up.is_large] -= given_up.size
-            if not given_up.granted.done():  # its client may have just left
-                given_up.granted.set_exception(self._overloaded())
+    # --- when there is no room --------------------------------------------------------------------
 
-    def _lacks_bytes(self, new: _Waiter) -> bool:
-        held = self._bytes[new.is_large]
-        return new.size > 0 and held > 0 and held + new.size > self._most_bytes
+    def _make_room(self, new: _Waiter) -> None:
+        """Reject others, or raise OverloadedError if the new request is the one to be rejected."""
+        leaving = self._in_the_way(new)
+        for waiter in leaving:
+            self._reject(waiter, _Full.BYTES)
+        if leaving or self._waiting < self._most_waiting:
+            return
+        counts = {owner: queue.count for owner, queue in self._queues.items()}
+        most = max(counts, key=counts.__getitem__)
+        able = [*self._queues[most].small, *self._queues[most].large]
+        if not able or counts[most] <= counts.get(new.owner, 0):
+            raise self._overloaded(_Full.REQUESTS)
+        self._reject(max(able, key=attrgetter("size")), _Full.REQUESTS)
+
+    def _in_the_way(self, new: _Waiter) -> list[_Waiter]:
+        """Return the requests that must leave so that the new one's bytes find room. Raises
+        OverloadedError if that would not help, or if its owner has the most bytes."""
+        held = self._large_bytes if new.is_large else self._small_bytes
+        if new.size == 0 or held == 0 or held + new.size <= self._most_bytes:
+            return []
+        lines = {owner: queue.line(new.is_large) for owner, queue in self._queues.items()}
+        by_size = {owner: sorted(line, key=attrgetter("size")) for owner, line in lines.items()}
+        waiting = {owner: sum(each.size for each in able) for owner, able in by_size.items()}
+        own = waiting.pop(new.owner, 0) + new.size
+        leaving: list[_Waiter] = []
+        while held and held + new.size > self._most_bytes:
+            most = max(waiting, key=waiting.__getitem__, default=new.owner)
+            if waiting.get(most, 0) <= own:
+                raise self._overloaded(_Full.BYTES)
+            leaving.append(by_size[most].pop())
+            waiting[most] -= leaving[-1].size
+            held -= leaving[-1].size
+        return leaving
+
+    def _reject(self, waiter: _Waiter, full: _Full) -> None:
+        self._remove(waiter)
+        self._hold(waiter, -waiter.size)
+        waiter.granted.set_result(full)
+
+    def _overloaded(self, full: _Full) -> OverloadedError:
+        """``Retry-After``: when all that wait now will have had their turns."""
+        seconds = math.ceil((self._waiting + 1) * self._seconds / self._slots)
+        retry_after = min(_MAX_RETRY_AFTER_SECONDS, max(1, seconds))
+        if full is _Full.REQUESTS:
+            held, advice = f"{self._most_waiting} requests", "retry later"
+        else:
+            held, advice = f"{self._most_bytes / 2**20:g} MiB", "retry later, or send less"
+        return OverloadedError(
+            f"The queue for {self._what} is full ({held}); {advice}.", retry_after=retry_after
+        )
+
+    # --- whose turn it is -------------------------------------------------------------------------
 
     def _grant(self) -> None:
+        self._will_grant = False
         while self._running < self._slots:
             waiter = next(filter(None, map(self._next_of, self._queues.values())), None)
             if waiter is None:
@@ -208,24 +282,10 @@ class Turns:
 
     def _next_of(self, queue: _Queue) -> _Waiter | None:
         takes_large = self._running_large < max(1, self._slots - 1)
-        lines = queue.lines if takes_large else queue.lines[:1]
-        oldest = min(filter(None, (line.oldest() for line in lines)), key=_since, default=None)
+        lines = (queue.small, queue.large) if takes_large else (queue.small,)
+        oldest = min(
+            filter(None, (line.oldest() for line in lines)), key=attrgetter("since"), default=None
+        )
         if oldest is None or time.monotonic() - oldest.since > _PATIENCE_SECONDS:
             return oldest
         return next(filter(None, (line.smallest() for line in lines)), None)
-
-    def _note(self, seconds: float) -> None:
-        self._ended = min(self._ended + 1, _AVERAGED)
-        self._seconds += (seconds - self._seconds) / self._ended
-
-    def _overloaded(self) -> OverloadedError:
-        """``Retry-After``: when all that wait now will have had their turns."""
-        seconds = math.ceil((self.waiting + 1) * self._seconds / self._slots)
-        retry_after = min(_MAX_RETRY_AFTER_SECONDS, max(1, seconds))
-        return OverloadedError(
-            f"Too many requests are waiting for {self._what}; retry later.", retry_after=retry_after
-        )
-
-
-def _since(waiter: _Waiter) -> float:
-    return waiter.since

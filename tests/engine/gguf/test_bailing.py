@@ -30,8 +30,8 @@ def test_the_configuration_is_the_originals(original: Path, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_shared_feed_forward_length": 96}, "feed_forward_length must be 32"),
-        ({"expert_gating_func": 1}, "expert_gating_func must be 2"),
+        ({"expert_shared_feed_forward_length": 96}, "feed_forward_length is [0-9]+; only 32 is"),
+        ({"expert_gating_func": 1}, "expert_gating_func is [0-9]+; only 2 is"),
         ({"expert_group_count": 3}, "3 must divide 8 experts into groups of two or more"),
         ({"rope__dimension_count": 5}, "dimension_count must be an even number"),
         ({"expert_shared_count": None}, "has no bailingmoe2.expert_shared_count"),

@@ -55,6 +55,7 @@ def test_files_that_do_not_name_the_router_have_a_softmax(
 ) -> None:
     expected = file_config(originals[kind], tmp_path)
     assert file_config(originals[kind], tmp_path, expert_gating_func=None) == expected
+    assert file_config(originals[kind], tmp_path, expert_gating_func=0) == expected
     assert expected["model_type"] == "deepseek_v2"
 
 

@@ -29,8 +29,8 @@ def test_the_configuration_is_the_originals(
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_gating_func": 1}, "expert_gating_func must be 2"),
-        ({"attention__sliding_window": 8}, "sliding_window must be 0"),
+        ({"expert_gating_func": 1}, "expert_gating_func is [0-9]+; only 2 is"),
+        ({"attention__sliding_window": 8}, "sliding_window is [0-9]+; only 0 is"),
         ({"expert_group_count": 3}, "3 must divide 8 experts into groups of two or more"),
         ({"expert_shared_count": 0}, "expert_shared_count must be an integer from 1 to 64"),
         (

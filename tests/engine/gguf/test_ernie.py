@@ -33,12 +33,12 @@ def test_the_configuration_is_the_originals(
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_gating_func": 2}, "expert_gating_func must be 1"),
+        ({"expert_gating_func": 2}, "expert_gating_func is [0-9]+; only 1 is"),
         ({"expert_weights_norm": False}, "expert_weights_norm false is not supported"),
         ({"expert_weights_scale": 2.5}, "expert_weights_scale is not supported"),
-        ({"expert_group_count": 2}, "expert_group_count must be 1"),
+        ({"expert_group_count": 2}, "expert_group_count is [0-9]+; only 1 is"),
         ({"expert_used_count": 9}, "expert_used_count must be an integer from 1 to 8"),
-        ({"interleave_moe_layer_step": 2}, "interleave_moe_layer_step must be 1"),
+        ({"interleave_moe_layer_step": 2}, "interleave_moe_layer_step is [0-9]+; only 1 is"),
         (
             {"leading_dense_block_count": 5},
             "leading_dense_block_count must be an integer from 0 to 4",

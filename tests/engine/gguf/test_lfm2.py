@@ -43,7 +43,7 @@ def test_the_configuration_is_the_originals(
         ({"attention__head_count_kv": np.array([0, 2, 0])}, "or an array of 4 of them"),
         ({"attention__head_count_kv": np.array([0, -2, 0, 2])}, "an integer from 0"),
         ({"shortconv__l_cache": 1}, "shortconv.l_cache must be an integer from 2 to 64"),
-        ({"attention__sliding_window": 8}, "sliding_window must be 0"),
+        ({"attention__sliding_window": 8}, "sliding_window is [0-9]+; only 0 is"),
         ({"rope__scaling__factor": 2.0}, "scaling.type 'linear' is not supported"),
     ],
 )
@@ -56,9 +56,9 @@ def test_errors_name_the_unsupported_key(
 
 
 def test_experts_are_chosen_by_the_sigmoid(originals: dict[str, Path], tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="expert_gating_func must be 2"):
+    with pytest.raises(ConfigError, match=r"expert_gating_func is [0-9]+; only 2 is"):
         file_config(originals[MIXTURE], tmp_path, expert_gating_func=1)
-    with pytest.raises(ConfigError, match="expert_group_count must be 1"):
+    with pytest.raises(ConfigError, match=r"expert_group_count is [0-9]+; only 1 is"):
         file_config(originals[MIXTURE], tmp_path, expert_group_count=2)
     with pytest.raises(ConfigError, match=r"mixtures of experts of .*'lfm2'"):
         file_config(originals["lfm2"], tmp_path, expert_count=8)

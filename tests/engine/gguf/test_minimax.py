@@ -29,12 +29,12 @@ def test_the_configuration_is_the_originals(
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"expert_gating_func": 1}, "expert_gating_func must be 2"),
+        ({"expert_gating_func": 1}, "expert_gating_func is [0-9]+; only 2 is"),
         ({"expert_weights_norm": False}, "expert_weights_norm false is not supported"),
         ({"expert_weights_scale": 2.5}, "expert_weights_scale is not supported"),
-        ({"expert_group_count": 2}, "expert_group_count must be 1"),
+        ({"expert_group_count": 2}, "expert_group_count is [0-9]+; only 1 is"),
         ({"expert_used_count": 9}, "expert_used_count must be an integer from 1 to 8"),
-        ({"expert_feed_forward_length": 64}, "expert_feed_forward_length must be 96"),
+        ({"expert_feed_forward_length": 64}, "expert_feed_forward_length is [0-9]+; only 96 is"),
         ({"rope__dimension_count": 7}, "rope.dimension_count must be an even number"),
         ({"rope__dimension_count": 18}, "rope.dimension_count must be an integer from 2 to 16"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 from tokenizers import Regex, Tokenizer, pre_tokenizers
@@ -61,3 +62,24 @@ def test_a_text_is_split_as_by_the_oracle(name: str) -> None:
 @pytest.mark.parametrize("name", PIECES)
 def test_a_text_is_split_as_by_llama_cpp(name: str) -> None:
     assert pieces(name, "a.b,c! I'LL 100,000 (url)\n\nx 文a1") == PIECES[name].split(" ")
+
+
+@pytest.mark.timeout(30)  # quadratic patterns take minutes
+@pytest.mark.parametrize("name", {pre: name for name, pre in PRE_TOKENIZERS.items()}.values())
+@pytest.mark.parametrize("repeated", [" ", "\n"])
+def test_a_long_text_takes_linear_time(name: str, repeated: str) -> None:
+    text = f"1{repeated * 200_000}1"
+    assert len("".join(pieces(name, text))) >= len(text)
+
+
+def test_spaces_at_the_end_are_split_off_as_in_the_original_pattern() -> None:
+    """DeepSeek LLM's takes quadratic time. A pattern before it has split off the ends of lines."""
+    ours, original = (
+        pre_tokenizers.Split(Regex(pattern), behavior="isolated")
+        for pattern in (r"(?<!\s)\s++$", r"\s+$")
+    )
+    assert r"(?<!\s)\s++$" in PRE_TOKENIZERS["deepseek-llm"].patterns
+    draw = random.Random(0)
+    for _ in range(2000):
+        text = "".join(draw.choices(" \t\u00a0\u3000a1", k=draw.randint(1, 12)))
+        assert ours.pre_tokenize_str(text) == original.pre_tokenize_str(text)

@@ -185,6 +185,10 @@ def test_special_tokens_are_named_by_their_text() -> None:
         (keys_of(model="gpt2", pre="gpt-2"), "has no tokenizer.ggml.tokens"),
         (keys_of(model="gpt2", pre="gpt-2", tokens=["a", "a"]), "has a token twice"),
         (
+            keys_of(model="gpt2", pre="gpt-2", tokens=["a", "b", "ab"]),
+            "has no tokenizer.ggml.merges",
+        ),
+        (
             keys_of(model="gpt2", pre="gpt-2", tokens=["a", "b"], merges=["a b"]),
             "element 0 of tokenizer.ggml.merges must be two tokens that make one, not 'a b'",
         ),

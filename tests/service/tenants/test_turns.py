@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -52,7 +54,7 @@ async def working(slots: int = 1, **limits: int) -> AsyncIterator[Work]:
     await work.end(*work.done)
     assert work.turns.waiting == 0
     assert (work.turns._running, work.turns._running_large) == (0, 0)
-    assert work.turns._bytes == [0, 0]
+    assert (work.turns._small_bytes, work.turns._large_bytes) == (0, 0)
 
 
 async def test_owners_are_served_in_rotation() -> None:
@@ -157,7 +159,7 @@ async def test_those_that_left_take_no_memory_while_others_wait() -> None:
             leaving = await work.begin(f"leaving{number}", "a", 50)
             leaving.cancel()
             await _settled()
-        line = work.turns._queues["a"].lines[False]
+        line = work.turns._queues["a"].small
         assert len(line._by_size) < 100
         assert len(line._by_age) < 100
         await work.end("running", "small")
@@ -195,23 +197,128 @@ async def test_retry_after_is_sent_before_a_turn_has_ended() -> None:
         await work.end("a1", "a2")
 
 
-async def test_one_slow_turn_hardly_changes_retry_after() -> None:
+async def test_those_who_have_the_most_bytes_give_way_when_bytes_are_lacking() -> None:
+    async with working(most_waiting=100, most_bytes=500) as work:
+        await work.begin("running", "z", 1)
+        chats = [await work.begin(f"a{number}", "a", 1) for number in range(50)]
+        big = [await work.begin(f"b{number}", "b", 100) for number in range(4)]
+        await work.begin("c", "c", 90)
+        assert not any(task.done() for task in chats)  # the most requests, but few bytes
+        with pytest.raises(OverloadedError, match="send less"):
+            await next(task for task in big if task.done())
+        for event in work.done.values():
+            event.set()
+        await asyncio.gather(*chats, *(task for task in big if not task.done()))
+
+
+async def test_no_one_gives_way_in_vain() -> None:
+    async with working(most_bytes=1000) as work:
+        await work.begin("running", "a", 600)
+        others = [await work.begin(owner, owner, 110) for owner in "bcd"]
+        with pytest.raises(OverloadedError):  # even without the others there is no room
+            await (await work.begin("next", "e", 500))
+        assert not any(task.done() for task in others)
+        await work.end("running", *"bcd")
+
+
+class Body:
+    """What a request holds while it waits."""
+
+
+async def test_a_rejected_request_is_freed_though_others_of_its_owner_wait() -> None:
+    async with working(most_waiting=2) as work:
+
+        async def hold(name: str, size: int) -> None:
+            body = Body()
+            held.append(weakref.ref(body))
+            await work._hold(name, "a", size)
+
+        held: list[weakref.ref[Body]] = []
+        for name in ("a1", "a2", "a3"):
+            work.done[name] = asyncio.Event()
+        tasks = [asyncio.create_task(hold(name, 10)) for name in ("a1", "a2")]
+        tasks.append(asyncio.create_task(hold("a3", 50)))
+        await _settled()
+        await work.begin("b1", "b")
+        with pytest.raises(OverloadedError):
+            await tasks.pop()
+        await _settled()
+        assert held[2]() is None
+        assert held[1]() is not None
+        await work.end("a1", "a2", "b1")
+
+
+async def test_many_clients_that_leave_at_once_do_not_hold_the_event_loop() -> None:
+    async with working(most_waiting=4096, most_bytes=1 << 30) as work:
+        await work.begin("running", "a")
+        leaving = []
+        for number in range(4000):
+            name = str(number)
+            work.done[name] = asyncio.Event()
+            owner = f"owner{number % 500}"
+            leaving.append(asyncio.create_task(work._hold(name, owner, number)))
+        await _settled()
+        assert work.turns.waiting == 4000
+        looked_at = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal looked_at
+            looked_at += event == "call"
+
+        for task in leaving:
+            task.cancel()
+        sys.setprofile(count)
+        try:
+            await _settled()
+        finally:
+            sys.setprofile(None)
+        assert work.turns.waiting == 0
+        assert looked_at < 100 * len(leaving)  # quadratic: thousands for each
+        await work.end("running")
+
+
+class Clock:
+    now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+async def test_retry_after_follows_the_work_and_one_slow_turn_hardly_changes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = Clock()
+    monkeypatch.setattr("service.tenants.turns.time", clock)
     async with working(most_waiting=100) as work:
-        for _ in range(60):
-            work.turns._note(0.001)
-        work.turns._note(1.0)
-        tasks = [await work.begin(f"a{number}", "a") for number in range(101)]
-        with pytest.raises(OverloadedError) as refused:
-            await (await work.begin("refused", "a"))
-        assert int(refused.value.headers()["retry-after"]) < 5
-        await work.end(*(f"a{number}" for number in range(101)))
-        await asyncio.gather(*tasks)
+
+        async def turns(count: int, start: float, seconds: float) -> None:
+            for _ in range(count):
+                async with work.turns.turn("a", 1):
+                    clock.now += start  # of the process, which does not count
+                    with work.turns.timed():
+                        clock.now += seconds
+
+        async def retry_after() -> int:
+            tasks = [await work.begin(f"a{number}", "a") for number in range(101)]
+            with pytest.raises(OverloadedError) as refused:
+                await (await work.begin("refused", "a"))
+            for event in work.done.values():
+                event.set()
+            await asyncio.gather(*tasks)
+            return int(refused.value.headers()["retry-after"])
+
+        await turns(60, start=1.5, seconds=0.02)
+        assert await retry_after() == 3
+        await turns(1, start=0, seconds=1.0)
+        assert await retry_after() < 5
+        await turns(200, start=0, seconds=0.2)
+        assert await retry_after() in (20, 21)
 
 
 async def test_retry_after_is_sent_once_it_is_known() -> None:
     async with working(most_waiting=1) as work:
-        await work.begin("a1", "a")
-        await work.end("a1")
+        with work.turns.timed():
+            pass
         await work.begin("a2", "a")
         await work.begin("a3", "a")
         with pytest.raises(OverloadedError) as refused:
