@@ -14,6 +14,7 @@ from service.wire.texts.embeddings import MAX_INPUTS, PoolingUsage, TokenLimit, 
 
 Texts = Annotated[list[str], Meta(min_length=1, max_length=MAX_INPUTS)]
 Priority = Annotated[int, Meta(ge=-1000, le=1000)]
+TextLimit = Annotated[int, Meta(ge=0, le=2**31)]
 
 
 class RerankDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -22,16 +23,19 @@ class RerankDocument(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class RerankRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """``top_n``: return only this many of the best; 0 or absent: all. ``return_documents``: true if
-    absent, except in version 2 of Cohere's API, which has no such field. ``max_tokens_per_doc`` is
-    Cohere's and has no effect. ``use_activation``: apply a cross-encoder's output function to its
-    scores; by default as the checkpoint says."""
+    absent, except in version 2 of Cohere's API, which has no such field. ``max_tokens_per_doc``
+    (Cohere's and vLLM's), ``max_tokens_per_query`` (vLLM's): keep only so many tokens of each,
+    special ones not counted; 0 or absent: all, or as many as Cohere's API keeps by default.
+    ``use_activation``: apply a cross-encoder's output function to its scores; by default as the
+    checkpoint says."""
 
     model: Name | None = None
     query: str
     documents: Annotated[list[str | RerankDocument], Meta(min_length=1, max_length=MAX_INPUTS)]
     top_n: Annotated[int, Meta(ge=0, le=2**31)] | None = None
     return_documents: bool | None = None
-    max_tokens_per_doc: Annotated[int, Meta(ge=1, le=2**31)] | None = None
+    max_tokens_per_doc: TextLimit | None = None
+    max_tokens_per_query: TextLimit | None = None
     truncate_prompt_tokens: TokenLimit | None = None
     use_activation: bool | None = None
     user: Name | None = None
@@ -61,11 +65,14 @@ class RerankAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 class ScoreRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Each of ``text_1`` against the text of ``text_2`` at the same position; a single ``text_1``
-    against all of ``text_2``. ``use_activation`` as in RerankRequest."""
+    against all of ``text_2``. ``max_tokens_per_query`` applies to ``text_1``,
+    ``max_tokens_per_doc`` to ``text_2``; these and ``use_activation`` as in RerankRequest."""
 
     model: Name | None = None
     text_1: str | Texts
     text_2: str | Texts
+    max_tokens_per_doc: TextLimit | None = None
+    max_tokens_per_query: TextLimit | None = None
     truncate_prompt_tokens: TokenLimit | None = None
     use_activation: bool | None = None
     user: Name | None = None
