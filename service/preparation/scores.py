@@ -50,12 +50,8 @@ def _finish_rerank(request: RerankRequest, work: Work, *, as_cohere: bool) -> Pr
 
 
 def _finish_score(request: ScoreRequest, work: Work) -> PreparedScore:
-    pairs = _Pairs(
-        request.firsts,
-        request.seconds,
-        _names("text_1", request.text_1),
-        _names("text_2", request.text_2),
-    )
+    first, second = (_names(name, getattr(request, name)) for name in request.text_fields)
+    pairs = _Pairs(request.firsts, request.seconds, first, second)
     cut = _cut(request, work, to_fit=False)
     inputs, num_firsts = _scored_inputs(pairs, request, cut, work)
     return PreparedScore(noted=work.noted, request=request, inputs=inputs, num_firsts=num_firsts)

@@ -9,6 +9,7 @@ import pytest
 from service.errors import ContextTooLongError, InvalidRequestError, WrongTaskError
 from service.preparation.jobs import Noted
 from service.preparation.scores import COHERE_TOKENS_PER_DOC, MAX_JOINED_CHARS
+from service.wire.texts.rerank import PAIRS
 from tests.service.preparation.prepared import engine, prepared, tokenizer
 
 READS_PAIRS = engine(embedding_size=0, num_scores=1)
@@ -30,6 +31,19 @@ def test_a_cross_encoder_gets_each_pair_as_one_input() -> None:
     assert (made.num_firsts, texts(made)) == (0, ["qa", "qb"])
     pairs = {"text_1": ["p", "q"], "text_2": ["a", "b"]}
     assert texts(prepared("score", pairs, loaded=READS_PAIRS)) == ["pa", "qb"]
+
+
+def test_an_error_names_the_field_that_the_client_sent() -> None:
+    long = "word " * 9000
+    for first, second in PAIRS:
+        for body, named in (
+            ({first: "a", second: ["b", long]}, f"{second}[1]"),
+            ({first: "a", second: long}, second),
+            ({first: long, second: "a"}, first),
+        ):
+            with pytest.raises(ContextTooLongError) as refused:
+                prepared("score", body)
+            assert refused.value.param == named
 
 
 def test_only_the_first_version_of_rerank_tells_the_documents_back() -> None:
