@@ -12,7 +12,8 @@ import msgspec
 
 from service.preparation.jobs import Done, Job, Prepared, PreparedGeneration, PreparedInputs
 from service.preparation.steps import STEPS
-from service.wire.chat.request import ChatRequest, FunctionDefinition, Message
+from service.wire.chat.request import ChatRequest, Message
+from service.wire.chat.tools import FunctionDefinition
 from service.wire.completions.request import CompletionRequest
 from service.wire.messages.request import InputMessage, MessagesRequest
 from service.wire.responses.request import ResponsesRequest
