@@ -11,23 +11,29 @@ from service.errors import ContextTooLongError, InvalidRequestError
 
 Text = str | tuple[str, str]
 
+SHORTEN_OR_TRUNCATE = "Shorten it, or set 'truncate_prompt_tokens' to -1."
+
 
 @dataclass(frozen=True, slots=True)
 class Input:
     """``second_text``: the number of tokens before a pair's second text, for models that
-    distinguish them."""
+    distinguish them. ``cut_to``: how many tokens of the text, or of a pair's second one, truncation
+    kept; None if all."""
 
     token_ids: Sequence[int]
     second_text: int | None = None
+    cut_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Truncation:
-    """``limit``: the maximum number of tokens kept, including special ones; ``keep``: which end of
-    the text, or of a pair's second text."""
+    """``limit``: the maximum number of tokens kept, including special ones; None: an input that is
+    too long is refused. ``keep``: which end of the text, or of a pair's second text. ``of_texts``:
+    the maximum for the text, or for each text of a pair, without special tokens; its end is cut."""
 
-    limit: int
+    limit: int | None
     keep: Literal["start", "end"] = "start"
+    of_texts: tuple[int | None, ...] = ()
 
 
 def truncation(
@@ -55,8 +61,10 @@ def encode_texts(
     longest: int,
     add_special_tokens: bool = True,
     truncated: Truncation | None = None,
+    advice: str = SHORTEN_OR_TRUNCATE,
 ) -> list[Input]:
-    """Encode texts. ``names``: their names in the request.
+    """Encode texts. ``names``: their names in the request. ``advice``: what to do about a text that
+    is too long.
 
     Raises ContextTooLongError for a text that certainly has more tokens than ``longest`` and is not
     to be truncated, InvalidRequestError if it is not Unicode.
@@ -69,7 +77,7 @@ def encode_texts(
         except TooManyTokensError as error:
             raise ContextTooLongError(
                 f"This model takes at most {longest} tokens at once, but '{name}' has more. "
-                "Shorten it, or set 'truncate_prompt_tokens' to -1.",
+                f"{advice}",
                 param=name,
             ) from error
         except UnicodeEncodeError as error:
@@ -81,51 +89,92 @@ def encode_texts(
 def _of_use(text: Text, tokenizer: Tokenizer, longest: int, truncated: Truncation | None) -> Text:
     """Return as much of a long text as truncation may keep; for a pair, as much of its second text,
     and as much of its first as may be kept at all. Raises TooManyTokensError."""
-    if truncated is None:
-        for one in (text,) if isinstance(text, str) else text:
-            tokenizer.check_within(one, longest)
-        return text
-    limit, from_end = truncated.limit, truncated.keep == "end"
     if isinstance(text, str):
-        return tokenizer.part_with(text, limit, from_end=from_end)
+        return _part_of_use(text, 0, tokenizer, longest, truncated, is_last=True)
     first, second = text
     return (
-        tokenizer.part_with(first, limit, from_end=False),
-        tokenizer.part_with(second, limit, from_end=from_end),
+        _part_of_use(first, 0, tokenizer, longest, truncated, is_last=False),
+        _part_of_use(second, 1, tokenizer, longest, truncated, is_last=True),
     )
+
+
+def _part_of_use(
+    text: str,
+    place: int,
+    tokenizer: Tokenizer,
+    longest: int,
+    truncated: Truncation | None,
+    *,
+    is_last: bool,
+) -> str:
+    limits = () if truncated is None else (truncated.limit, *truncated.of_texts[place : place + 1])
+    limit = min((one for one in limits if one is not None), default=longest + 1)
+    if truncated is None or limit > longest:
+        tokenizer.check_within(text, longest)
+        return text
+    return tokenizer.part_with(text, limit, from_end=is_last and truncated.keep == "end")
 
 
 def _input(encoded: EncodedText, truncated: Truncation | None) -> Input:
     ids, types = encoded.ids, encoded.type_ids
-    if truncated is not None and len(ids) > truncated.limit:
-        kept = kept_places(encoded.text_of_token, truncated)
+    cut_to = None
+    if truncated is not None and _may_cut(len(ids), truncated):
+        text_of_token = encoded.text_of_token
+        kept = kept_places(text_of_token, truncated)
+        last = _last_text(text_of_token)
+        num_kept = sum(text_of_token[place] == last for place in kept)
+        cut_to = num_kept if num_kept < text_of_token.count(last) else None
         ids, types = [ids[place] for place in kept], [types[place] for place in kept]
-    return Input(ids, types.index(1) if 1 in types else None)
+    return Input(ids, types.index(1) if 1 in types else None, cut_to)
+
+
+def _may_cut(num_tokens: int, truncated: Truncation) -> bool:
+    limits = (truncated.limit, *truncated.of_texts)
+    return any(limit is not None and num_tokens > limit for limit in limits)
+
+
+def _last_text(text_of_token: Sequence[int | None]) -> int:
+    return max((text for text in text_of_token if text is not None), default=0)
 
 
 def kept_places(text_of_token: Sequence[int | None], truncated: Truncation) -> list[int]:
     """Return which tokens a truncation keeps. ``text_of_token``: for each token the text it belongs
     to (0, or 1 for a pair's second), None for a special one. Special tokens are kept, and so is a
-    pair's first text, unless there is no room even for those."""
-    last = max((text for text in text_of_token if text is not None), default=0)
-    body = [place for place, text in enumerate(text_of_token) if text == last]
-    surplus = len(text_of_token) - truncated.limit
+    pair's first text up to its own limit, unless there is no room even for those."""
+    places = list(range(len(text_of_token)))
+    for text, most in enumerate(truncated.of_texts):
+        body = [place for place in places if text_of_token[place] == text]
+        if most is not None and most < len(body):
+            dropped = set(body[most:])
+            places = [place for place in places if place not in dropped]
+    if truncated.limit is None or len(places) <= truncated.limit:
+        return places
+    last = _last_text(text_of_token)
+    body = [place for place in places if text_of_token[place] == last]
+    surplus = len(places) - truncated.limit
     if surplus > len(body):
-        return list(range(truncated.limit))
+        return places[: truncated.limit]
     dropped = set(body[:surplus] if truncated.keep == "end" else body[len(body) - surplus :])
-    return [place for place in range(len(text_of_token)) if place not in dropped]
+    return [place for place in places if place not in dropped]
 
 
 def truncate_ids(ids: list[int], truncated: Truncation | None) -> list[int]:
     """Truncate token ids that a client sent; none of them counts as special."""
-    if truncated is None or len(ids) <= truncated.limit:
+    limit = None if truncated is None else truncated.limit
+    if truncated is None or limit is None or len(ids) <= limit:
         return ids
-    return ids[-truncated.limit :] if truncated.keep == "end" else ids[: truncated.limit]
+    return ids[-limit:] if truncated.keep == "end" else ids[:limit]
 
 
-def check_lengths(inputs: Sequence[Input], names: Sequence[str], *, longest: int) -> None:
-    """``names``: the inputs' names in the request. Raises InvalidRequestError for an input without
-    tokens, ContextTooLongError for one that is too long."""
+def check_lengths(
+    inputs: Sequence[Input],
+    names: Sequence[str],
+    *,
+    longest: int,
+    advice: str = SHORTEN_OR_TRUNCATE,
+) -> None:
+    """``names``, ``advice``: as in ``encode_texts``. Raises InvalidRequestError for an input
+    without tokens, ContextTooLongError for one that is too long."""
     for one, name in zip(inputs, names, strict=True):
         count = len(one.token_ids)
         if count == 0:
@@ -133,6 +182,6 @@ def check_lengths(inputs: Sequence[Input], names: Sequence[str], *, longest: int
         if count > longest:
             raise ContextTooLongError(
                 f"This model takes at most {longest} tokens at once, but '{name}' has {count}. "
-                "Shorten it, or set 'truncate_prompt_tokens' to -1.",
+                f"{advice}",
                 param=name,
             )

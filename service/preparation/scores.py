@@ -9,64 +9,79 @@ from functools import partial
 import msgspec
 
 from observability.phases import TOKENIZING
-from service.errors import InvalidRequestError, WrongTaskError
-from service.pooling.inputs import Input, encode_texts, truncation
+from service.errors import ContextTooLongError, InvalidRequestError, WrongTaskError
+from service.pooling.inputs import (
+    SHORTEN_OR_TRUNCATE,
+    Input,
+    Truncation,
+    check_lengths,
+    encode_texts,
+    truncation,
+)
 from service.preparation.jobs import Limits, PreparedRerank, PreparedScore
-from service.preparation.prompts import check_inputs
-from service.preparation.work import Step, Work
+from service.preparation.prompts import check_together
+from service.preparation.work import Step, Work, ignored_of
 from service.wire.decode import Ignored
 from service.wire.texts.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
 
 # A body of a few megabytes may request that one long text be combined with each of thousands.
 MAX_JOINED_CHARS = 1 << 24
+# Cohere's default for ``max_tokens_per_doc``.
+COHERE_TOKENS_PER_DOC = 4096
 
 
 def _decode_rerank(body: bytes, _limits: Limits, ignored: Ignored) -> RerankRequest:
-    request = decode_rerank(body, ignored)
-    if request.max_tokens_per_doc is not None:
-        ignored.add("max_tokens_per_doc")
-    return request
+    return decode_rerank(body, ignored)
 
 
 def _decode_score(body: bytes, _limits: Limits, ignored: Ignored) -> ScoreRequest:
     return decode_score(body, ignored)
 
 
-def _finish_rerank(
-    request: RerankRequest, work: Work, *, returns_documents: bool
-) -> PreparedRerank:
+def _finish_rerank(request: RerankRequest, work: Work, *, as_cohere: bool) -> PreparedRerank:
+    """``as_cohere``: documents are cut to fit, and returned only on request."""
     if request.return_documents is None:
-        request = msgspec.structs.replace(request, return_documents=returns_documents)
-    pairs = _Pairs([request.query], request.texts, "query", "documents")
-    inputs, num_firsts = _scored_inputs(pairs, request, work)
+        request = msgspec.structs.replace(request, return_documents=not as_cohere)
+    documents = request.texts
+    pairs = _Pairs([request.query], documents, ["query"], _names("documents", documents))
+    cut = _cut(request, work, to_fit=as_cohere)
+    inputs, num_firsts = _scored_inputs(pairs, request, cut, work)
     return PreparedRerank(noted=work.noted, request=request, inputs=inputs, num_firsts=num_firsts)
 
 
 def _finish_score(request: ScoreRequest, work: Work) -> PreparedScore:
-    pairs = _Pairs(request.firsts, request.seconds, "text_1", "text_2")
-    inputs, num_firsts = _scored_inputs(pairs, request, work)
+    first, second = (_names(name, getattr(request, name)) for name in request.text_fields)
+    pairs = _Pairs(request.firsts, request.seconds, first, second)
+    cut = _cut(request, work, to_fit=False)
+    inputs, num_firsts = _scored_inputs(pairs, request, cut, work)
     return PreparedScore(noted=work.noted, request=request, inputs=inputs, num_firsts=num_firsts)
+
+
+def _names(field: str, texts: str | list[str]) -> list[str]:
+    """Return the texts' names in errors."""
+    if isinstance(texts, str):
+        return [field]
+    return [f"{field}[{index}]" for index in range(len(texts))]
 
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """One first text for all second texts, or one for each; and the request's fields."""
+    """One first text for all second texts, or one for each; and their names in the request."""
 
     firsts: list[str]
     seconds: list[str]
-    first_field: str
-    second_field: str
+    first_names: list[str]
+    second_names: list[str]
 
     def joined(self) -> Iterable[tuple[str, str]]:
         """Return the pairs. Raises InvalidRequestError if a text is too long to be combined with
         all others."""
         if len(self.firsts) > 1:
             return zip(self.firsts, self.seconds, strict=True)
-        [first] = self.firsts
+        [first], [name] = self.firsts, self.first_names
         if len(first) * len(self.seconds) > MAX_JOINED_CHARS:
             raise InvalidRequestError(
-                f"'{self.first_field}' is too long to be combined with {len(self.seconds)} texts.",
-                param=self.first_field,
+                f"'{name}' is too long to be combined with {len(self.seconds)} texts.", param=name
             )
         return self._with_all(first)
 
@@ -74,8 +89,52 @@ class _Pairs:
         return ((first, second) for second in self.seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """How long texts are cut. ``whole``: what is kept of an input; ``first``, ``second``: the
+    maximum for each text of a pair, without special tokens. ``to_fit``: second texts are cut to fit
+    without being asked to, which is reported."""
+
+    whole: Truncation | None
+    first: int | None
+    second: int | None
+    to_fit: bool
+
+    @property
+    def advice(self) -> str:
+        """What to do about a text that is too long. Cohere's clients cannot truncate a query."""
+        return "Shorten it." if self.to_fit else SHORTEN_OR_TRUNCATE
+
+    @property
+    def of_firsts(self) -> Truncation | None:
+        return _truncation_of(None if self.to_fit else self.whole, self.first)
+
+    @property
+    def of_seconds(self) -> Truncation | None:
+        return _truncation_of(self.whole, self.second)
+
+    @property
+    def of_pairs(self) -> Truncation | None:
+        return _truncation_of(self.whole, self.first, self.second)
+
+
+def _truncation_of(whole: Truncation | None, *of_texts: int | None) -> Truncation | None:
+    if whole is None and of_texts.count(None) == len(of_texts):
+        return None
+    return Truncation(None if whole is None else whole.limit, of_texts=of_texts)
+
+
+def _cut(request: RerankRequest | ScoreRequest, work: Work, *, to_fit: bool) -> _Cut:
+    """Raises InvalidRequestError for a limit beyond the model's."""
+    asked = request.truncate_prompt_tokens
+    to_fit = to_fit and asked is None
+    second = request.max_tokens_per_doc or (COHERE_TOKENS_PER_DOC if to_fit else None)
+    whole = truncation(-1 if to_fit else asked, None, longest=work.context)
+    return _Cut(whole, request.max_tokens_per_query or None, second, to_fit)
+
+
 def _scored_inputs(
-    pairs: _Pairs, request: RerankRequest | ScoreRequest, work: Work
+    pairs: _Pairs, request: RerankRequest | ScoreRequest, cut: _Cut, work: Work
 ) -> tuple[list[Input], int]:
     """Return the inputs, and the number of them that precede those they are compared with; 0 if the
     model reads both texts of a pair together."""
@@ -88,29 +147,48 @@ def _scored_inputs(
             param="use_activation",
         )
     across = bool(engine.num_scores)
-    seconds = [f"{pairs.second_field}[{i}]" for i in range(len(pairs.seconds))]
-    if across:
-        texts: list[str | tuple[str, str]] = list(pairs.joined())
-        names = seconds
-    else:
-        texts = [*pairs.firsts, *pairs.seconds]
-        names = [f"{pairs.first_field}[{i}]" for i in range(len(pairs.firsts))] + seconds
+    encode = partial(
+        encode_texts,
+        tokenizer=work.checkpoint.tokenizer,
+        longest=work.context,
+        advice=cut.advice,
+    )
+    firsts: list[Input] = []
     with work.noted.timing(TOKENIZING):
-        inputs = encode_texts(
-            texts,
-            work.checkpoint.tokenizer,
-            names=names,
-            longest=work.context,
-            truncated=truncation(request.truncate_prompt_tokens, None, longest=work.context),
-        )
-    work.noted.prompt_tokens = sum(len(one.token_ids) for one in inputs)
-    check_inputs(inputs, names, work.context, pairs.second_field)
-    return inputs, 0 if across else len(pairs.firsts)
+        if across:
+            joined = list(pairs.joined())
+            seconds = encode(joined, names=pairs.second_names, truncated=cut.of_pairs)
+        else:
+            firsts = encode(pairs.firsts, names=pairs.first_names, truncated=cut.of_firsts)
+            seconds = encode(pairs.seconds, names=pairs.second_names, truncated=cut.of_seconds)
+    work.noted.prompt_tokens = sum(len(one.token_ids) for one in (*firsts, *seconds))
+    if cut.to_fit:
+        _report_cut(seconds, pairs, request.max_tokens_per_doc or None, work)
+    check_lengths(firsts, pairs.first_names[: len(firsts)], longest=work.context, advice=cut.advice)
+    check_lengths(seconds, pairs.second_names, longest=work.context, advice=cut.advice)
+    check_together(work.noted.prompt_tokens, pairs.second_names[0].partition("[")[0])
+    return firsts + seconds, len(firsts)
 
 
-# Documents are returned by default, except in Cohere's second version.
+def _report_cut(seconds: list[Input], pairs: _Pairs, asked: int | None, work: Work) -> None:
+    """Report the texts of which less is kept than ``asked``. Raises ContextTooLongError if the
+    first text leaves no room for one."""
+    ignored = ignored_of(work.job.limits, work.noted)
+    for one, name in zip(seconds, pairs.second_names, strict=True):
+        if one.cut_to == 0:
+            [first] = pairs.first_names
+            raise ContextTooLongError(
+                f"This model takes at most {work.context} tokens at once, and '{first}' leaves no "
+                "room for a document. Shorten it.",
+                param=first,
+            )
+        if one.cut_to is not None and (asked is None or one.cut_to < asked):
+            ignored.add(name)
+
+
+# Documents are returned by default, except in Cohere's second version, which cuts long ones.
 RERANK, RERANK_V2 = (
-    Step(name, _decode_rerank, partial(_finish_rerank, returns_documents=returns), PreparedRerank)
-    for name, returns in (("rerank", True), ("rerank_v2", False))
+    Step(name, _decode_rerank, partial(_finish_rerank, as_cohere=as_cohere), PreparedRerank)
+    for name, as_cohere in (("rerank", False), ("rerank_v2", True))
 )
 SCORE = Step("score", _decode_score, _finish_score, PreparedScore)

@@ -12,12 +12,13 @@ import msgspec
 
 from service.preparation.jobs import Done, Job, Prepared, PreparedGeneration, PreparedInputs
 from service.preparation.steps import STEPS
-from service.wire.chat.request import ChatRequest, FunctionDefinition, Message
+from service.wire.chat.request import ChatRequest, Message
+from service.wire.chat.tools import FunctionDefinition
 from service.wire.completions.request import CompletionRequest
 from service.wire.messages.request import InputMessage, MessagesRequest
 from service.wire.responses.request import ResponsesRequest
 from service.wire.texts.embeddings import EmbeddingRequest
-from service.wire.texts.rerank import RerankRequest, ScoreRequest
+from service.wire.texts.rerank import PAIRS, RerankRequest, ScoreRequest
 
 # Larger fields are not sent, unless answers include them.
 _SMALL_FIELD_BYTES = 16 * 1024
@@ -77,7 +78,7 @@ _STUBS: dict[type[msgspec.Struct], dict[str, Any]] = {
     ResponsesRequest: {"input": "", "instructions": None, "tools": None, "tool_choice": None},
     EmbeddingRequest: {"input": ""},
     RerankRequest: {"query": ""},
-    ScoreRequest: {"text_1": "", "text_2": ""},
+    ScoreRequest: dict.fromkeys(name for pair in PAIRS for name in pair),
 }
 # Fields that answers include regardless of size, and fields of which they only need to know whether
 # they are set.

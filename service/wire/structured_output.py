@@ -237,7 +237,9 @@ def tool_choice(asked: Any) -> ToolChoice:
         return NamedTool(msgspec.convert(asked, _NamedChoice).function.name)
     except msgspec.ValidationError:
         raise InvalidRequestError(
-            f"'tool_choice' must be none, auto, required, or a function's name, not "
+            "'tool_choice' must be none, auto, required, "
+            '{"type": "function", "function": {"name": "..."}} or '
+            '{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}, not '
             f"{json.dumps(asked)[:100]}.",
             param="tool_choice",
         ) from None

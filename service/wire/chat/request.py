@@ -13,10 +13,17 @@ from service.conversation import (
     JsonObject,
     NamedTool,
     ToolChoice,
-    ToolDefinition,
     call_arguments,
 )
 from service.errors import InvalidRequestError
+from service.wire.chat.tools import (
+    MAX_CHAT_TOOLS,
+    FunctionDefinition,
+    Functions,
+    Tool,
+    check_tools,
+    chosen_functions,
+)
 from service.wire.decode import Ignored, decode
 from service.wire.parts import ignored_in, is_thinking, part_text, thinking_text
 from service.wire.sampling import (
@@ -30,7 +37,6 @@ from service.wire.structured_output import (
     StructuredOutputFields,
     answer_shape,
     idle_fields_of_form,
-    tool_choice,
 )
 from service.wire.task import Task
 
@@ -67,19 +73,6 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     audio: Any = None
     cache_control: Any = None  # caching does not have to be requested
     function_call: FunctionCall | None = None  # from an answer to ``functions``
-
-
-class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    name: Annotated[str, Meta(min_length=1, max_length=256)]
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    type: Literal["function"]
-    function: FunctionDefinition
-    cache_control: Any = None
 
 
 class Thinking(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -120,7 +113,7 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Meta(ge=0, le=MAX_TOP_LOGPROBS)] | None = None
-    tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MAX_CHAT_TOOLS)] | None = None
     # "any" is Mistral's name for "required".
     tool_choice: Literal["none", "auto", "required", "any"] | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
@@ -138,7 +131,9 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     echo: bool = False
     include_reasoning: bool = True
     # The deprecated form of tools; the answer then reports a call in the same form.
-    functions: Annotated[list[FunctionDefinition], Meta(min_length=1, max_length=512)] | None = None
+    functions: (
+        Annotated[list[FunctionDefinition], Meta(min_length=1, max_length=MAX_CHAT_TOOLS)] | None
+    ) = None
     function_call: Literal["none", "auto"] | FunctionName | None = None
     # Hints that have no effect here.
     prediction: Any = None
@@ -186,12 +181,6 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
     @property
     def shows_reasoning(self) -> bool:
         return self.include_reasoning and not (self.reasoning and self.reasoning.exclude)
-
-    @property
-    def callables(self) -> list[FunctionDefinition]:
-        if self.functions is not None:
-            return self.functions
-        return [tool.function for tool in self.tools or ()]
 
     @property
     def token_limit(self) -> int | None:
@@ -242,8 +231,10 @@ def decode_chat(body: bytes, *, max_choices: int, ignored: Ignored | None = None
             "'functions' is the deprecated form of 'tools'; send only one of them.",
             param="functions",
         )
+    check_tools(request.tools or (), ignored)
     for index, message in enumerate(request.messages):
         check_message(message, f"messages[{index}]", ignored)
+    _tools_of(request, ignored)
     ignored.add(*_idle_fields(request), *idle_fields_of_form(request))
     return request
 
@@ -294,22 +285,25 @@ def decode_chat_task(body: bytes, *, max_choices: int, ignored: Ignored | None =
 
 def chat_task(request: ChatRequest) -> Task:
     """Raises InvalidRequestError."""
+    _, functions = _tools_of(request)
     return Task(
         chat_conversation(request),
         request,
         token_limit=request.token_limit,
         logprobs=request.engine_logprobs,
         answer=answer_shape(request),
+        tools=tuple(function.shape(index) for index, function in functions.items()),
         tier=request.tier,
     )
 
 
 def chat_conversation(request: ChatRequest) -> Conversation:
     """Return the messages and tools of a chat request, from any API."""
+    choice, functions = _tools_of(request)
     return Conversation(
         messages=[_template_message(message) for message in request.messages],
-        tools=tuple(_tool(function) for function in request.callables),
-        tool_choice=_choice_of(request),
+        tools=tuple(function.definition() for function in functions.values()),
+        tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
         thinking=request.thinks,
         reasoning_effort=request.effort,
@@ -321,11 +315,17 @@ def chat_conversation(request: ChatRequest) -> Conversation:
     )
 
 
-def _choice_of(request: ChatRequest) -> ToolChoice:
+def _tools_of(request: ChatRequest, ignored: Ignored | None = None) -> tuple[ToolChoice, Functions]:
+    """Return the choice of tools, and the functions that may be called. Raises
+    InvalidRequestError."""
+    ignored = ignored or Ignored()
+    if request.functions is None:
+        return chosen_functions(request.tool_choice, request.tools or (), ignored)
     asked = request.function_call
-    if request.functions is None or asked is None:
-        return tool_choice(request.tool_choice)
-    return NamedTool(asked.name) if isinstance(asked, FunctionName) else asked
+    functions = dict(enumerate(request.functions))
+    if asked is None:
+        return chosen_functions(request.tool_choice, (), ignored)[0], functions
+    return NamedTool(asked.name) if isinstance(asked, FunctionName) else asked, functions
 
 
 def _idle_fields(request: ChatRequest) -> list[str]:
@@ -336,15 +336,6 @@ def _idle_fields(request: ChatRequest) -> list[str]:
         "verbosity": request.verbosity in ("low", "high"),
     }
     return [name for name, asked in found.items() if asked]
-
-
-def _tool(function: FunctionDefinition) -> ToolDefinition:
-    return ToolDefinition(
-        name=function.name,
-        description=function.description,
-        parameters=function.parameters,
-        strict=bool(function.strict),
-    )
 
 
 _TOOL_ROLES = ("tool", "function")

@@ -8,7 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
-from service.wire.chat.request import Message, Tool, check_message
+from service.wire.chat.request import Message, check_message
+from service.wire.chat.tools import MAX_CHAT_TOOLS, Tool, check_tools
 from service.wire.decode import Ignored, decode
 from service.wire.sampling import Name, TokenId
 
@@ -20,7 +21,7 @@ class TokenizeRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     prompt: str | None = None
     add_special_tokens: bool | None = None  # default: true for a prompt, false for messages
     messages: Annotated[list[Message], Meta(min_length=1, max_length=16384)] | None = None
-    tools: Annotated[list[Tool], Meta(max_length=512)] | None = None
+    tools: Annotated[list[Tool], Meta(max_length=MAX_CHAT_TOOLS)] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     chat_template_kwargs: Annotated[dict[str, Any], Meta(max_length=64)] | None = None
@@ -53,6 +54,7 @@ def decode_tokenize(body: bytes, ignored: Ignored | None = None) -> TokenizeRequ
     request = decode(_tokenize, body, ignored)
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequestError("Send either 'prompt' or 'messages'.", param="prompt")
+    check_tools(request.tools or (), ignored)
     for index, message in enumerate(request.messages or ()):
         check_message(message, f"messages[{index}]", ignored)
     return request

@@ -98,7 +98,7 @@ def test_a_text_too_long_is_refused_by_its_place_or_cut_where_asked(
         (EMBED, {"input": "fox", "dimensions": 65}, "dimensions"),
         (EMBED, {"input": "fox", "truncate_prompt_tokens": 513}, "truncate_prompt_tokens"),
         (EMBED, {"input": "fox", "model": "gpt-9"}, "model"),
-        ("/v1/rerank", {"query": "", "documents": ["fox"]}, "query[0]"),
+        ("/v1/rerank", {"query": "", "documents": ["fox"]}, "query"),
         ("/v1/score", {"text_1": "a", "text_2": ["b", "x " * 600]}, "text_2[1]"),
         ("/v1/score", {"text_1": "a", "text_2": "b", "use_activation": False}, "use_activation"),
     ],

@@ -90,6 +90,16 @@ def test_a_pair_too_long_is_refused_by_its_place_or_cut_in_its_second_text(
     )
 
 
+def test_coheres_route_cuts_a_document_too_long_and_reports_it(scorer: RunningService) -> None:
+    ask = {"query": QUERY, "documents": ["dog", "fox " * MAX_TOKENS]}
+    status, reply = scorer.post("/v1/rerank", ask)
+    assert (status, reply["error"]["param"]) == (400, "documents[1]")
+    status, headers, _ = scorer.exchange("POST", "/v2/rerank", json.dumps(ask).encode())
+    assert (status, headers["x-quire-ignored"]) == (200, "documents[1]")
+    status, reply = scorer.post("/v1/rerank", {**ask, "max_tokens_per_doc": 3})
+    assert status == 200, reply
+
+
 def test_one_long_text_is_not_read_with_each_of_thousands(scorer: RunningService) -> None:
     ask = {"query": " " * 1_000_000, "documents": ["dog"] * 2000}
     status, reply = scorer.post("/v1/rerank", ask)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.checkpoint.tokenizer import Tokenizer
+from service.checkpoint.tokenizer import EncodedText, Tokenizer
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import (
     Input,
@@ -51,6 +51,13 @@ def test_a_texts_end_is_cut_and_its_special_tokens_stay(
 def test_the_second_text_of_a_pair_is_cut() -> None:
     assert kept_places(PAIR, Truncation(7)) == [0, 1, 2, 3, 4, 5, 7]
     assert kept_places(PAIR, Truncation(7, "end")) == [0, 1, 2, 3, 4, 6, 7]
+
+
+def test_each_text_of_a_pair_may_have_its_own_limit() -> None:
+    assert kept_places(PAIR, Truncation(None, of_texts=(2, None))) == [0, 1, 2, 4, 5, 6, 7]
+    assert kept_places(PAIR, Truncation(None, of_texts=(None, 1))) == [0, 1, 2, 3, 4, 5, 7]
+    assert kept_places(PAIR, Truncation(6, of_texts=(2, 9))) == [0, 1, 2, 4, 5, 7]
+    assert kept_places(SINGLE, Truncation(None, of_texts=(9,))) == [0, 1, 2, 3, 4, 5]
 
 
 @given(
@@ -128,6 +135,29 @@ def test_a_text_that_is_too_long_is_encoded_only_as_far_as_needed(
             encode_texts([one], tokenizer, names=["input[0]"], longest=512)
         assert refused.value.param == "input[0]"
     assert sum(encoded) < 20_000
+
+
+def test_a_text_is_encoded_only_as_far_as_its_own_limit_needs(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[int] = []
+    encode_text = Tokenizer.encode_text
+
+    def counting(self: Tokenizer, text: Text, *, add_special_tokens: bool) -> EncodedText:
+        encoded.append(sum(map(len, text)) if isinstance(text, tuple) else len(text))
+        return encode_text(self, text, add_special_tokens=add_special_tokens)
+
+    monkeypatch.setattr(Tokenizer, "encode_text", counting)
+    long: list[Text] = [("dog", "fox " * 250_000)]
+    for limit, of_doc in ((None, 5), (512, 2**31), (512, 5)):
+        cut = Truncation(limit, of_texts=(None, of_doc))
+        [one] = encode_texts(long, tokenizer, names=["a"], longest=512, truncated=cut)
+        assert len(one.token_ids) == min(512, of_doc + 4)
+        assert one.cut_to == min(508, of_doc)
+    assert sum(encoded) < 20_000
+    cut = Truncation(None, of_texts=(None, 2**31))
+    with pytest.raises(ContextTooLongError):
+        encode_texts(long, tokenizer, names=["a"], longest=512, truncated=cut)
 
 
 def test_truncation_of_a_long_text_keeps_what_truncation_of_all_tokens_would(

@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InvalidRequestError
 from service.wire.texts.embeddings import MAX_INPUTS
-from service.wire.texts.rerank import decode_rerank, decode_score, ranked
+from service.wire.texts.rerank import PAIRS, decode_rerank, decode_score, ranked
 
 
 def rerank(**fields: Any) -> Any:
@@ -67,3 +67,38 @@ def test_one_text_is_scored_against_many_or_each_against_its_own(
     else:
         with pytest.raises(InvalidRequestError, match="text_1"):
             decode_score(body)
+
+
+@pytest.mark.parametrize(("first", "second"), PAIRS)
+def test_the_texts_to_score_may_have_any_of_vllms_names(first: str, second: str) -> None:
+    request = decode_score(json.dumps({first: "a", second: ["b", "c"]}).encode())
+    assert (request.firsts, request.seconds) == (["a"], ["b", "c"])
+    with pytest.raises(InvalidRequestError, match=f"'{first}' holds 2 texts") as refused:
+        decode_score(json.dumps({first: ["a", "b"], second: "c"}).encode())
+    assert refused.value.param == first
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "said"),
+    [
+        ([], "text_1", "none of them"),
+        (["text_2"], "text_2", "has 'text_2'"),
+        (["queries", "data_2"], "queries", "has 'queries' and 'data_2'"),
+        (["text_1", "text_2", "items"], "text_1", "'text_1' and 'text_2' and 'items'"),
+        (["queries", "documents", "items"], "queries", "'documents' and 'items'"),
+    ],
+)
+def test_texts_outside_one_pair_of_fields_are_refused_with_the_pairs(
+    fields: list[str], param: str, said: str
+) -> None:
+    body = dict.fromkeys(fields, "a")
+    with pytest.raises(InvalidRequestError, match=said) as refused:
+        decode_score(json.dumps(body).encode())
+    assert refused.value.param == param
+    for first, second in PAIRS:
+        assert f"'{first}' and '{second}'" in str(refused.value)
+
+
+def test_null_is_no_text() -> None:
+    body = {"text_1": None, "text_2": None, "queries": "a", "items": ["b"]}
+    assert decode_score(json.dumps(body).encode()).seconds == ["b"]
