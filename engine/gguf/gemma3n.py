@@ -52,7 +52,8 @@ def _sharing(keys: ArchitectureKeys, types: list[str]) -> int:
     count = int(shared)
     if {*types} != {*types[: len(types) - count]}:
         raise keys.unsupported(
-            key, f"is {count}, but before these layers there is none of the same type to share with"
+            key,
+            f"is {count}, but no layer before these has the same type and could share with them",
         )
     return count
 

@@ -40,7 +40,7 @@ def test_the_first_files_have_a_float_and_no_cap(original: Path, tmp_path: Path)
     ("keys", "says"),
     [
         ({"attention__shared_kv_layers": 1.5}, "layers must be an integer from 0 to 3, not 1.5"),
-        ({"attention__shared_kv_layers": 3}, "is 3, but before these layers there is none"),
+        ({"attention__shared_kv_layers": 3}, "is 3, but no layer before these has"),
         ({"attention__shared_kv_layers": None}, "has no gemma3n.attention.shared_kv_layers"),
         ({"activation_sparsity_scale": None}, "scale must be an array of 4 numbers, 4 at most"),
         (
