@@ -21,6 +21,27 @@ _EDGE_TOKENS = 64
 _MOST_UNUSED_IDS = 1 << 20
 
 
+# DeepSeek's pattern for spaces at the end of a text takes quadratic time: seconds for 32,000. If a
+# pattern before it has split off the ends of lines, the other one matches the same.
+_LINE_ENDS = ("[\\r\\n]", "[\r\n]")
+_QUADRATIC, _LINEAR = r"\s+$", r"(?<!\s)\s++$"
+
+
+def _made_linear(fields: Any) -> bool:
+    """Replace a pattern that takes quadratic time in the fields of a tokenizer.json. Return whether
+    there was one."""
+    pre_tokenizer = fields.get("pre_tokenizer") if isinstance(fields, dict) else None
+    splits = pre_tokenizer.get("pretokenizers") if isinstance(pre_tokenizer, dict) else None
+    splits_lines = found = False
+    for split in splits if isinstance(splits, list) else ():
+        pattern = split.get("pattern") if isinstance(split, dict) else None
+        regex = pattern.get("Regex") if isinstance(pattern, dict) else None
+        splits_lines = splits_lines or regex in _LINE_ENDS
+        if splits_lines and regex == _QUADRATIC:
+            pattern["Regex"], found = _LINEAR, True
+    return found
+
+
 class TooManyTokensError(ValueError):
     """The text has more tokens than can be used. ``counted``: those found before encoding ended."""
 
@@ -58,7 +79,8 @@ class Tokenizer:
     def __init__(self, path: Path) -> None:
         """Raises FileNotFoundError without a tokenizer.json, or UnsupportedTokenizerError."""
         text = path.read_text(encoding="utf-8")
-        self._fast = FastTokenizer.from_str(text)
+        fields = json.loads(text)
+        self._fast = FastTokenizer.from_str(json.dumps(fields) if _made_linear(fields) else text)
         self._fast.no_truncation()
         self._fast.no_padding()
         added = self._fast.get_added_tokens_decoder()
@@ -72,7 +94,7 @@ class Tokenizer:
         tokens = [self._fast.id_to_token(token_id) for token_id in range(size)]
         special = frozenset(token_id for token_id, token in added.items() if token.special)
         self._added = {token.content: token_id for token_id, token in added.items()}
-        self.vocabulary: Vocabulary = read_vocabulary(tokens, special, json.loads(text)["decoder"])
+        self.vocabulary: Vocabulary = read_vocabulary(tokens, special, fields["decoder"])
         self._token_sizes = array("I", map(len, self.vocabulary.token_bytes))
         self.longest_token = max(map(len, self.vocabulary.token_bytes), default=1)  # in bytes
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 from tokenizers import Tokenizer as FastTokenizer
 
 from service.checkpoint.tokenizer import Tokenizer, TooManyTokensError
+from tests.service.gguf.vocabularies import byte_level
 
 
 @pytest.fixture(scope="module")
@@ -69,3 +71,29 @@ def test_as_much_is_encoded_as_is_kept(
     assert (part[-100:] if from_end else part[:100]) == kept
     if len(whole) > 40_000:
         assert sum(lengths) < 10_000
+
+
+def splitting(tmp_path: Path, *patterns: str) -> tuple[Tokenizer, FastTokenizer]:
+    """Return our tokenizer of a file whose text is split by patterns, and the library's own."""
+    original = byte_level(*patterns)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(original.to_str())
+    return Tokenizer(file), original
+
+
+@pytest.mark.timeout(30)  # the original takes minutes
+def test_spaces_at_the_end_of_a_text_take_linear_time(tmp_path: Path) -> None:
+    ours, original = splitting(tmp_path, r"[\r\n]", r"\s?\p{L}+", r"\s+$", r"\p{N}")
+    draw = random.Random(0)
+    for _ in range(1000):
+        text = "".join(draw.choices(" \t\r\n\u00a0\u3000a1", k=draw.randint(1, 12)))
+        expected = original.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, add_special_tokens=False) == expected
+    assert ours.encode(f"1{' ' * 200_000}1", add_special_tokens=False)
+
+
+def test_spaces_at_the_ends_of_lines_are_split_as_the_file_says(tmp_path: Path) -> None:
+    ours, original = splitting(tmp_path, r"\s+$", r"\p{N}")
+    for text in ("a \n b", "a  \n\n b  ", " \n "):
+        expected = original.encode(text, add_special_tokens=False).ids
+        assert ours.encode(text, add_special_tokens=False) == expected
