@@ -117,8 +117,8 @@ class InvalidRequestError(QuireError):
 
 
 class ContextTooLongError(InvalidRequestError):
-    """``tokens``: how many the prompt has, or at least has, and how many it may have; None if they
-    were not counted."""
+    """``tokens``: how many the prompt has, estimated if it is very long, and how many it may have;
+    None if they were not counted."""
 
     tokens: tuple[int, int] | None = None
     kind = Kind(400, "invalid_request_error", "context_length_exceeded", "refused:invalid")

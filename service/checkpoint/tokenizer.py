@@ -34,7 +34,7 @@ def _made_linear(fields: Any) -> bool:
     splits = pre_tokenizer.get("pretokenizers") if isinstance(pre_tokenizer, dict) else None
     splits_lines = found = False
     for split in splits if isinstance(splits, list) else ():
-        pattern = split.get("pattern") if isinstance(split, dict) else None
+        pattern: Any = split.get("pattern") if isinstance(split, dict) else None
         regex = pattern.get("Regex") if isinstance(pattern, dict) else None
         splits_lines = splits_lines or regex in _LINE_ENDS
         if splits_lines and regex == _QUADRATIC:
@@ -43,11 +43,13 @@ def _made_linear(fields: Any) -> bool:
 
 
 class TooManyTokensError(ValueError):
-    """The text has more tokens than can be used. ``counted``: those found before encoding ended."""
+    """The text has more tokens than can be used. ``counted``: those found before encoding ended;
+    ``estimated``: of the whole text."""
 
-    def __init__(self, message: str, counted: int) -> None:
+    def __init__(self, message: str, counted: int, estimated: int) -> None:
         super().__init__(message)
         self.counted = counted
+        self.estimated = estimated
 
 
 class EncodedText:
@@ -128,7 +130,8 @@ class Tokenizer:
         while 2 * window < len(text):
             counted = len(self.encode(text[:window], add_special_tokens=False))
             if counted >= 2 * most:
-                raise TooManyTokensError(f"more than {most} tokens", counted)
+                estimated = counted * len(text) // window
+                raise TooManyTokensError(f"more than {most} tokens", counted, estimated)
             window *= 4
 
     def encode_part(

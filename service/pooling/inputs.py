@@ -18,7 +18,7 @@ SHORTEN_OR_TRUNCATE = "Shorten it, or set 'truncate_prompt_tokens' to -1."
 class Input:
     """``second_text``: the number of tokens before a pair's second text, for models that
     distinguish them. ``cut_to``: how many tokens of the text, or of a pair's second one, truncation
-    kept; None if all."""
+    kept; None if all. 0 also if a pair's first text left no room."""
 
     token_ids: Sequence[int]
     second_text: int | None = None
@@ -82,7 +82,7 @@ def encode_texts(
             ) from error
         except UnicodeEncodeError as error:
             raise InvalidRequestError(f"'{name}' is not Unicode text.", param=name) from error
-        inputs.append(_input(encoded, truncated))
+        inputs.append(_input(encoded, truncated, last=0 if isinstance(text, str) else 1))
     return inputs
 
 
@@ -115,15 +115,21 @@ def _part_of_use(
     return tokenizer.part_with(text, limit, from_end=is_last and truncated.keep == "end")
 
 
-def _input(encoded: EncodedText, truncated: Truncation | None) -> Input:
+def _input(encoded: EncodedText, truncated: Truncation | None, last: int) -> Input:
+    """``last``: the number of the last text, which may have no tokens."""
     ids, types = encoded.ids, encoded.type_ids
     cut_to = None
     if truncated is not None and _may_cut(len(ids), truncated):
         text_of_token = encoded.text_of_token
-        kept = kept_places(text_of_token, truncated)
-        last = _last_text(text_of_token)
-        num_kept = sum(text_of_token[place] == last for place in kept)
-        cut_to = num_kept if num_kept < text_of_token.count(last) else None
+        kept = kept_places(text_of_token, truncated, last)
+        left = [text_of_token[place] for place in kept]
+        most = text_of_token.count(0)
+        if truncated.of_texts and truncated.of_texts[0] is not None:
+            most = min(most, truncated.of_texts[0])
+        if last and left.count(0) < most:
+            cut_to = 0  # there was no room even for the first text
+        elif left.count(last) < text_of_token.count(last):
+            cut_to = left.count(last)
         ids, types = [ids[place] for place in kept], [types[place] for place in kept]
     return Input(ids, types.index(1) if 1 in types else None, cut_to)
 
@@ -133,14 +139,11 @@ def _may_cut(num_tokens: int, truncated: Truncation) -> bool:
     return any(limit is not None and num_tokens > limit for limit in limits)
 
 
-def _last_text(text_of_token: Sequence[int | None]) -> int:
-    return max((text for text in text_of_token if text is not None), default=0)
-
-
-def kept_places(text_of_token: Sequence[int | None], truncated: Truncation) -> list[int]:
+def kept_places(text_of_token: Sequence[int | None], truncated: Truncation, last: int) -> list[int]:
     """Return which tokens a truncation keeps. ``text_of_token``: for each token the text it belongs
-    to (0, or 1 for a pair's second), None for a special one. Special tokens are kept, and so is a
-    pair's first text up to its own limit, unless there is no room even for those."""
+    to (0, or 1 for a pair's second), None for a special one; ``last``: the number of the last text.
+    Special tokens are kept, and so is a pair's first text up to its own limit, unless there is no
+    room even for those."""
     places = list(range(len(text_of_token)))
     for text, most in enumerate(truncated.of_texts):
         body = [place for place in places if text_of_token[place] == text]
@@ -149,7 +152,6 @@ def kept_places(text_of_token: Sequence[int | None], truncated: Truncation) -> l
             places = [place for place in places if place not in dropped]
     if truncated.limit is None or len(places) <= truncated.limit:
         return places
-    last = _last_text(text_of_token)
     body = [place for place in places if text_of_token[place] == last]
     surplus = len(places) - truncated.limit
     if surplus > len(body):

@@ -84,7 +84,7 @@ def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> l
     except TooManyTokensError as error:
         work.noted.prompt_tokens += error.counted
         counted = f"more than {context}"
-        raise _too_long(counted, max(error.counted, context + 1), context, param) from error
+        raise _too_long(counted, max(error.estimated, context + 1), context, param) from error
     except UnicodeEncodeError as error:
         raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
 
@@ -135,14 +135,14 @@ def room(prompt_tokens: int, context: int, param: str) -> int:
     return context - prompt_tokens
 
 
-def _too_long(said: str, counted: int, context: int, param: str) -> ContextTooLongError:
-    """``said``: what the message says of ``counted``. One token is left for output."""
+def _too_long(said: str, tokens: int, context: int, param: str) -> ContextTooLongError:
+    """``said``: what the message says of ``tokens``. One token is left for output."""
     error = ContextTooLongError(
         f"This model's maximum context length is {context} tokens, but your {param} resulted "
         f"in {said} tokens. Shorten the {param}.",
         param=param,
     )
-    error.tokens = (counted, context - 1)
+    error.tokens = (tokens, context - 1)
     return error
 
 

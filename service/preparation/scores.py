@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -156,7 +156,7 @@ def _scored_inputs(
     firsts: list[Input] = []
     with work.noted.timing(TOKENIZING):
         if across:
-            joined = list(pairs.joined())
+            joined = list(_shortened(pairs, cut.first, work).joined())
             seconds = encode(joined, names=pairs.second_names, truncated=cut.of_pairs)
         else:
             firsts = encode(pairs.firsts, names=pairs.first_names, truncated=cut.of_firsts)
@@ -168,6 +168,18 @@ def _scored_inputs(
     check_lengths(seconds, pairs.second_names, longest=work.context, advice=cut.advice)
     check_together(work.noted.prompt_tokens, pairs.second_names[0].partition("[")[0])
     return firsts + seconds, len(firsts)
+
+
+def _shortened(pairs: _Pairs, most: int | None, work: Work) -> _Pairs:
+    """Return the pairs with no more of the first texts than their ``most`` tokens may be of."""
+    if most is None:
+        return pairs
+    part = work.checkpoint.tokenizer.part_with
+    try:
+        firsts = [part(first, most, from_end=False) for first in pairs.firsts]
+    except UnicodeEncodeError:
+        return pairs  # encoding them names the field
+    return replace(pairs, firsts=firsts)
 
 
 def _report_cut(seconds: list[Input], pairs: _Pairs, asked: int | None, work: Work) -> None:

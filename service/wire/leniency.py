@@ -46,12 +46,13 @@ class _Plan(NamedTuple):
 
 class _Record(NamedTuple):
     """A struct: its fields, those whose value may need conversion, those for which null means their
-    default, and other names of fields."""
+    default, other names of fields, and whether unknown fields are skipped anyway."""
 
     known: frozenset[str]
     inner: tuple[tuple[str, _Plan], ...]
     not_null: frozenset[str]
     other_names: Mapping[str, str]
+    takes_any: bool
 
 
 def lenient(value: Any, kind: type[msgspec.Struct], unknown: list[str]) -> Any:
@@ -77,7 +78,7 @@ def _mend(value: Any, plan: _Plan, place: _Place, unknown: list[str]) -> Any:
 
 
 def _mend_record(value: dict[str, Any], record: _Record, place: _Place, unknown: list[str]) -> None:
-    if not value.keys() <= record.known:
+    if not record.takes_any and not value.keys() <= record.known:
         _leave_out(value, record, place, unknown)
     if None in value.values():
         for name in record.not_null & value.keys():
@@ -162,4 +163,5 @@ def _record(info: inspect.StructType) -> _Record:
             name for name, plan in plans.items() if not plan.takes_null and name not in required
         ),
         other_names=getattr(info.cls, "other_names", {}),
+        takes_any=getattr(info.cls, "takes_any", False),
     )

@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -240,6 +239,12 @@ def tool_choice(asked: Any) -> ToolChoice:
             "'tool_choice' must be none, auto, required, "
             '{"type": "function", "function": {"name": "..."}} or '
             '{"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [...]}}, not '
-            f"{json.dumps(asked)[:100]}.",
+            f"{_described(asked)}.",
             param="tool_choice",
         ) from None
+
+
+def _described(asked: Any) -> str:
+    if isinstance(asked, dict):
+        return f"an object of type {str(asked.get('type'))[:64]!r}"
+    return repr(asked)[:64] if isinstance(asked, str | int | float) else type(asked).__name__

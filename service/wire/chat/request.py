@@ -324,6 +324,13 @@ def _tools_of(request: ChatRequest, ignored: Ignored | None = None) -> tuple[Too
     asked = request.function_call
     functions = dict(enumerate(request.functions))
     if asked is None:
+        match request.tool_choice:
+            case {"type": "allowed_tools"}:
+                raise InvalidRequestError(
+                    "'tool_choice' of type 'allowed_tools' needs 'tools'; with 'functions', use "
+                    "'function_call'.",
+                    param="tool_choice",
+                )
         return chosen_functions(request.tool_choice, (), ignored)[0], functions
     return NamedTool(asked.name) if isinstance(asked, FunctionName) else asked, functions
 

@@ -74,6 +74,15 @@ def check_tools(tools: Sequence[Tool], ignored: Ignored) -> None:
         if tool.type == "custom":
             raise _refused_custom(path)
         if tool.type != "function":
+            if tool.function is not None or not tool.type:
+                raise InvalidRequestError(
+                    f"'{path}.type' must be 'function' for a tool with 'function', not "
+                    f"{tool.type[:64]!r}.",
+                    param=f"{path}.type",
+                )
+            # Its options need no separate report: the tool is not run.
+            options = [name for name in ignored.names if name.startswith(f"{path}.")]
+            ignored.names[:] = [name for name in ignored.names if name not in options]
             ignored.add(f"{path}.{tool.type}")
         elif tool.function is None:
             raise InvalidRequestError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -35,8 +35,8 @@ class SearchResultBlock(_Block, frozen=True, tag="search_result"):
 
 
 class CompactionBlock(_Block, frozen=True, tag="compaction"):
-    """A summary that takes the place of all blocks before it. ``content``: None if there is none,
-    or if only the vendor can read it."""
+    """A summary that takes the place of all blocks before it. ``content``: None or empty if there
+    is none, or if only the vendor can read it."""
 
     content: str | None = None
     encrypted_content: Any = None
@@ -62,12 +62,26 @@ class ImageBlock(MediumBlock, frozen=True, tag="image"):
 class DocumentBlock(MediumBlock, frozen=True, tag="document"):
     @property
     def text(self) -> str | None:
-        """The text of a plain-text document."""
-        source = self.source
-        if not isinstance(source, dict) or source.get("type") != "text":
+        """The title, context and text of a document of text; None for another."""
+        source = self.source if isinstance(self.source, dict) else {}
+        text: str | None = None
+        match source:
+            case {"type": "text", "data": str(data)} | {"type": "content", "content": str(data)}:
+                text = data
+            case {"type": "content", "content": [*parts]}:
+                texts = [_text_of_part(part) for part in parts]
+                text = None if None in texts else "\n".join(filter(None, texts))
+        if text is None:
             return None
-        data = source.get("data")
-        return data if isinstance(data, str) else None
+        above = [each for each in (self.title, self.context) if isinstance(each, str) and each]
+        return "\n".join([*above, text])
+
+
+def _text_of_part(part: Any) -> str | None:
+    match part:
+        case {"type": "text", "text": str(text)}:
+            return text
+    return None
 
 
 class ThinkingBlock(_Block, frozen=True, tag="thinking"):
@@ -88,6 +102,7 @@ class ToolUseBlock(_Block, frozen=True, tag="tool_use"):
     name: Name
     input: dict[str, Any]
     caller: Any = None
+    toolset_name: Any = None
     cache_control: Any = None
 
 
@@ -114,8 +129,10 @@ class ToolResultBlock(_Block, frozen=True, tag="tool_result"):
 
 
 class HostedBlock(msgspec.Struct, frozen=True, tag_field="type"):
-    """What a tool that the vendor runs was asked, or returned. The model is not shown it; nor are
-    its fields read."""
+    """What a tool that the vendor runs was asked, or returned, and other changes that the vendor
+    makes to a conversation. The model is not shown it; nor are its fields read."""
+
+    takes_any: ClassVar[bool] = True
 
 
 class ServerToolUseBlock(HostedBlock, frozen=True, tag="server_tool_use"):
@@ -170,6 +187,14 @@ class FallbackBlock(HostedBlock, frozen=True, tag="fallback"):
     pass
 
 
+class ToolAdditionBlock(HostedBlock, frozen=True, tag="tool_addition"):
+    pass
+
+
+class ToolRemovalBlock(HostedBlock, frozen=True, tag="tool_removal"):
+    pass
+
+
 InputBlock = (
     TextBlock
     | ImageBlock
@@ -193,4 +218,6 @@ InputBlock = (
     | AdvisorResultBlock
     | ContainerUploadBlock
     | FallbackBlock
+    | ToolAdditionBlock
+    | ToolRemovalBlock
 )

@@ -109,6 +109,7 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     service_tier: AnthropicTier | None = None
     metadata: dict[str, Any] | None = None
     context_management: dict[str, Any] | None = None
+    compaction: dict[str, Any] | None = None
     cache_control: dict[str, Any] | None = None
 
     @property
@@ -144,6 +145,11 @@ def decode_messages(body: bytes, ignored: Ignored | None = None) -> MessagesRequ
     ignored = ignored or Ignored()
     request = decode(_messages_decoder, body, ignored)
     _check(request, ignored)
+    if request.compaction is not None:  # its sender replaces its history with the answer
+        raise InvalidRequestError(
+            "'compaction' is not supported; request a summary in an ordinary message instead.",
+            param="compaction",
+        )
     thinking = request.thinking
     if thinking is not None and thinking.type == "enabled":
         budget = thinking.budget_tokens
@@ -184,12 +190,12 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
     choice = request.tool_choice
     if choice is not None and choice.type == "tool" and not choice.name:
         raise InvalidRequestError("'tool_choice' of type tool needs a name.", param="tool_choice")
-    for index, message in enumerate(request.messages):
-        _check_blocks(message, f"messages.{index}", ignored)
     # The options of a hosted tool need no separate report: the tool is not run.
     hosted = tuple(f"tools[{i}]." for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
     ignored.names[:] = [name for name in ignored.names if not name.startswith(hosted)]
     ignored.add(*(f"tools.{name}" for name in request.hosted_tools))
+    for index, message in enumerate(request.messages):
+        _check_blocks(message, f"messages.{index}", ignored)
 
 
 def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
@@ -202,22 +208,25 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
             *(TextBlock, ThinkingBlock, RedactedThinkingBlock, CompactionBlock),
             *(ToolUseBlock, HostedBlock),
         ),
-        "system": (TextBlock,),
+        "system": (TextBlock, HostedBlock),
     }[message.role]
     if isinstance(message.content, str):
         return
     for place, block in enumerate(message.content):
         here = f"{path}.content.{place}"
+        unread = f"{path.replace('.', '[')}].content[{place}]"
         if isinstance(block, ToolResultBlock) and isinstance(block.content, list):
             ignored.add(
                 *(
-                    f"{here}.content.{index}.{part.__struct_config__.tag}"
+                    f"{unread}.content[{index}].{part.__struct_config__.tag}"
                     for index, part in enumerate(block.content)
                     if _text_of(part) is None
                 )
             )
-        if isinstance(block, HostedBlock):
-            ignored.add(f"{here}.{block.__struct_config__.tag}")
+        if isinstance(block, HostedBlock) or (
+            isinstance(block, CompactionBlock) and not block.content
+        ):
+            ignored.add(f"{unread}.{block.__struct_config__.tag}")
         if isinstance(block, ImageBlock | DocumentBlock) and _text_of(block) is None:
             raise text_only_error(block.__struct_config__.tag, here)
         if not isinstance(block, allowed):
@@ -232,15 +241,23 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
 
 
 def messages_conversation(request: PromptFields, signer: Signer) -> Conversation:
-    """Raises InvalidRequestError for an altered thinking block of ours."""
+    """Raises InvalidRequestError for an altered thinking block of ours, or if nothing can be
+    read."""
     messages: list[JsonObject] = []
-    if request.system:
-        messages.append({"role": "system", "content": _joined(request.system)})
     begin = _beginning(request.messages)
-    messages += begin.summary
     for index, message in enumerate(request.messages[begin.message :], begin.message):
         first = begin.block if index == begin.message else 0
         messages += _template_messages(message, first, signer, f"messages.{index}")
+    if begin.summary:
+        _put_first(begin.summary, messages)
+    if not messages:
+        raise InvalidRequestError(
+            "'messages' contains nothing that this server can read.", param="messages"
+        )
+    # A final assistant's turn is to be continued.
+    continues = request.messages[-1].role == messages[-1]["role"] == "assistant"
+    if request.system:
+        messages.insert(0, {"role": "system", "content": _joined(request.system)})
     choice = request.tool_choice
     return Conversation(
         messages=messages,
@@ -258,9 +275,8 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
         thinking=request.thinking is not None and request.thinking.type != "disabled",
         reasoning_effort=None if request.output_config is None else request.output_config.effort,
-        # A final assistant's turn is to be continued.
-        add_generation_prompt=request.messages[-1].role != "assistant",
-        continue_final_message=request.messages[-1].role == "assistant",
+        add_generation_prompt=not continues,
+        continue_final_message=continues,
     )
 
 
@@ -323,12 +339,20 @@ def _text_of(block: ResultPart) -> str | None:
 
 
 class _Beginning(NamedTuple):
-    """Where the model begins to read: at ``block`` of ``message``, after ``summary``, a message
-    that takes the place of all before."""
+    """Where the model begins to read: at ``block`` of ``message``, after ``summary``, which takes
+    the place of all before."""
 
     message: int = 0
     block: int = 0
-    summary: tuple[JsonObject, ...] = ()
+    summary: str = ""
+
+
+def _put_first(summary: str, messages: list[JsonObject]) -> None:
+    """Put the summary into the user's turn, which templates expect first, and once."""
+    if messages and messages[0]["role"] == "user":
+        messages[0]["content"] = f"{summary}\n\n{messages[0]['content']}"
+    else:
+        messages.insert(0, {"role": "user", "content": summary})
 
 
 def _beginning(messages: Sequence[InputMessage]) -> _Beginning:
@@ -337,10 +361,8 @@ def _beginning(messages: Sequence[InputMessage]) -> _Beginning:
         content = messages[index].content
         for place in reversed(range(len(content) if isinstance(content, list) else 0)):
             block = content[place]
-            if isinstance(block, CompactionBlock) and block.content is not None:
-                # The role that templates expect first.
-                summary = {"role": "user", "content": block.content}
-                return _Beginning(index, place + 1, (summary,))
+            if isinstance(block, CompactionBlock) and block.content:
+                return _Beginning(index, place + 1, block.content)
     return _Beginning()
 
 

@@ -45,19 +45,19 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 def test_a_texts_end_is_cut_and_its_special_tokens_stay(
     truncated: Truncation, kept: list[int]
 ) -> None:
-    assert kept_places(SINGLE, truncated) == kept
+    assert kept_places(SINGLE, truncated, 0) == kept
 
 
 def test_the_second_text_of_a_pair_is_cut() -> None:
-    assert kept_places(PAIR, Truncation(7)) == [0, 1, 2, 3, 4, 5, 7]
-    assert kept_places(PAIR, Truncation(7, "end")) == [0, 1, 2, 3, 4, 6, 7]
+    assert kept_places(PAIR, Truncation(7), 1) == [0, 1, 2, 3, 4, 5, 7]
+    assert kept_places(PAIR, Truncation(7, "end"), 1) == [0, 1, 2, 3, 4, 6, 7]
 
 
 def test_each_text_of_a_pair_may_have_its_own_limit() -> None:
-    assert kept_places(PAIR, Truncation(None, of_texts=(2, None))) == [0, 1, 2, 4, 5, 6, 7]
-    assert kept_places(PAIR, Truncation(None, of_texts=(None, 1))) == [0, 1, 2, 3, 4, 5, 7]
-    assert kept_places(PAIR, Truncation(6, of_texts=(2, 9))) == [0, 1, 2, 4, 5, 7]
-    assert kept_places(SINGLE, Truncation(None, of_texts=(9,))) == [0, 1, 2, 3, 4, 5]
+    assert kept_places(PAIR, Truncation(None, of_texts=(2, None)), 1) == [0, 1, 2, 4, 5, 6, 7]
+    assert kept_places(PAIR, Truncation(None, of_texts=(None, 1)), 1) == [0, 1, 2, 3, 4, 5, 7]
+    assert kept_places(PAIR, Truncation(6, of_texts=(2, 9)), 1) == [0, 1, 2, 4, 5, 7]
+    assert kept_places(SINGLE, Truncation(None, of_texts=(9,)), 0) == [0, 1, 2, 3, 4, 5]
 
 
 @given(
@@ -69,7 +69,8 @@ def test_truncation_keeps_exactly_its_limit(
     texts: list[int | None], data: st.DataObject, keep: str
 ) -> None:
     limit = data.draw(st.integers(1, len(texts) - 1))
-    kept = kept_places(texts, Truncation(limit, keep))  # type: ignore[arg-type]  # one of the two
+    truncated = Truncation(limit, keep)  # type: ignore[arg-type]  # one of the two
+    kept = kept_places(texts, truncated, int(1 in texts))
     assert kept == sorted(set(kept))
     assert len(kept) == limit
 
@@ -168,5 +169,5 @@ def test_truncation_of_a_long_text_keeps_what_truncation_of_all_tokens_would(
         cut = Truncation(64, keep)  # type: ignore[arg-type]  # one of the two
         [one] = encode_texts([text], tokenizer, names=["input"], longest=64, truncated=cut)
         whole = tokenizer.encode_text(text, add_special_tokens=True)
-        kept = [whole.ids[place] for place in kept_places(whole.text_of_token, cut)]
+        kept = [whole.ids[place] for place in kept_places(whole.text_of_token, cut, 0)]
         assert one.token_ids == kept

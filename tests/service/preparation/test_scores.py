@@ -116,11 +116,11 @@ def test_a_query_without_room_for_a_document_is_named_without_advice_to_truncate
     across: bool,
 ) -> None:
     kind = {"embedding_size": 0, "num_scores": 1} if across else {}
-    for query in (LONG, "word " * 9000):
+    for query, document in ((LONG, "a"), ("word " * 9000, "a"), ("word " * 9000, "")):
         with pytest.raises(ContextTooLongError) as refused:
             prepared(
                 "rerank_v2",
-                {"query": query, "documents": ["a", "b"]},
+                {"query": query, "documents": [document, "b"]},
                 loaded=engine(**SHORT_CONTEXT, **kind),
             )
         assert refused.value.param == "query"
@@ -166,6 +166,13 @@ def test_a_long_text_is_not_joined_with_thousands_of_others() -> None:
     with pytest.raises(InvalidRequestError, match="combined with 64 texts") as refused:
         prepared("rerank", {"query": query, "documents": ["a"] * 64}, loaded=READS_PAIRS)
     assert refused.value.param == "query"
+
+
+def test_a_long_query_that_is_cut_is_joined_with_thousands_of_others() -> None:
+    body = {"query": "word " * 9000, "documents": ["a"] * 1000, "max_tokens_per_query": 4}
+    made = prepared("rerank", body, loaded=engine(embedding_size=0, num_scores=1))
+    assert len(sizes(made)) == 1000
+    assert max(sizes(made)) < 12
 
 
 def test_the_text_that_is_too_long_is_named() -> None:

@@ -410,8 +410,8 @@ def test_a_picture_that_a_tool_returned_becomes_a_sentence_in_messages() -> None
         f"{SENTENCE}\nplain\n[document: this server reads text only]"
     )
     assert ignored == [
-        "messages.2.content.0.content.0.image",
-        "messages.2.content.0.content.2.document",
+        "messages[2].content[0].content[0].image",
+        "messages[2].content[0].content[2].document",
     ]
 
 

@@ -61,7 +61,7 @@ def test_tools_that_nothing_here_runs_are_left_out_and_reported() -> None:
     assert chosen(tools=tools) == (
         "auto",
         ["f"],
-        ["tools[2].server_label", "tools[0].web_search", "tools[2].mcp"],
+        ["tools[0].web_search", "tools[2].mcp"],
     )
     ignored = Ignored()
     body = json.dumps({"messages": [USER], "tools": [SEARCH]}).encode()
@@ -146,3 +146,24 @@ def test_tokenizing_refuses_custom_tools_too() -> None:
     body = json.dumps({"messages": [USER], "tools": [CUSTOM]}).encode()
     with pytest.raises(InvalidRequestError, match="custom tools"):
         decode_tokenize(body)
+
+
+@pytest.mark.parametrize("kind", ["fuction", "", "web_search"])
+def test_a_tool_with_a_function_must_have_that_type(kind: str) -> None:
+    with pytest.raises(InvalidRequestError, match="must be 'function'") as refused:
+        decode(tools=[{**function("f"), "type": kind}])
+    assert refused.value.param == "tools[0].type"
+
+
+def test_allowed_tools_need_tools_and_not_functions() -> None:
+    with pytest.raises(InvalidRequestError, match="needs 'tools'"):
+        decode(functions=[{"name": "f"}], tool_choice=allowed(function("f")))
+
+
+def test_a_choice_of_any_depth_is_refused_in_a_few_words() -> None:
+    deep: Any = []
+    for _ in range(600):
+        deep = [deep]
+    with pytest.raises(InvalidRequestError, match="not an object of type 'q'") as refused:
+        decode(tools=[function("f")], tool_choice={"type": "q", "a": deep})
+    assert len(refused.value.message) < 250

@@ -9,7 +9,7 @@ import pytest
 
 from service.errors import InvalidRequestError
 from service.wire.decode import Ignored
-from service.wire.messages.request import decode_messages, messages_conversation
+from service.wire.messages.request import decode_count, decode_messages, messages_conversation
 from service.wire.messages.signatures import Signer
 
 USER = {"role": "user", "content": "Hi"}
@@ -39,11 +39,11 @@ def test_what_hosted_tools_did_is_left_out_and_reported() -> None:
         {"role": "user", "content": "ok"},
     ]
     assert left_out == [
-        "messages.1.content.0.server_tool_use",
-        "messages.1.content.1.web_search_tool_result",
-        "messages.1.content.2.mcp_tool_use",
-        "messages.1.content.3.mcp_tool_result",
-        "messages.2.content.1.container_upload",
+        "messages[1].content[0].server_tool_use",
+        "messages[1].content[1].web_search_tool_result",
+        "messages[1].content[2].mcp_tool_use",
+        "messages[1].content[3].mcp_tool_result",
+        "messages[2].content[1].container_upload",
     ]
 
 
@@ -83,13 +83,74 @@ def test_a_summary_takes_the_place_of_all_before_it() -> None:
         USER,
     ]
     messages, _ = shown(USER, {"role": "assistant", "content": [before, new]}, USER)
-    assert messages == [{"role": "user", "content": "They met."}, USER]
+    assert messages == [{"role": "user", "content": "They met.\n\nHi"}]
 
 
-def test_a_summary_that_cannot_be_read_changes_nothing() -> None:
-    sealed = {"type": "compaction", "content": None, "encrypted_content": "…"}
-    messages, _ = shown(USER, {"role": "assistant", "content": [sealed, TEXT]}, USER)
+def test_the_turn_after_a_final_summary_is_the_assistants() -> None:
+    turn = {"role": "assistant", "content": [{"type": "compaction", "content": "They met."}]}
+    body = {"model": "m", "max_tokens": 20, "messages": [USER, turn]}
+    request = decode_messages(json.dumps(body).encode())
+    made = messages_conversation(request, Signer("a secret"))
+    assert made.messages == [{"role": "user", "content": "They met."}]
+    assert made.add_generation_prompt
+    assert not made.continue_final_message
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_a_summary_that_cannot_be_read_is_reported(content: str | None) -> None:
+    sealed = {"type": "compaction", "content": content, "encrypted_content": "…"}
+    messages, left_out = shown(USER, {"role": "assistant", "content": [sealed, TEXT]}, USER)
     assert messages == [USER, {"role": "assistant", "content": "ok"}, USER]
+    assert left_out == ["messages[1].content[0].compaction"]
+
+
+def test_a_request_for_a_summary_is_refused() -> None:
+    body = {"model": "m", "max_tokens": 20, "messages": [USER], "compaction": {"type": "summarize"}}
+    with pytest.raises(InvalidRequestError, match="'compaction' is not supported"):
+        decode_messages(json.dumps(body).encode())
+    decode_count(json.dumps(body).encode())
+
+
+def test_documents_of_text_are_read_with_their_titles() -> None:
+    source = {"type": "content", "content": [TEXT, TEXT]}
+    document = {"type": "document", "title": "Tides", "context": "1900", "source": source}
+    plain = {"type": "document", "source": {"type": "content", "content": "plain"}}
+    messages, _ = shown({"role": "user", "content": [document, plain]})
+    assert messages == [{"role": "user", "content": "Tides\n1900\nok\nok\nplain"}]
+    image = {"type": "content", "content": [{"type": "image", "source": {}}]}
+    with pytest.raises(InvalidRequestError, match="takes text only"):
+        shown({"role": "user", "content": [{"type": "document", "source": image}]})
+
+
+def test_fields_of_hosted_blocks_are_not_reported_with_unknown_ones() -> None:
+    call = {"type": "mcp_tool_use", "id": "m", "name": "f", "server_name": "n", "input": {}}
+    removal = {"type": "tool_removal", "tool": {"type": "tool_reference", "tool_name": "f"}}
+    body = {
+        "model": "m",
+        "max_tokens": 20,
+        "messages": [
+            USER,
+            {"role": "assistant", "content": [call]},
+            {"role": "system", "content": [removal]},
+            USER,
+        ],
+        "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+        "mcp_servers": [],
+    }
+    ignored = Ignored()
+    decode_messages(json.dumps(body).encode(), ignored)
+    assert ignored.names == [
+        "mcp_servers",
+        "tools.web_search",
+        "messages[1].content[0].mcp_tool_use",
+        "messages[2].content[0].tool_removal",
+    ]
+
+
+def test_a_request_without_anything_to_read_is_refused() -> None:
+    upload = {"type": "container_upload", "file_id": "f"}
+    with pytest.raises(InvalidRequestError, match="nothing that this server can read"):
+        shown({"role": "user", "content": [upload]})
 
 
 def test_other_blocks_are_refused_by_name() -> None:
