@@ -77,7 +77,7 @@ def encode_texts(
         except TooManyTokensError as error:
             raise ContextTooLongError(
                 f"This model takes at most {longest} tokens at once, but '{name}' has more. "
-                f"{advice}",
+                + advice,
                 param=name,
             ) from error
         except UnicodeEncodeError as error:
@@ -184,6 +184,6 @@ def check_lengths(
         if count > longest:
             raise ContextTooLongError(
                 f"This model takes at most {longest} tokens at once, but '{name}' has {count}. "
-                f"{advice}",
+                + advice,
                 param=name,
             )

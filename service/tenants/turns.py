@@ -64,7 +64,7 @@ class _Waiter:
 
 class _Line:
     """The waiting requests of one owner, either the small or the large ones. Those that leave are
-    removed later: from the structures, an operation on average takes O(log n) time."""
+    removed from the structures later, so that an operation takes O(log n) time on average."""
 
     def __init__(self) -> None:
         self.count = 0

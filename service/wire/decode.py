@@ -65,6 +65,12 @@ class Ignored:
             if name not in self.names:
                 self.names.append(name)
 
+    def drop_options(self, paths: tuple[str, ...]) -> None:
+        """Forget the unknown fields of tools that are left out, at these paths: the tools' own
+        names say enough."""
+        inside = tuple(f"{path}." for path in paths)
+        self.names[:] = [name for name in self.names if not name.startswith(inside)]
+
     def summary(self) -> str:
         """Return a summary for a header or a log line: bounded, printable, without values. The
         request's own fields come first, because those in its messages may be numerous."""

@@ -69,6 +69,9 @@ def functions_of(tools: Sequence[Tool]) -> Functions:
 def check_tools(tools: Sequence[Tool], ignored: Ignored) -> None:
     """Raise InvalidRequestError for a custom tool, or one without its function; ``ignored`` gains
     the tools of other kinds."""
+    ignored.drop_options(
+        tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool.type != "function")
+    )
     for index, tool in enumerate(tools):
         path = f"tools[{index}]"
         if tool.type == "custom":
@@ -80,9 +83,6 @@ def check_tools(tools: Sequence[Tool], ignored: Ignored) -> None:
                     f"{tool.type[:64]!r}.",
                     param=f"{path}.type",
                 )
-            # Its options need no separate report: the tool is not run.
-            options = [name for name in ignored.names if name.startswith(f"{path}.")]
-            ignored.names[:] = [name for name in ignored.names if name not in options]
             ignored.add(f"{path}.{tool.type}")
         elif tool.function is None:
             raise InvalidRequestError(

@@ -190,9 +190,9 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
     choice = request.tool_choice
     if choice is not None and choice.type == "tool" and not choice.name:
         raise InvalidRequestError("'tool_choice' of type tool needs a name.", param="tool_choice")
-    # The options of a hosted tool need no separate report: the tool is not run.
-    hosted = tuple(f"tools[{i}]." for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
-    ignored.names[:] = [name for name in ignored.names if not name.startswith(hosted)]
+    ignored.drop_options(
+        tuple(f"tools[{i}]" for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
+    )
     ignored.add(*(f"tools.{name}" for name in request.hosted_tools))
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)
