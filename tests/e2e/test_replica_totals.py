@@ -22,9 +22,9 @@ from tests.observability.boards.test_table import filled
 
 pytestmark = [pytest.mark.one_process, pytest.mark.debian, pytest.mark.integration]
 
-MODEL = "simulated:step=2ms,output=20-60"
+MODEL = "simulated:step=5ms,output=20-60"
 REPLICAS = 3
-CLIENTS = 3  # of each replica
+CLIENTS = 2  # of each replica
 GENERATED = catalogue.GENERATED_TOKENS.name
 
 

@@ -23,8 +23,8 @@ from tests.e2e.test_recovery import POISON_MAX_TOKENS, crowd, deaths
 
 TWO = ("--data-parallel-size", "2")
 MODEL = "simulated:step=10ms"
-STREAMS = 16
-TOKENS = 400
+STREAMS = 8
+TOKENS = 200
 # A stream's, while another engine is there; on a machine that may be busy with other tests.
 LONGEST_PAUSE = 1.0
 LONGEST_BUSY_PAUSE = 5.0
