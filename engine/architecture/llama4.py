@@ -77,7 +77,8 @@ def _experts(fields: ConfigFields, sizes: Sizes) -> Experts | None:
         named = list(range(step - 1, sizes.num_layers, step))
     if not isinstance(named, list) or not all(isinstance(layer, int) for layer in named):
         raise fields.error("moe_layers", "a list of layers", named)
-    layers = tuple(layer in named for layer in range(sizes.num_layers))
+    with_experts = set(named)
+    layers = tuple(layer in with_experts for layer in range(sizes.num_layers))
     if not any(layers):
         return None
     inner = fields.integer("intermediate_size", 8192, low=1, high=MOST_SIZE)

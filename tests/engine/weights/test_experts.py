@@ -146,6 +146,18 @@ def test_files_show_how_experts_are_stored(saved: tuple[Path, Any, ExpertStorage
     assert expert_storage(stored, shapes, ExpertStorage.APART) is ExpertStorage.APART
 
 
+@pytest.mark.parametrize("usual", STACKED)
+def test_files_that_do_not_show_how_have_experts_as_usual(usual: ExpertStorage) -> None:
+    prefix = "model.layers.0.mlp.experts.0."
+    square: Shapes = {
+        **{f"{prefix}{name}_proj.weight": (32, 64) for name in ("gate", "up")},
+        f"{prefix}down_proj.weight": (64, 32),
+    }
+    stored = stacked_shapes(square, usual)
+    assert stored["model.layers.0.mlp.experts.gate_up_proj"] == (1, 64, 64)
+    assert expert_storage(stored, square, usual) is usual
+
+
 STACK = "model.language_model.layers.2.mlp.experts.{}_proj"
 
 
