@@ -12,6 +12,7 @@ from engine.architecture.families import DECODER_FAMILIES, DecoderFamily, Tensor
 from engine.architecture.features import (
     NO_MULTIPLIERS,
     AttentionChunk,
+    AttentionWindow,
     Experts,
     ExpertStorage,
     Feature,
@@ -21,7 +22,6 @@ from engine.architecture.features import (
     NormPlace,
     QKNorm,
     QueryScaling,
-    Window,
 )
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.layers import Sizes
@@ -94,7 +94,7 @@ class KVLayer:
 
     num_kv_heads: int
     head_dim: int
-    window: Window = None
+    window: AttentionWindow = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ class ModelConfig:
     output_bias: bool
     mlp_bias: bool
     qk_norm: QKNorm
-    windows: tuple[Window, ...]
+    windows: tuple[AttentionWindow, ...]
     attention_scales: tuple[float, ...]
     dtype: str  # the checkpoint's
     generates: bool  # False: no output head, so that it can embed only

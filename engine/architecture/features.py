@@ -40,18 +40,18 @@ class Feature(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AttentionChunk:
-    """A token attends to those of its own chunk up to itself. A sequence is divided into chunks of
-    ``size`` tokens from its beginning on."""
+    """A sequence is divided into chunks of ``size`` tokens from its beginning on, and a token
+    attends to those of the same chunk up to itself."""
 
     size: int
 
 
-Window = int | AttentionChunk | None
+AttentionWindow = int | AttentionChunk | None
 """Which tokens one attends to: at most so many, itself included; those of its chunk; or all up to
 itself."""
 
 
-def sliding(window: Window) -> int | None:
+def sliding(window: AttentionWindow) -> int | None:
     """Return ``window`` where it cannot be a chunk: for code that a model with chunks does not
     reach."""
     if isinstance(window, AttentionChunk):

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.features import (
     NO_MULTIPLIERS,
+    AttentionWindow,
     Experts,
     LayerInputs,
     LayerSizes,
     Multipliers,
     QueryScaling,
-    Window,
 )
 from engine.architecture.fields import ConfigFields
 from engine.architecture.rope import (
@@ -49,7 +49,7 @@ class Layers:
     ``inner``: elements of a feed-forward, if that is not what ``intermediate_size`` means."""
 
     ropes: tuple[RopeConfig | None, ...]
-    windows: tuple[Window, ...]
+    windows: tuple[AttentionWindow, ...]
     scale: float | None = None
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.architecture.errors import UnsupportedError
-from engine.architecture.features import AttentionChunk, Experts, QueryScaling, Window
+from engine.architecture.features import AttentionChunk, AttentionWindow, Experts, QueryScaling
 from engine.architecture.fields import ConfigFields
 from engine.architecture.layers import (
     FULL,
@@ -41,7 +41,7 @@ def read_llama4(fields: ConfigFields, sizes: Sizes) -> Layers:
     )
 
 
-def _windows(fields: ConfigFields, turned: list[bool]) -> tuple[Window, ...]:
+def _windows(fields: ConfigFields, turned: list[bool]) -> tuple[AttentionWindow, ...]:
     chunk = None
     if "attention_chunk_size" not in fields.values or fields.has("attention_chunk_size"):
         size = fields.integer("attention_chunk_size", 8192, low=1, high=_MOST)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.architecture.features import Window
+from engine.architecture.features import AttentionWindow
 from engine.attention.mirror import MirrorPart
 from engine.attention.packing import Int64Array
 from engine.step.step import ScheduledSequence
@@ -90,7 +90,7 @@ class Plans:
     and values. ``by_window``: by which tokens one attends to."""
 
     slots: Tensor
-    by_window: dict[Window, WindowPlan]
+    by_window: dict[AttentionWindow, WindowPlan]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.architecture.features import AttentionChunk, Window
+from engine.architecture.features import AttentionChunk, AttentionWindow
 from engine.attention.layout import (
     BatchRows,
     BatchTensors,
@@ -47,7 +47,7 @@ def split_by_length(lengths: Items[int]) -> list[tuple[int, int]]:
     return ranges
 
 
-def first_seen(window: Window, positions: Int64Array) -> Int64Array:
+def first_seen(window: AttentionWindow, positions: Int64Array) -> Int64Array:
     """Return the first position that a token at each of ``positions`` attends to."""
     if window is None:
         return np.zeros_like(positions)
@@ -62,7 +62,7 @@ class PlanBuilder:
     def __init__(
         self,
         shape: CacheShape,
-        windows: Items[Window],
+        windows: Items[AttentionWindow],
         dtype: torch.dtype,
         device: torch.device,
         mirror: ContextMirror | None = None,
@@ -94,7 +94,7 @@ class PlanBuilder:
         tables: Int64Array,
         chunks: Items[PromptChunk],
         row_key: Hashable = None,
-    ) -> dict[Window, WindowPlan]:
+    ) -> dict[AttentionWindow, WindowPlan]:
         """Return the plan for each window. ``lengths`` [sequences]: the context of each
         decode row, including its own token, decreasing; ``tables`` [sequences, blocks]: their block
         tables, with arbitrary padding; ``row_key`` identifies the decode rows (for
@@ -125,7 +125,7 @@ class PlanBuilder:
         last: int,
         lengths: Int64Array,
         tables: Int64Array,
-        window: Window,
+        window: AttentionWindow,
         part: MirrorPart | None,
     ) -> DecodeGroup:
         size = self._shape.block_size
@@ -150,7 +150,7 @@ class PlanBuilder:
             mask = self._mask(hidden)[:, None, None, :]
         return DecodeGroup(first, last, rows, length, mask, part)
 
-    def _prefill_tiles(self, chunk: PromptChunk, window: Window) -> list[PrefillTile]:
+    def _prefill_tiles(self, chunk: PromptChunk, window: AttentionWindow) -> list[PrefillTile]:
         row, count = chunk.first_row, chunk.num_tokens
         if chunk.start == 0 and first_seen(window, np.array(count - 1)) == 0:
             return [PrefillTile(row, row + count, None, row, count, None)]
@@ -160,7 +160,7 @@ class PlanBuilder:
         ]
 
     def _masked_tile(
-        self, chunk: PromptChunk, offset: int, end: int, window: Window
+        self, chunk: PromptChunk, offset: int, end: int, window: AttentionWindow
     ) -> PrefillTile:
         first, last = chunk.start + offset, chunk.start + end
         queries = np.arange(first, last)[:, None]

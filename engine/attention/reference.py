@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from engine.architecture.features import Window
+from engine.architecture.features import AttentionWindow
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import DecodeGroup, Plans, PrefillTile
 
@@ -37,7 +37,7 @@ def paged_attention(
     cache: PagedKVCache,
     layer: int,
     plans: Plans,
-    window: Window,
+    window: AttentionWindow,
     scale: float,
     scoring: Scoring | None = None,
 ) -> Tensor:

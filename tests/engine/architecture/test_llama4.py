@@ -13,7 +13,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, Llama4ForCausalLM, Ll
 
 from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
-from engine.architecture.features import AttentionChunk, Experts, Feature, QueryScaling, Window
+from engine.architecture.features import (
+    AttentionChunk,
+    AttentionWindow,
+    Experts,
+    Feature,
+    QueryScaling,
+)
 from engine.cpu.llama import compiled_pass_fits
 from engine.gpu.availability import kernels_fit
 from engine.messages import SamplingParams
@@ -189,7 +195,7 @@ def test_layers_are_those_of_transformers(values: dict[str, Any], tmp_path: Path
 def test_scout_and_maverick_are_read(tmp_path: Path) -> None:
     scout = whole(tmp_path, SCOUT)
     chunk = AttentionChunk(8192)
-    windows: tuple[Window, ...] = (chunk, chunk, chunk, None) * 12
+    windows: tuple[AttentionWindow, ...] = (chunk, chunk, chunk, None) * 12
     assert scout.windows == windows
     assert [rope is None for rope in scout.ropes] == [window is None for window in windows]
     assert scout.experts == Experts(

@@ -138,8 +138,8 @@ def _values(config: Any) -> dict[str, Any]:
 def save_image_text(
     kind: str, directory: Path, *, is_tied: bool | None = None, vocabulary: int = VOCABULARY
 ) -> PreTrainedModel:
-    """Write a checkpoint with all its parts; return the model, or its language model, as
-    transformers reads it, with its eager attention. ``is_tied``: None: as the family does by default."""
+    """Write a checkpoint with all its parts; return the model as transformers reads it, or its
+    language model, with its eager attention. ``is_tied``: None: as the family does by default."""
     torch.manual_seed(0)
     config = tiny_image_text_config(kind, vocabulary=vocabulary)
     if is_tied is not None:
