@@ -11,6 +11,8 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.families import DECODER_FAMILIES, DecoderFamily, TensorNames
 from engine.architecture.features import (
     NO_MULTIPLIERS,
+    AttentionChunk,
+    AttentionWindow,
     Experts,
     ExpertStorage,
     Feature,
@@ -22,7 +24,7 @@ from engine.architecture.features import (
     QueryScaling,
 )
 from engine.architecture.fields import ConfigFields, read_object
-from engine.architecture.layers import Layers, Sizes
+from engine.architecture.layers import Sizes
 from engine.architecture.quantization import read_quantization
 from engine.architecture.rope import RopeConfig
 from engine.architecture.text_part import TextModelPart, text_fields, text_part
@@ -40,6 +42,7 @@ ARCHITECTURES = {
     "Gemma3ForCausalLM": "gemma3_text",
     "Gemma4ForCausalLM": "gemma4_text",
     "Gemma4UnifiedForCausalLM": "gemma4_unified_text",
+    "Llama4ForCausalLM": "llama4_text",
     "MinistralForCausalLM": "ministral",
     "Ministral3ForCausalLM": "ministral3",
     "MixtralForCausalLM": "mixtral",
@@ -61,6 +64,7 @@ BARE_ARCHITECTURES = {
     "Gemma3TextModel": "gemma3_text",
     "Gemma4TextModel": "gemma4_text",
     "Gemma4UnifiedTextModel": "gemma4_unified_text",
+    "Llama4TextModel": "llama4_text",
     "MinistralModel": "ministral",
     "Ministral3Model": "ministral3",
     "MixtralModel": "mixtral",
@@ -86,11 +90,11 @@ _MAX_SIZE = 1 << 24
 @dataclass(frozen=True, slots=True)
 class KVLayer:
     """What a layer keeps in the KV cache: ``num_kv_heads`` keys and as many values of ``head_dim``
-    elements for each token; a token attends to at most ``window`` tokens (None: all before it)."""
+    elements for each token; a token attends to those that ``window`` says."""
 
     num_kv_heads: int
     head_dim: int
-    window: int | None = None
+    window: AttentionWindow = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +102,8 @@ class ModelConfig:
     """A decoder's sizes and variants. Sizes are in elements, lengths in tokens. Where layers differ
     (``own_sizes``), those that may are each the largest of any layer; ``of_layer`` has one's own.
 
-    ``sliding_windows[i]`` is the number of tokens, itself included, that a token of layer i
-    attends to; None: all before it. ``attention_scales[i]`` multiplies layer i's scores.
+    ``windows[i]`` says which tokens one of layer i attends to. ``attention_scales[i]`` multiplies
+    layer i's scores.
     ``ropes[i]`` are its rotary embeddings; None: it has none. What the last fields describe
     distinguishes families from Llama (``features``).
     """
@@ -122,7 +126,7 @@ class ModelConfig:
     output_bias: bool
     mlp_bias: bool
     qk_norm: QKNorm
-    sliding_windows: tuple[int | None, ...]
+    windows: tuple[AttentionWindow, ...]
     attention_scales: tuple[float, ...]
     dtype: str  # the checkpoint's
     generates: bool  # False: no output head, so that it can embed only
@@ -140,6 +144,8 @@ class ModelConfig:
     layer_inputs: LayerInputs | None = None
     logit_cap: float | None = None  # a logit x becomes cap * tanh(x / cap)
     value_norm: bool = False  # of each head, without weights
+    rotated_norms: bool = False  # likewise of queries and keys, where these are rotated, after it
+    adjacent_pairs: bool = False  # a checkpoint's heads have what turns together side by side
     layer_scales: bool = False
 
     @property
@@ -164,6 +170,11 @@ class ModelConfig:
             Feature.LAYER_SCALES: self.layer_scales,
             Feature.LOGIT_CAP: self.logit_cap,
             Feature.PARALLEL_EXPERTS: self.experts and self.experts.is_parallel,
+            Feature.CHUNKED_ATTENTION: any(isinstance(w, AttentionChunk) for w in self.windows),
+            Feature.ROTATED_NORMS: self.rotated_norms,
+            Feature.UNROTATED_SCALING: self.query_scaling and self.query_scaling.is_unrotated,
+            Feature.SCALED_INPUTS: self.experts and self.experts.scales_inputs,
+            Feature.SHARED_EXPERT: self.experts and self.experts.has_shared,
         }
         return frozenset(feature for feature, has in found.items() if has)
 
@@ -210,7 +221,7 @@ class ModelConfig:
         sizes = map(self.sizes_of, range(self.num_layers))
         return tuple(
             KVLayer(own.num_kv_heads, own.head_dim, window)
-            for own, window in zip(sizes, self.sliding_windows, strict=True)
+            for own, window in zip(sizes, self.windows, strict=True)
             if own.keys_of is None
         )
 
@@ -332,7 +343,7 @@ def _read_llama_like(
     family = DECODER_FAMILIES[name]
     sizes = _read_sizes(fields, family)
     layers = family.read(fields, sizes)
-    inner = fields.integer("intermediate_size", low=1, high=_MAX_SIZE)
+    inner = layers.inner or fields.integer("intermediate_size", low=1, high=_MAX_SIZE)
     # Llama's one switch covers all four projections; Qwen2 has no choice.
     biased = family.attention_bias and fields.flag("attention_bias", False)
     return ModelConfig(
@@ -354,8 +365,8 @@ def _read_llama_like(
         output_bias=biased,
         mlp_bias=family.mlp_bias and fields.flag("mlp_bias", False),
         qk_norm=family.qk_norm,
-        sliding_windows=layers.windows,
-        attention_scales=(_scale(layers, sizes),) * sizes.num_layers,
+        windows=layers.windows,
+        attention_scales=(layers.scale or sizes.head_dim**-0.5,) * sizes.num_layers,
         dtype=read_dtype(fields),
         generates=not is_bare,
         eos_token_ids=eos,
@@ -371,11 +382,9 @@ def _read_llama_like(
         logit_cap=layers.logit_cap,
         value_norm=family.value_norm,
         layer_scales=family.layer_scales,
+        rotated_norms=layers.rotated_norms,
+        adjacent_pairs=family.adjacent_pairs,
     )
-
-
-def _scale(layers: Layers, sizes: Sizes) -> float:
-    return sizes.head_dim**-0.5 if layers.scale is None else layers.scale
 
 
 def _read_sizes(fields: ConfigFields, family: DecoderFamily) -> Sizes:
@@ -428,7 +437,7 @@ def _read_gpt2(fields: ConfigFields, architecture: str, eos: frozenset[int]) -> 
         output_bias=True,
         mlp_bias=True,
         qk_norm=QKNorm.NONE,
-        sliding_windows=(None,) * num_layers,
+        windows=(None,) * num_layers,
         attention_scales=tuple(
             scale / (layer + 1) if by_depth else scale for layer in range(num_layers)
         ),

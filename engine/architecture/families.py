@@ -27,6 +27,7 @@ from engine.architecture.layers import (
     read_qwen_vl,
     read_smollm3,
 )
+from engine.architecture.llama4 import read_llama4
 from engine.architecture.text_part import QUANTIZATION
 
 # Patterns, and what a match is replaced by.
@@ -64,6 +65,7 @@ class DecoderFamily:
     offset_norms: bool = False
     value_norm: bool = False
     layer_scales: bool = False
+    adjacent_pairs: bool = False
     tensor_names: TensorNames = ()
     expert_storage: ExpertStorage = ExpertStorage.APART
     fields: frozenset[str] = frozenset()
@@ -139,6 +141,15 @@ _MIXTRAL = (
     (r"\.mlp\.experts\.(\d+)\.down_proj\.", r".block_sparse_moe.experts.\1.w2."),
 )
 
+_LLAMA4_FIELDS = _ATTENTION_BIAS | {
+    *("no_rope_layers", "no_rope_layer_interval", "layer_types", "attention_chunk_size"),
+    *("attn_temperature_tuning", "floor_scale", "attn_scale", "use_qk_norm"),
+    *("intermediate_size_mlp", "moe_layers", "interleave_moe_layer_step"),
+    *("num_local_experts", "num_experts_per_tok"),
+    # Without effect in transformers; the last four are in MobileLLM-R1's.
+    *("for_llm_compressor", "hidden_activation", "query_pre_attn_scalar", "rope_local_base_freq"),
+    "sliding_window",
+}
 _GEMMA4_FIELDS = _ATTENTION_BIAS | {
     *("layer_types", "sliding_window", "hidden_activation", "use_bidirectional_attention"),
     *("final_logit_softcapping", "per_layer_config", "attention_k_eq_v", "num_kv_shared_layers"),
@@ -298,6 +309,23 @@ DECODER_FAMILIES: dict[str, DecoderFamily] = {
         read=read_gemma4_unified,
         max_position_embeddings=262144,
         fields=_GEMMA4_FIELDS,
+    ),
+    "llama4_text": DecoderFamily(
+        read_llama4,
+        vocab_size=202048,
+        num_heads=40,
+        num_kv_heads=8,
+        head_dim=128,
+        max_position_embeddings=131072,
+        norm_eps=1e-5,
+        attention_bias=True,
+        adjacent_pairs=True,
+        tensor_names=(
+            (r"\.mlp\.gate\.", ".feed_forward.router."),
+            (r"\.mlp\.", ".feed_forward."),
+        ),
+        expert_storage=ExpertStorage.COLUMNS,
+        fields=_LLAMA4_FIELDS,
     ),
     "ministral": DecoderFamily(
         read_ministral,

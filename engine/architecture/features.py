@@ -31,6 +31,32 @@ class Feature(StrEnum):
     LAYER_SCALES = "layers whose results are multiplied by a stored number"
     LOGIT_CAP = "a cap on logits"
     PARALLEL_EXPERTS = "mixtures of experts in parallel with a feed-forward"
+    CHUNKED_ATTENTION = "attention within chunks of a sequence"
+    ROTATED_NORMS = "norms of queries and keys after these are rotated"
+    UNROTATED_SCALING = "queries scaled only in layers without rotary embeddings"
+    SCALED_INPUTS = "mixtures that scale what experts read"
+    SHARED_EXPERT = "an expert that every token has"
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionChunk:
+    """A sequence is divided into chunks of ``size`` tokens from its beginning on, and a token
+    attends to those of the same chunk up to itself."""
+
+    size: int
+
+
+AttentionWindow = int | AttentionChunk | None
+"""Which tokens one attends to: at most so many, itself included; those of its chunk; or all up to
+itself."""
+
+
+def sliding(window: AttentionWindow) -> int | None:
+    """Return ``window`` where it cannot be a chunk: for code that a model with chunks does not
+    reach."""
+    if isinstance(window, AttentionChunk):
+        raise ValueError(f"attention within chunks of {window.size} tokens is not computed here")
+    return window
 
 
 class NormPlace(Enum):
@@ -75,13 +101,17 @@ NO_MULTIPLIERS = Multipliers()
 
 @dataclass(frozen=True, slots=True)
 class QueryScaling:
-    """A query at position p is multiplied by 1 + beta * log(1 + floor(p / positions))."""
+    """A query at position p is multiplied by the factor of step floor((p + offset) / positions).
+    ``is_unrotated``: only in layers without rotary embeddings, and in float32; else the factor is
+    first rounded to the query's dtype."""
 
     beta: float
     positions: int
+    offset: int = 0
+    is_unrotated: bool = False
 
-    def factor(self, position: int) -> float:
-        return 1 + self.beta * math.log(1 + position // self.positions)
+    def factor(self, step: int) -> float:
+        return 1 + self.beta * math.log(1 + step)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +120,9 @@ class Experts:
     token, by a softmax of the router's scores. ``renormalised``: the chosen ones' weights sum to
     one. ``layers[i]``: whether layer i has experts. ``is_parallel``: in parallel with
     a feed-forward, not in its place; each has separate norms, and the router reads the residual
-    stream."""
+    stream. ``scales_inputs``: a weight is the sigmoid of a score, and multiplies what the expert
+    reads, not its result. ``has_shared``: each token also has one more expert, with a weight of
+    one."""
 
     count: int
     top_k: int
@@ -98,6 +130,8 @@ class Experts:
     renormalised: bool
     layers: tuple[bool, ...]
     is_parallel: bool = False
+    scales_inputs: bool = False
+    has_shared: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.features import (
     NO_MULTIPLIERS,
+    AttentionWindow,
     Experts,
     LayerInputs,
     LayerSizes,
@@ -44,10 +45,11 @@ class Sizes(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Layers:
     """What may differ by layer, one element for each, and what only some families have.
-    ``scale``: of scores; None: the inverse root of a head's size. ``sizes``: if they differ."""
+    ``scale``: of scores; None: the inverse root of a head's size. ``sizes``: if they differ.
+    ``inner``: elements of a feed-forward, if that is not what ``intermediate_size`` means."""
 
     ropes: tuple[RopeConfig | None, ...]
-    windows: tuple[int | None, ...]
+    windows: tuple[AttentionWindow, ...]
     scale: float | None = None
     multipliers: Multipliers = NO_MULTIPLIERS
     query_scaling: QueryScaling | None = None
@@ -55,6 +57,8 @@ class Layers:
     sizes: tuple[LayerSizes, ...] = ()
     inputs: LayerInputs | None = None
     logit_cap: float | None = None
+    inner: int | None = None
+    rotated_norms: bool = False
 
 
 Reader = Callable[[ConfigFields, Sizes], Layers]
@@ -75,17 +79,19 @@ def read_window(fields: ConfigFields, default: int | None) -> int | None:
     return fields.integer("sliding_window", low=1, high=_MOST)
 
 
-def layer_types(fields: ConfigFields, num_layers: int) -> list[str] | None:
+def layer_types(
+    fields: ConfigFields, num_layers: int, served: tuple[str, ...] = (FULL, SLIDING)
+) -> list[str] | None:
     types = fields.strings("layer_types")
     if types is None:
         return None
     if len(types) != num_layers:
         raise fields.error("layer_types", f"{num_layers} strings, one a layer", types)
-    unknown = set(types) - {FULL, SLIDING}
+    unknown = set(types) - set(served)
     if unknown:
         raise UnsupportedError(
             f"{fields.source}: layer_types {', '.join(sorted(unknown))} are not supported; "
-            f"supported: {FULL}, {SLIDING}"
+            f"supported: {', '.join(served)}"
         )
     return types
 
@@ -133,14 +139,19 @@ def read_smollm3(fields: ConfigFields, sizes: Sizes) -> Layers:
     if SLIDING in (layer_types(fields, count) or []):
         raise UnsupportedError(f"{fields.source}: layers with a sliding window are not supported")
     rope = read_rope(fields, sizes.positions, 2_000_000.0)
-    flags = fields.values.get("no_rope_layers")
+    turned = turned_layers(fields, count, fields.values.get("no_rope_layers"))
+    return Layers(tuple(rope if turns else None for turns in turned), (None,) * count)
+
+
+def turned_layers(fields: ConfigFields, count: int, flags: object) -> list[bool]:
+    """Return which of ``count`` layers have rotary embeddings. ``flags``: ``no_rope_layers``; None:
+    each ``no_rope_layer_interval``-th layer has none."""
     if flags is None:
         interval = fields.integer("no_rope_layer_interval", 4, low=1, high=1 << 20)
-        flags = [int((layer + 1) % interval != 0) for layer in range(count)]
+        return [(layer + 1) % interval != 0 for layer in range(count)]
     if not isinstance(flags, list) or len(flags) < count or any(f not in (0, 1) for f in flags):
         raise fields.error("no_rope_layers", f"{count} zeros and ones, one a layer", flags)
-    ropes = tuple(rope if flag else None for flag in flags[:count])
-    return Layers(ropes, (None,) * count)
+    return [bool(flag) for flag in flags[:count]]
 
 
 def read_phi3(fields: ConfigFields, sizes: Sizes) -> Layers:
@@ -220,11 +231,10 @@ def _ropes_by_type(
 
 def read_ministral(fields: ConfigFields, sizes: Sizes) -> Layers:
     """The layers that layer_types names have the window; without it all."""
-    plain = read_mistral(fields, sizes)
+    plain, window = read_mistral(fields, sizes), read_window(fields, 4096)
     types = layer_types(fields, sizes.num_layers)
     if types is None:
         return plain
-    window = plain.windows[0]
     if window is None and SLIDING in types:
         raise UnsupportedError(f"{fields.source}: layers with a sliding window of unknown size")
     return replace(plain, windows=by_type(types, window))

@@ -196,8 +196,8 @@ def _factors(scaling: ConfigFields, name: str, count: int) -> tuple[float, ...]:
 def _read_llama3(scaling: ConfigFields, theta: float, original: int) -> RopeConfig:
     low = scaling.number("low_freq_factor", low=1e-6, high=1e6)
     high = scaling.number("high_freq_factor", low=1e-6, high=1e6)
-    if high <= low:
-        raise scaling.error("high_freq_factor", f"above low_freq_factor {low:g}", high)
+    if high < low:
+        raise scaling.error("high_freq_factor", f"at least low_freq_factor {low:g}", high)
     return RopeConfig(
         theta=theta,
         kind="llama3",

@@ -37,9 +37,12 @@ def inverse_frequencies(rope: RopeConfig, head_dim: int, max_positions: int = 0)
 
 
 def _llama3(rope: RopeConfig, plain: Tensor) -> Tensor:
-    """Long wavelengths are stretched, short ones kept, those between blended."""
+    """Long wavelengths are stretched, short ones kept, those between blended, if there are any (in
+    Llama 4 Scout there are none)."""
     wavelength = 2 * math.pi / plain
     turns = rope.original_positions / wavelength  # over the original context
+    if rope.high_freq_factor == rope.low_freq_factor:
+        return plain.where(turns >= rope.low_freq_factor, plain / rope.factor)
     smooth = (turns - rope.low_freq_factor) / (rope.high_freq_factor - rope.low_freq_factor)
     smooth = smooth.clamp(0.0, 1.0)
     return (1 - smooth) * plain / rope.factor + smooth * plain

@@ -51,6 +51,7 @@ _QWEN_WHOLE = frozenset(
 _IMAGES, _VIDEOS = ("image",), ("image", "video")
 _VISUAL = ("visual.",)
 _TOWER = ("vision_tower.", "multi_modal_projector.")
+_LLAMA4 = ("vision_model.", "multi_modal_projector.")
 _GEMMA = ("vision_tower.", "embed_vision.", "vision_embedder.", "audio_tower.", "embed_audio.")
 
 # By the name in ``architectures``.
@@ -75,6 +76,7 @@ TEXT_PARTS: dict[str, TextModelPart] = {
     "Gemma4UnifiedForConditionalGeneration": TextModelPart(
         ("image", "video", "audio"), _GEMMA, "gemma4_unified_text", is_tied=True
     ),
+    "Llama4ForConditionalGeneration": TextModelPart(_IMAGES, _LLAMA4, "llama4_text"),
     "Mistral3ForConditionalGeneration": TextModelPart(_IMAGES, _TOWER, "mistral", is_tied=True),
 }
 

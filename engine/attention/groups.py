@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from engine.architecture.config import KVLayer
+from engine.architecture.features import AttentionWindow
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import BatchRows, BatchTensors, GroupedPlans, Plans
 from engine.attention.plans import PlanBuilder
@@ -24,7 +25,7 @@ class LayerGroup:
     num_kv_heads: int
     head_dim: int
     layers: tuple[int, ...]
-    windows: tuple[int | None, ...]
+    windows: tuple[AttentionWindow, ...]
 
 
 def groups_of(layers: Items[KVLayer]) -> tuple[LayerGroup, ...]:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.architecture.features import AttentionWindow
 from engine.attention.mirror import MirrorPart
 from engine.attention.packing import Int64Array
 from engine.step.step import ScheduledSequence
@@ -77,7 +78,7 @@ class PrefillTile:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """How layers with the same sliding window (or none) attend in this step."""
+    """How layers with the same window attend in this step."""
 
     decode: tuple[DecodeGroup, ...]
     prefill: tuple[PrefillTile, ...]
@@ -86,10 +87,10 @@ class WindowPlan:
 @dataclass(frozen=True, slots=True)
 class Plans:
     """For decoders in plain torch. ``slots``: where ``PagedKVCache.store`` writes this step's keys
-    and values. ``by_window``: by sliding window (tokens; None: unlimited)."""
+    and values. ``by_window``: by which tokens one attends to."""
 
     slots: Tensor
-    by_window: dict[int | None, WindowPlan]
+    by_window: dict[AttentionWindow, WindowPlan]
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from engine.architecture.features import AttentionChunk, AttentionWindow
 from engine.attention.layout import (
     BatchRows,
     BatchTensors,
@@ -46,13 +47,22 @@ def split_by_length(lengths: Items[int]) -> list[tuple[int, int]]:
     return ranges
 
 
+def first_seen(window: AttentionWindow, positions: Int64Array) -> Int64Array:
+    """Return the first position that a token at each of ``positions`` attends to."""
+    if window is None:
+        return np.zeros_like(positions)
+    if isinstance(window, AttentionChunk):
+        return positions // window.size * window.size
+    return np.maximum(positions - window + 1, 0)
+
+
 class PlanBuilder:
     """Builds ``Plans`` on the host and moves them to ``device``."""
 
     def __init__(
         self,
         shape: CacheShape,
-        windows: Items[int | None],
+        windows: Items[AttentionWindow],
         dtype: torch.dtype,
         device: torch.device,
         mirror: ContextMirror | None = None,
@@ -84,8 +94,8 @@ class PlanBuilder:
         tables: Int64Array,
         chunks: Items[PromptChunk],
         row_key: Hashable = None,
-    ) -> dict[int | None, WindowPlan]:
-        """Return the plan for each sliding window. ``lengths`` [sequences]: the context of each
+    ) -> dict[AttentionWindow, WindowPlan]:
+        """Return the plan for each window. ``lengths`` [sequences]: the context of each
         decode row, including its own token, decreasing; ``tables`` [sequences, blocks]: their block
         tables, with arbitrary padding; ``row_key`` identifies the decode rows (for
         ``ContextMirror``; None: unknown)."""
@@ -115,12 +125,12 @@ class PlanBuilder:
         last: int,
         lengths: Int64Array,
         tables: Int64Array,
-        window: int | None,
+        window: AttentionWindow,
         part: MirrorPart | None,
     ) -> DecodeGroup:
         size = self._shape.block_size
         ends = lengths[first:last]
-        starts = np.zeros_like(ends) if window is None else np.maximum(ends - window, 0)
+        starts = first_seen(window, ends - 1)
         first_blocks = starts // size
         last_blocks = (ends - 1) // size
         rows = None
@@ -140,9 +150,9 @@ class PlanBuilder:
             mask = self._mask(hidden)[:, None, None, :]
         return DecodeGroup(first, last, rows, length, mask, part)
 
-    def _prefill_tiles(self, chunk: PromptChunk, window: int | None) -> list[PrefillTile]:
+    def _prefill_tiles(self, chunk: PromptChunk, window: AttentionWindow) -> list[PrefillTile]:
         row, count = chunk.first_row, chunk.num_tokens
-        if chunk.start == 0 and (window is None or count <= window):
+        if chunk.start == 0 and first_seen(window, np.array(count - 1)) == 0:
             return [PrefillTile(row, row + count, None, row, count, None)]
         return [
             self._masked_tile(chunk, offset, min(offset + TILE, count), window)
@@ -150,15 +160,14 @@ class PlanBuilder:
         ]
 
     def _masked_tile(
-        self, chunk: PromptChunk, offset: int, end: int, window: int | None
+        self, chunk: PromptChunk, offset: int, end: int, window: AttentionWindow
     ) -> PrefillTile:
         first, last = chunk.start + offset, chunk.start + end
-        low = 0 if window is None else max(0, first - window + 1)
         queries = np.arange(first, last)[:, None]
+        starts = first_seen(window, queries)
+        low = int(starts[0, 0])
         keys = np.arange(low, last)
-        hidden = keys > queries
-        if window is not None:
-            hidden |= keys <= queries - window
+        hidden = (keys > queries) | (keys < starts)
         mask = self._mask(hidden)
         row = chunk.first_row
         if chunk.start == 0:

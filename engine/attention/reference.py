@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
+from engine.architecture.features import AttentionWindow
 from engine.attention.cache import PagedKVCache
 from engine.attention.layout import DecodeGroup, Plans, PrefillTile
 
@@ -36,14 +37,14 @@ def paged_attention(
     cache: PagedKVCache,
     layer: int,
     plans: Plans,
-    window: int | None,
+    window: AttentionWindow,
     scale: float,
     scoring: Scoring | None = None,
 ) -> Tensor:
     """Store this step's keys and values, then attend. Returns [tokens, heads * head_dim].
 
     ``query`` [tokens, heads, head_dim], ``key`` and ``value`` [tokens, kv_heads, head_dim], in
-    the cache's dtype; token i attends to its sequence up to itself, at most ``window`` tokens.
+    the cache's dtype; token i attends to those up to itself that ``window`` says.
     ``scoring``: None for a plain softmax.
     """
     stored = cache.store(layer, plans.slots, key, value)

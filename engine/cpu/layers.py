@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.features import Experts, QKNorm
+from engine.architecture.features import Experts, QKNorm, sliding
 from engine.cpu.blocks import packed_blocks
 from engine.cpu.library import LayerStruct, Library, LinearStruct
 from engine.cpu.matrices import Matrix, fused_qkv_matrices, gate_up_matrix, stored_matrix
@@ -79,7 +79,7 @@ class PackedLayers:
             head_dim=own.head_dim,
             inner=own.intermediate_size,
             has_keys=config.sizes_of(number).keys_of is None,
-            window=config.sliding_windows[number] or 0,
+            window=sliding(config.windows[number]) or 0,
             rope=-1 if rope is None else kinds.index((rope, own.head_dim)),
             scale=config.attention_scales[number],
             factor=factor,

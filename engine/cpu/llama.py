@@ -28,7 +28,10 @@ from engine.model.parameters import EMBEDDING, HEAD, NORM
 from engine.weights.weights import WeightSource
 
 # What the compiled pass computes besides a plain Llama; torch computes a model with anything else.
-SERVED_BY_C = frozenset(Feature) - {Feature.LEARNED_POSITIONS}
+SERVED_BY_C = frozenset(Feature) - {
+    *(Feature.LEARNED_POSITIONS, Feature.CHUNKED_ATTENTION, Feature.ROTATED_NORMS),
+    *(Feature.UNROTATED_SCALING, Feature.SCALED_INPUTS, Feature.SHARED_EXPERT),
+}
 # By activation: the outcome in linear.h.
 _GATED = {"silu": 2, "gelu_tanh": 3}
 _HEAD_UNIT = 16  # UNIT in attention.h

@@ -6,11 +6,10 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.rotary import pair_order
 from engine.cpu.blocks import kind_of_blocks
 from engine.cpu.library import Library
 from engine.cpu.packed import PackedWeight, interleaved
-from engine.model.parameters import attention_prefix
+from engine.model.parameters import attention_prefix, head_order
 from engine.weights.blocks import BlockRows, BlockSource, combined_blocks
 from engine.weights.grouped import GroupedWeight, alike, combined, joined
 from engine.weights.quantization import matrix
@@ -41,7 +40,7 @@ def fused_qkv_matrices(config: ModelConfig, source: WeightSource, layer: int) ->
     one of value. Together, all would take the bits of the larger kind, or more."""
     own, names = config.of_layer(layer), config.sizes_of(layer).projections
     parts = stored(source, *(f"{attention_prefix(layer)}{name}_proj.weight" for name in names))
-    order = pair_order(own.head_dim, own.rotary_dim)
+    order = head_order(own)
 
     def rows(heads: int) -> Tensor:
         return (torch.arange(heads).unsqueeze(1) * own.head_dim + order).view(-1)

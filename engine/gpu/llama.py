@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.features import QKNorm
+from engine.architecture.features import QKNorm, sliding
 from engine.architecture.rope import NO_ROPE
 from engine.architecture.rotary import RotaryEmbedding
 from engine.attention.cache import PagedKVCache
@@ -258,6 +258,6 @@ def _layer(
         output=Projection.load(matrices, attention + "o_proj", config.output_bias, deterministic),
         post_norm=source.tensor(prefix + "post_attention_layernorm.weight"),
         feed=load_feed_forward(config, matrices, number, deterministic=deterministic),
-        window=config.sliding_windows[number],
+        window=sliding(config.windows[number]),
         scale=config.attention_scales[number],
     )

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from engine.architecture.config import ModelConfig
-from engine.architecture.rotary import pair_order
 from engine.gpu.kernels.few_bits import FewBitWeight, packed_few_bits
+from engine.model.parameters import head_order
 from engine.weights.grouped import GroupedWeight, joined
 from engine.weights.quantization import Float8Source, GroupedSource
 from engine.weights.weights import WeightSource
@@ -52,7 +52,7 @@ class KernelMatrices:
 
     def qkv(self, config: ModelConfig, prefix: str) -> KernelMatrix:
         """See ``engine.model.parameters.fused_qkv``, of the weights."""
-        order = pair_order(config.head_dim, config.rotary_dim)
+        order = head_order(config)
 
         def rows(heads: int) -> Tensor:
             return (torch.arange(heads).unsqueeze(1) * config.head_dim + order).view(-1)

@@ -61,16 +61,16 @@ class Attention:
         self._num_rotated = own.num_heads + (own.num_kv_heads if self._has_keys else 0)
         self._head_dim = own.head_dim
         self._rope = config.ropes[layer]
-        self._window = config.sliding_windows[layer]
+        self._window = config.windows[layer]
         self._scale = config.attention_scales[layer]
         prefix = attention_prefix(layer)
         self._qkv = make_linear(
             fused_qkv(config, source, layer, "weight"),
             fused_qkv(config, source, layer, "bias") if config.qkv_bias else None,
         )
+        weight = source.tensor(prefix + "o_proj.weight")
         output = make_linear(
-            source.tensor(prefix + "o_proj.weight"),
-            source.tensor(prefix + "o_proj.bias") if config.output_bias else None,
+            weight, source.tensor(prefix + "o_proj.bias") if config.output_bias else None
         )
         name = NORM_NAMES[config.norms].attention_output
         self._output = addition(config, source, output, layer, name, collectives)
@@ -78,14 +78,19 @@ class Attention:
         self._qk_norm: RMSNorm | None = None
         self._whole_norms: tuple[RMSNorm, RMSNorm] | None = None
         self._value_norm: RMSNorm | None = None
+        self._rotated_norm: RMSNorm | None = None
         if config.qk_norm is QKNorm.HEAD:
-            weight = fused_qk_norm(config, source, layer)
-            self._qk_norm = RMSNorm(weight, eps)
+            norms = fused_qk_norm(config, source, layer)
+            self._qk_norm = RMSNorm(norms, eps)
             if config.value_norm:
-                self._value_norm = RMSNorm(torch.ones_like(weight[0]), eps)
+                self._value_norm = RMSNorm(torch.ones_like(norms[0]), eps)
         elif config.qk_norm is QKNorm.WHOLE:
             query, key = whole_qk_norms(config, source, layer)
             self._whole_norms = RMSNorm(query, eps), RMSNorm(key, eps)
+        if config.rotated_norms and self._rope is not None:
+            self._rotated_norm = RMSNorm(weight.new_ones(own.head_dim), eps)
+        scaling = config.query_scaling
+        self._scales_queries = not (scaling and scaling.is_unrotated and self._rope is not None)
 
     def add_to(self, residual: Tensor, x: Tensor, step: LayerStep, rows: Tensor | None) -> Tensor:
         """``residual`` plus what attention makes of ``x``, both [tokens, hidden]; of ``rows``
@@ -98,9 +103,11 @@ class Attention:
             qk = self._normed(qk, self._whole_norms)
         if self._rope is not None:
             rotate_(qk, step.rotations[self._rope, self._head_dim])
+        if self._rotated_norm is not None:
+            qk = self._rotated_norm(qk)
         query, key = qk[:, : self._num_heads], qk[:, self._num_heads :]
-        if step.query_factors is not None:
-            query = query * step.query_factors
+        if step.query_factors is not None and self._scales_queries:
+            query = (query * step.query_factors).to(query.dtype)
         if not self._has_keys:
             key, value = step.shared[self._number]
         elif self._value_norm is not None:

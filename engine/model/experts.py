@@ -42,10 +42,15 @@ class MixtureOfExperts:
         self._experts = [
             _expert(source, expert_prefix(prefix, number)) for number in range(self._config.count)
         ]
+        self._shared: _Expert | None = None
+        if self._config.has_shared:
+            self._shared = _expert(source, f"{prefix}shared_expert.")
 
     def add_to(self, residual: Tensor, x: Tensor) -> Tensor:
         """``residual`` [rows, hidden], which may be overwritten, plus the mixture of ``x``."""
         out = self.mixture(x, *self.route(x))
+        if self._shared is not None:
+            out += self._apply(self._shared, x)
         return residual.add_(self._collectives.all_reduce(out), alpha=self._multiplier)
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -53,12 +58,18 @@ class MixtureOfExperts:
         return route(x @ self._router.t(), self._config)
 
     def mixture(self, x: Tensor, chosen: Tensor, weights: Tensor) -> Tensor:
-        """Return the sum of what the ``chosen`` experts make of each row, times their weights."""
+        """Return the sum of what the ``chosen`` experts make of each row, which their weights
+        multiply before or after that."""
         out = torch.zeros_like(x)
         for number in set(chosen.flatten().tolist()):
             rows, places = torch.where(chosen == number)
-            found = self._apply(self._experts[number], x.index_select(0, rows))
-            out.index_add_(0, rows, found * weights[rows, places].unsqueeze(1).to(x.dtype))
+            own = weights[rows, places].unsqueeze(1).to(x.dtype)
+            read = x.index_select(0, rows)
+            if self._config.scales_inputs:
+                found = self._apply(self._experts[number], read * own)
+            else:
+                found = self._apply(self._experts[number], read) * own
+            out.index_add_(0, rows, found)
         return out
 
     def _apply(self, expert: _Expert, x: Tensor) -> Tensor:
@@ -97,6 +108,9 @@ def expert_prefix(prefix: str, number: int) -> str:
 def route(scores: Tensor, experts: Experts) -> tuple[Tensor, Tensor]:
     """Return each row's experts, int64 [rows, top_k], and their weights in float32, for the
     router's ``scores`` [rows, experts]."""
+    if experts.scales_inputs:
+        best, chosen = scores.topk(experts.top_k, dim=1)
+        return chosen, best.float().sigmoid()
     weights, chosen = scores.float().softmax(dim=1).topk(experts.top_k, dim=1)
     if experts.renormalised:
         weights = weights / weights.sum(dim=1, keepdim=True)

@@ -176,6 +176,7 @@ class LlamaModel:
             for rope, size in ropes_of_sizes(config)
         }
         self._query_factors = query_factors(config, max_positions, device)
+        self._rounds_factors = not (config.query_scaling and config.query_scaling.is_unrotated)
 
     def hidden_states(
         self,
@@ -191,7 +192,8 @@ class LlamaModel:
             x *= self._multiplier
         factors = self._query_factors
         if factors is not None:
-            factors = factors.index_select(0, positions).to(x.dtype).view(-1, 1, 1)
+            factors = factors.index_select(0, positions).view(-1, 1, 1)
+            factors = factors.to(x.dtype) if self._rounds_factors else factors
         step = LayerStep(
             {rope: table.rotations(positions) for rope, table in self._ropes.items()},
             factors,
@@ -248,5 +250,6 @@ def query_factors(config: ModelConfig, max_positions: int, device: torch.device)
     scaling = config.query_scaling
     if scaling is None:
         return None
-    factors = [scaling.factor(position) for position in range(max_positions)]
-    return torch.tensor(factors, dtype=torch.float32, device=device)
+    steps = (torch.arange(max_positions) + scaling.offset) // scaling.positions
+    factors = [scaling.factor(step) for step in range(int(steps[-1]) + 1)]
+    return torch.tensor(factors, dtype=torch.float32).index_select(0, steps).to(device)

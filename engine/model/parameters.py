@@ -172,7 +172,19 @@ def _expert_maps(experts: Experts, hidden: int) -> dict[str, tuple[int, int, boo
         shapes[prefix + "gate_proj"] = (experts.inner, hidden, False)
         shapes[prefix + "up_proj"] = (experts.inner, hidden, False)
         shapes[prefix + "down_proj"] = (hidden, experts.inner, False)
+    if experts.has_shared:
+        shapes["mlp.shared_expert.gate_proj"] = (experts.inner, hidden, False)
+        shapes["mlp.shared_expert.up_proj"] = (experts.inner, hidden, False)
+        shapes["mlp.shared_expert.down_proj"] = (hidden, experts.inner, False)
     return shapes
+
+
+def head_order(config: ModelConfig) -> Tensor:
+    """int64 [head_dim]: the order of a head's stored elements in which adjacent ones are turned
+    together. ``config``: with the layer's own sizes."""
+    if config.adjacent_pairs:
+        return torch.arange(config.head_dim)
+    return pair_order(config.head_dim, config.rotary_dim)
 
 
 def fused_qkv(config: ModelConfig, source: WeightSource, layer: int, kind: str) -> Tensor:
@@ -180,7 +192,7 @@ def fused_qkv(config: ModelConfig, source: WeightSource, layer: int, kind: str) 
     query and key head in the order that ``engine.architecture.rope`` turns them; of a layer that
     shares others' keys and values, of queries only."""
     own = config.of_layer(layer)
-    order = pair_order(own.head_dim, own.rotary_dim)
+    order = head_order(own)
 
     def ordered(rows: Tensor) -> Tensor:
         by_head = rows.view(-1, own.head_dim, *rows.shape[1:])
@@ -200,7 +212,7 @@ def fused_qk_norm(config: ModelConfig, source: WeightSource, layer: int) -> Tens
     """[heads, head_dim]: the norm weight of each query head, and of each key head if the layer has
     keys, reordered likewise."""
     own = config.of_layer(layer)
-    order = pair_order(own.head_dim, own.rotary_dim)
+    order = head_order(own)
     heads = {"q": own.num_heads, "k": own.num_kv_heads}
     parts = []
     for name in "qk":
@@ -214,7 +226,7 @@ def whole_qk_norms(config: ModelConfig, source: WeightSource, layer: int) -> tup
     """[heads * head_dim] and [kv_heads * head_dim]: the weights of norms over all heads of a token,
     reordered likewise."""
     own = config.of_layer(layer)
-    order = pair_order(own.head_dim, own.rotary_dim)
+    order = head_order(own)
 
     def ordered(name: str) -> Tensor:
         weight = source.tensor(f"{attention_prefix(layer)}{name}_norm.weight")

@@ -329,6 +329,7 @@ def _build(
         )
     if options.deterministic:
         raise ModelError(_NOT_DETERMINISTIC)
+    _log.info("%s is computed by Quire's own code in torch", config.architecture)
     return llama.LlamaModel(
         config,
         source,

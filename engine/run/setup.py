@@ -11,6 +11,7 @@ import torch
 
 from engine.architecture.config import ModelConfig
 from engine.architecture.errors import ModelError, UnsupportedError
+from engine.architecture.features import sliding
 from engine.config import LARGE_DEVICE_BYTES, LARGE_SIZES, SIZES, EngineConfig, StepSizes
 from engine.cpu.library import Library, LibraryUnavailableError, library
 from engine.device.device import (
@@ -224,7 +225,7 @@ def _required(asked: str, setup: RunnerSetup, model: ModelConfig) -> ChosenAtten
         setup.dtype,
         setup.device,
     )
-    require_flashinfer(planned, set(model.sliding_windows))
+    require_flashinfer(planned, {sliding(window) for window in model.windows})
     return ChosenAttention(planned=planned)
 
 

@@ -65,10 +65,10 @@ def expert_storage(
     they do not show it."""
     if usual is ExpertStorage.APART:
         return usual
-    rows = stacked_shapes(shapes, ExpertStorage.ROWS)
-    for name, shape in rows.items():
-        if name not in shapes and name in stored:
-            return ExpertStorage.ROWS if stored[name] == shape else ExpertStorage.COLUMNS
+    others = {ExpertStorage.ROWS: ExpertStorage.COLUMNS, ExpertStorage.COLUMNS: ExpertStorage.ROWS}
+    for name, shape in stacked_shapes(shapes, usual).items():
+        if name not in shapes and name in stored:  # which may have either shape
+            return usual if stored[name] == shape else others[usual]
     # Matrices in few bits have other names, which begin so.
     parted = tuple(name.removesuffix("weight") for name in shapes if _EXPERT.fullmatch(name))
     return ExpertStorage.APART if any(name.startswith(parted) for name in stored) else usual

@@ -17,6 +17,15 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "high_freq_factor": 4.0,
         "original_max_position_embeddings": 512,
     },
+    # As in Llama 4 Scout: a step instead of a ramp.
+    "llama3 without a ramp": {
+        "rope_type": "llama3",
+        "rope_theta": 500_000.0,
+        "factor": 16.0,
+        "low_freq_factor": 1.0,
+        "high_freq_factor": 1.0,
+        "original_max_position_embeddings": 512,
+    },
     "yarn": {
         "rope_type": "yarn",
         "rope_theta": 1_000_000.0,

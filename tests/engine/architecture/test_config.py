@@ -75,7 +75,7 @@ def test_what_config_json_leaves_out_means_what_transformers_takes_it_to_mean(
     assert ours.tie_word_embeddings == theirs.tie_word_embeddings
     assert {rope and rope.theta for rope in ours.ropes} == {theirs.rope_parameters["rope_theta"]}
     window = theirs.sliding_window if architecture == "MistralForCausalLM" else None
-    assert ours.sliding_windows == (window, window)
+    assert ours.windows == (window, window)
 
 
 def test_null_means_absent(tmp_path: Path) -> None:
@@ -86,8 +86,8 @@ def test_null_means_absent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["Qwen2ForCausalLM", "Qwen3ForCausalLM"])
 def test_qwen_uses_a_sliding_window_only_if_configured(tmp_path: Path, family: str) -> None:
     sliding = {"architectures": [family], "sliding_window": 9, "max_window_layers": 3}
-    assert load(tmp_path, **sliding).sliding_windows == (None,) * 4
-    assert load(tmp_path, use_sliding_window=True, **sliding).sliding_windows == (
+    assert load(tmp_path, **sliding).windows == (None,) * 4
+    assert load(tmp_path, use_sliding_window=True, **sliding).windows == (
         None,
         None,
         None,
@@ -95,7 +95,7 @@ def test_qwen_uses_a_sliding_window_only_if_configured(tmp_path: Path, family: s
     )
     types = ["sliding_attention", "full_attention"] * 2
     named = load(tmp_path, use_sliding_window=True, layer_types=types, **sliding)
-    assert named.sliding_windows == (9, None, 9, None)
+    assert named.windows == (9, None, 9, None)
 
 
 def test_end_of_sequence_ids_come_from_both_files(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
 from tests.engine.plugin.families import (
     NATIVE,
+    ONLY_NATIVE,
     prompt,
     require_release_with,
     save_family,
@@ -28,6 +29,10 @@ WAYS: dict[str, dict[str, Any]] = {"compiled": {}, "torch": {"cpu_path": "torch"
 ALWAYS_BY_TORCH = ("gemma3_text#linear",)
 ALWAYS_LONG = ("phi3#longrope", "gemma3_text#linear")
 LONG = 256
+
+
+def family_of(kind: str) -> str:
+    return kind.partition("#")[0]
 
 
 def sometimes(kind: str, always: tuple[str, ...]) -> Any:
@@ -50,7 +55,9 @@ def test_mixed_steps_by_torch_equal_transformers(kind: str, tmp_path: Path) -> N
     assert_equals_transformers(tmp_path, oracle, model_impl="native", cpu_path="torch")
 
 
-@pytest.mark.parametrize("kind", [sometimes(kind, ALWAYS_LONG) for kind in NATIVE])
+@pytest.mark.parametrize(
+    "kind", [sometimes(kind, ALWAYS_LONG) for kind in NATIVE if family_of(kind) not in ONLY_NATIVE]
+)
 def test_long_answers_are_those_of_transformers_code_over_our_cache(
     kind: str, tmp_path: Path
 ) -> None:
@@ -89,6 +96,10 @@ def test_our_own_code_is_chosen_unless_config_json_says_more_than_we_know(
         UnsupportedError, match="not known for this family: value_residual_multiplier"
     ):
         load_model_config(changed)
+    if (refusal := ONLY_NATIVE.get(family_of(kind))) is not None:
+        with pytest.raises(UnsupportedError, match=refusal):
+            load_runner(changed, load_format="dummy")
+        return
     assert load_runner(changed, load_format="dummy").info.implementation == "transformers"
 
 

@@ -10,7 +10,7 @@ import torch
 from transformers.models.ministral3.modeling_ministral3 import get_llama_4_attn_scale
 
 from engine.architecture.config import load_model_config
-from engine.architecture.features import Feature, QueryScaling
+from engine.architecture.features import AttentionChunk, Feature, QueryScaling, sliding
 from tests.engine.tiny_models import VARIANTS, save_model
 
 GEMMA4 = {
@@ -35,6 +35,11 @@ FEATURES = {
     "gemma4": GEMMA4,
     "gemma4_inputs": GEMMA4 | {Feature.LAYER_INPUTS, Feature.SHARED_KEYS},
     "gemma4_experts": GEMMA4 | {Feature.EXPERTS, Feature.PARALLEL_EXPERTS},
+    "llama4": {
+        *(Feature.ROPE_BY_LAYER, Feature.TENSOR_NAMES, Feature.EXPERTS, Feature.QUERY_SCALING),
+        *(Feature.CHUNKED_ATTENTION, Feature.ROTATED_NORMS, Feature.UNROTATED_SCALING),
+        *(Feature.SCALED_INPUTS, Feature.SHARED_EXPERT),
+    },
     "ministral3": {Feature.QUERY_SCALING},
     "mixtral": {Feature.EXPERTS, Feature.TENSOR_NAMES},
     "olmoe": {Feature.EXPERTS, Feature.WHOLE_QK_NORM},
@@ -54,6 +59,13 @@ def test_query_factors_equal_transformers() -> None:
     positions = torch.arange(100)
     expected = get_llama_4_attn_scale(positions[None], 0.3, 16).flatten()
     scaling = QueryScaling(0.3, 16)
-    found = torch.tensor([scaling.factor(int(position)) for position in positions])
+    found = torch.tensor([scaling.factor(int(position) // 16) for position in positions])
     torch.testing.assert_close(found, expected)
     assert found[15] == 1 < found[16]
+
+
+def test_a_chunk_is_no_sliding_window() -> None:
+    assert sliding(None) is None
+    assert sliding(7) == 7
+    with pytest.raises(ValueError, match="chunks of 7 tokens"):
+        sliding(AttentionChunk(7))

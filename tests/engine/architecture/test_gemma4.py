@@ -90,7 +90,7 @@ def test_layers_have_the_sizes_that_transformers_gives_them(
         is_full = types[layer] == "full_attention"
         has_keys = each.keys_of is None
         assert each.value_is_key == (theirs.attention_k_eq_v and is_full and has_keys)
-        assert ours.sliding_windows[layer] == (None if is_full else theirs.sliding_window)
+        assert ours.windows[layer] == (None if is_full else theirs.sliding_window)
         rope = ours.ropes[layer]
         assert rope is not None
         assert rope.theta == theirs.rope_parameters[types[layer]]["rope_theta"]

@@ -63,7 +63,7 @@ def test_what_is_left_out_means_the_same(architecture: str, tmp_path: Path) -> N
     assert ours.norm_eps == theirs.rms_norm_eps
     assert ours.max_position_embeddings == theirs.max_position_embeddings
     assert ours.tie_word_embeddings == theirs.tie_word_embeddings
-    assert ours.sliding_windows == windows(theirs)
+    assert ours.windows == windows(theirs)
     assert [rope and rope.theta for rope in ours.ropes] == thetas(theirs)
     if ours.experts is not None:
         assert ours.experts.count == theirs.num_experts
@@ -88,7 +88,7 @@ def test_gemma_s_older_fields_mean_the_same(tmp_path: Path) -> None:
     }
     ours = load(tmp_path, "Gemma3ForCausalLM", **older)
     theirs = AutoConfig.from_pretrained(tmp_path)
-    assert ours.sliding_windows == windows(theirs)
+    assert ours.windows == windows(theirs)
     assert [rope and rope.theta for rope in ours.ropes] == thetas(theirs)
     assert ours.ropes[2] == RopeConfig(theta=5e5, kind="linear", factor=8.0)
     assert ours.ropes[0] == RopeConfig(theta=2e4)

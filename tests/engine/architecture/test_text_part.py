@@ -177,7 +177,7 @@ def test_gemma_3_is_read_where_it_leaves_out_its_defaults(tmp_path: Path) -> Non
     )
     assert (ours.dtype, ours.tie_word_embeddings) == ("bfloat16", True)
     assert ours.max_position_embeddings == theirs.max_position_embeddings
-    assert [window is None for window in ours.sliding_windows] == [
+    assert [window is None for window in ours.windows] == [
         kind == "full_attention" for kind in theirs.layer_types
     ]
     assert {rope and (rope.theta, rope.kind, rope.factor) for rope in ours.ropes} == {

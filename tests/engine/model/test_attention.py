@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,9 @@ from engine.architecture.config import load_model_config
 from engine.attention.groups import GroupedKVCache
 from engine.attention.layout import GroupedPlans
 from engine.model.llama import LlamaModel
+from engine.model.parameters import parameter_shapes
+from engine.weights.experts import ExpertWeights
+from engine.weights.families import FamilyWeights, stored_shapes
 from tests.engine.model.decoding import CPU, Weights, states_in_pieces
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
@@ -38,6 +42,28 @@ def test_layers_that_share_keys_and_values_have_none_in_the_cache(tmp_path: Path
         found = torch.cat(states_in_pieces(model, config, TOKENS, [3, 30, 31, 50]))
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
     assert [group.layer(0).shape[1:] for group in seen[0].groups] == [(2, 2, 8, 16), (2, 2, 8, 32)]
+
+
+@pytest.mark.parametrize("chunk", [1, 8, 13, 29])
+@pytest.mark.parametrize("has_norms", [True, False])
+def test_layers_attend_within_chunks_or_with_scaled_queries(
+    chunk: int, has_norms: bool, tmp_path: Path
+) -> None:
+    variant = VARIANTS["llama4"]
+    changes = {"attention_chunk_size": chunk, "use_qk_norm": has_norms}
+    oracle = save_model(replace(variant, settings=variant.settings | changes), tmp_path)
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    stored = stored_shapes(shapes, config)
+    experts = ExpertWeights(Weights(oracle), stored, config.expert_storage)  # type: ignore[arg-type]
+    source = FamilyWeights(experts, shapes, config)
+    model = LlamaModel(config, source, max_positions=64, device=CPU)
+    with torch.inference_mode():
+        expected = oracle.model(torch.tensor([TOKENS])).last_hidden_state[0]
+        found = torch.cat(states_in_pieces(model, config, TOKENS, [3, 30, 31, 32, 50]))
+        whole = torch.cat(states_in_pieces(model, config, TOKENS, [50]))
+    torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(whole, expected, atol=1e-4, rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", ["gemma4", "gemma4_inputs", "olmo2"])

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from torch import Tensor
-from transformers import Qwen3MoeConfig
+from transformers import Llama4TextConfig, Qwen3MoeConfig
+from transformers.models.llama4.modeling_llama4 import Llama4TextMoe
 from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeSparseMoeBlock
 
 from engine.architecture.config import ModelConfig, load_model_config
@@ -62,6 +63,51 @@ def test_it_equals_transformers(config: ModelConfig, renormalised: bool, rows: i
         expected = residual + 0.5 * block(x[None])[0]
         found = MixtureOfExperts(ours, Weights(block), "mlp.").add_to(residual.clone(), x)
     torch.testing.assert_close(found, expected, atol=1e-4, rtol=1e-4)
+
+
+class Llama4Weights:
+    """The same for a block of Llama 4."""
+
+    def __init__(self, block: Llama4TextMoe) -> None:
+        self._block = block
+
+    def tensor(self, name: str) -> Tensor:
+        _, kind, *rest = name.split(".")
+        if kind == "gate":
+            return self._block.router.weight.data
+        if kind == "shared_expert":
+            return self._block.shared_expert.get_parameter(".".join(rest)).data
+        gate, up = self._block.experts.gate_up_proj.data[int(rest[0])].t().chunk(2)
+        down = self._block.experts.down_proj.data[int(rest[0])].t()
+        return {"gate_proj": gate, "up_proj": up, "down_proj": down}[rest[1]]
+
+
+@pytest.mark.parametrize("top_k", [1, 3])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_inputs_are_scaled_and_an_expert_is_shared_as_in_llama_4(
+    config: ModelConfig, top_k: int, dtype: torch.dtype
+) -> None:
+    torch.manual_seed(top_k)
+    theirs = Llama4TextConfig(
+        hidden_size=config.hidden_size,
+        intermediate_size=INNER,
+        num_local_experts=COUNT,
+        num_experts_per_tok=top_k,
+    )
+    block = Llama4TextMoe(theirs)
+    for parameter in block.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    block.to(dtype)
+    x, residual = torch.randn(2, 7, config.hidden_size).to(dtype)
+    experts = Experts(
+        COUNT, top_k, INNER, False, (True,) * config.num_layers, scales_inputs=True, has_shared=True
+    )
+    ours = replace(config, experts=experts)
+    with torch.inference_mode():
+        expected = residual + block(x[None])[0]
+        found = MixtureOfExperts(ours, Llama4Weights(block), "mlp.").add_to(residual.clone(), x)
+    tolerance = 1e-4 if dtype is torch.float32 else 0.05
+    torch.testing.assert_close(found, expected, atol=tolerance, rtol=tolerance)
 
 
 def test_weights_of_the_chosen_experts_sum_to_one_only_if_renormalised() -> None:

@@ -71,7 +71,10 @@ NATIVE = (
     *("gemma3_text#linear", "gemma4_text#31b", "gemma4_text#e2b", "gemma4_text#moe"),
     *("gemma4_unified_text#12b", "ministral", "ministral3#short", "mixtral", "olmoe"),
     *("qwen3_moe", "qwen3_moe#renormalised"),
+    *("llama4_text#scout", "llama4_text#maverick", "llama4_text#guard"),
 )
+# Those of them that transformers' code does not compute over our KV cache, and why.
+ONLY_NATIVE = {"llama4_text": "layers of type chunked_attention"}
 
 # Kinds of which GGUF files are served, by transformers' code.
 GGUF_KINDS = (
@@ -98,7 +101,6 @@ NATIVE_GGUF_KINDS = ("ernie4_5", "ernie4_5#tall", "gpt2", "llama#internlm2")
 # Kinds that are refused, and for what. Others are refused too.
 REFUSED: dict[str, str] = {
     "minimax": "keeps more than keys and values",
-    "llama4_text": "layers of type chunked_attention",
     "deepseek_v32": "attends with indices, which is not supported",
     "inkling_text": "attends with position_bias, which is not supported",
     "diffllama": "its attention is called 8 times for 4 layers",
@@ -121,6 +123,12 @@ _YARN_OF_DEEPSEEK_V2 = {
     "original_max_position_embeddings": 32,
     "mscale": 0.707,
     "mscale_all_dim": 0.707,
+}
+_LLAMA4 = {
+    "no_rope_layers": [1, 0, 1, 1],
+    "layer_types": ["chunked_attention", "full_attention", *["chunked_attention"] * 2],
+    "attn_scale": 0.5,
+    "intermediate_size_mlp": 80,
 }
 # Variants that a family's own defaults do not show, by "model type#variant".
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -233,6 +241,39 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "mscale_all_dim": 1.0,
             "llama_4_scaling_beta": 0.3,
         },
+    },
+    # Chunks that end within blocks of the KV cache, and at their ends.
+    "llama4_text#scout": {
+        **_LLAMA4,
+        "attention_chunk_size": 13,
+        "floor_scale": 5,
+        "moe_layers": [0, 1, 2, 3],
+        "rope_parameters": {
+            "rope_type": "llama3",
+            "rope_theta": 10_000.0,
+            "factor": 8.0,
+            "low_freq_factor": 1.0,
+            "high_freq_factor": 1.0,
+            "original_max_position_embeddings": 32,
+        },
+    },
+    "llama4_text#maverick": {
+        **_LLAMA4,
+        "attention_chunk_size": 16,
+        "floor_scale": 7,
+        "moe_layers": [1, 3],
+        "num_experts_per_tok": 2,
+        "use_qk_norm": False,
+        "attention_bias": True,
+    },
+    "llama4_text#guard": {
+        **_LLAMA4,
+        "attention_chunk_size": 5,
+        "moe_layers": [],
+        "num_local_experts": 0,
+        "num_experts_per_tok": 0,
+        "attn_temperature_tuning": False,
+        "tie_word_embeddings": True,
     },
     "qwen3_5_text#heads": {"linear_num_value_heads": 6},
     "qwen3_5_moe_text#heads": {"linear_num_value_heads": 6},

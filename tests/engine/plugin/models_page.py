@@ -14,7 +14,15 @@ from engine.architecture.config import ARCHITECTURES, load_model_config
 from engine.cpu.llama import compiled_pass_fits
 from engine.gpu.availability import kernels_fit
 from engine.sharding.shard import SERVED_BY_RANKS
-from tests.engine.plugin.families import FEW, HYBRIDS, MANY, NATIVE, REFUSED, tiny_config
+from tests.engine.plugin.families import (
+    FEW,
+    HYBRIDS,
+    MANY,
+    NATIVE,
+    ONLY_NATIVE,
+    REFUSED,
+    tiny_config,
+)
 from tests.engine.plugin.image_text import (
     NATIVE_TEXT,
     PLUGIN_TEXT,
@@ -42,7 +50,7 @@ def tables() -> str:
         if name in ARCHITECTURES:
             values = json.loads(tiny_config(variants[0]).to_json_string())
             ours = ", ".join(_paths(name, values))
-        by = "with a state" if kind in HYBRIDS else "yes"
+        by = "with a state" if kind in HYBRIDS else "" if kind in ONLY_NATIVE else "yes"
         lines.append(f"| `{name}` | `{kind}` | {ours} | {by} |")
     lines += [
         "",
@@ -65,7 +73,8 @@ def _image_text_rows() -> list[str]:
         if kind in NATIVE_TEXT:
             values = json.loads(tiny_image_text_config(kind).to_json_string())
             ours = ", ".join(_paths(architecture_of(kind), values))
-            theirs = "yes" if text in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES else ""
+            has_class = text in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+            theirs = "yes" if has_class and text not in ONLY_NATIVE else ""
         elif text in HYBRIDS:
             theirs = "with a state"
         row = f"| `{architecture_of(kind)}` | `{text}` | {ours} | {theirs} |"

@@ -15,7 +15,7 @@ from engine.plugin.gate import attention_layers
 from engine.plugin.mixers import mixers
 from engine.plugin.probe import AttentionCall, probe
 from engine.plugin.shrinking import shrunk
-from tests.engine.plugin.families import REFUSED, tiny_config
+from tests.engine.plugin.families import ONLY_NATIVE, REFUSED, tiny_config
 
 META = torch.device("meta")
 CALL = AttentionCall("layers.0", 0, True, 4, 2, 16, 16, False, {})
@@ -27,7 +27,7 @@ def layers_of(kind: str, **changes: Any) -> tuple[AttentionLayer, ...]:
     return attention_layers(model, config, probe(model).calls, mixers(model))
 
 
-@pytest.mark.parametrize(("kind", "reason"), REFUSED.items(), ids=REFUSED)
+@pytest.mark.parametrize(("kind", "reason"), (REFUSED | ONLY_NATIVE).items())
 def test_a_kind_that_keeps_or_does_more_is_refused(kind: str, reason: str) -> None:
     with pytest.raises(UnsupportedError) as refused:
         layers_of(kind)

@@ -35,6 +35,7 @@ FAMILIES = {
 HEADLESS = (
     *("smollm3", "phi3_partial", "granite", "olmo2", "olmo3", "gemma3", "ministral", "ministral3"),
     *("mixtral", "olmoe", "qwen3_moe", "gemma4", "gemma4_inputs", "gemma4_experts"),
+    "llama4",
 )
 POOLINGS = ("mean", "last", "cls")
 

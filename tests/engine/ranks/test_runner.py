@@ -75,7 +75,7 @@ DIVIDED = (
 # Have what ranks do not divide.
 WHOLE = (
     *("phi3_partial", "phi3_long", "granite", "olmo2", "olmo3", "gemma3"),
-    *("mixtral", "olmoe", "gemma4", "gemma4_inputs", "gemma4_experts"),
+    *("mixtral", "olmoe", "gemma4", "gemma4_inputs", "gemma4_experts", "llama4"),
 )
 # Two and four ranks of each key head.
 REPEATED = (("llama_multi_query", 2), ("llama_multi_query", 4), ("qwen3_tied_biases", 4))

@@ -146,6 +146,18 @@ def test_files_show_how_experts_are_stored(saved: tuple[Path, Any, ExpertStorage
     assert expert_storage(stored, shapes, ExpertStorage.APART) is ExpertStorage.APART
 
 
+@pytest.mark.parametrize("usual", STACKED)
+def test_files_that_do_not_show_how_have_experts_as_usual(usual: ExpertStorage) -> None:
+    prefix = "model.layers.0.mlp.experts.0."
+    square: Shapes = {
+        **{f"{prefix}{name}_proj.weight": (32, 64) for name in ("gate", "up")},
+        f"{prefix}down_proj.weight": (64, 32),
+    }
+    stored = stacked_shapes(square, usual)
+    assert stored["model.layers.0.mlp.experts.gate_up_proj"] == (1, 64, 64)
+    assert expert_storage(stored, square, usual) is usual
+
+
 STACK = "model.language_model.layers.2.mlp.experts.{}_proj"
 
 
@@ -181,7 +193,7 @@ def store_apart(directory: Path) -> None:
             parted[name] = tensor
             continue
         for number, matrix in enumerate(tensor):
-            halves = matrix.split(INNER) if kind == "gate_up_proj" else (matrix,)
+            halves = matrix.chunk(2) if kind == "gate_up_proj" else (matrix,)
             kinds = ("gate_proj", "up_proj") if kind == "gate_up_proj" else (kind,)
             for half, own in zip(halves, kinds, strict=True):
                 parted[f"{prefix}.{number}.{own}.weight"] = half.contiguous()
@@ -220,6 +232,22 @@ def test_experts_in_few_bits_are_read(tmp_path: Path) -> None:
     del config["quantization_config"]
     (tmp_path / "config.json").write_text(json.dumps(config))
     assert found == pytest.approx(answer(tmp_path, cpu_path="torch"), abs=1e-4)
+
+
+def test_experts_of_llama_4_may_be_stored_apart_and_in_few_bits(tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    save_image_text("llama4:llama4_text#maverick", tmp_path)
+    together = answer(tmp_path)
+    transpose_experts(tmp_path)
+    store_apart(tmp_path)
+    assert answer(tmp_path) == together
+    quantize_directory(tmp_path, "fp8", 32, only="language_model.")
+    found = answer(tmp_path)
+    write(tmp_path, load_file(tmp_path / "meaning.safetensors"))
+    config = json.loads((tmp_path / "config.json").read_text())
+    del config["quantization_config"]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert found == pytest.approx(answer(tmp_path), abs=1e-4)
 
 
 def test_experts_of_together_stored_weights_may_be_quantized(tmp_path: Path) -> None:

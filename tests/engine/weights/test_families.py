@@ -20,7 +20,7 @@ from engine.weights.weights import CheckpointWeights
 from tests.engine.tiny_models import VARIANTS, save_model
 
 # Other tests have their weights.
-ELSEWHERE = ("gpt2", "gpt2_scaled_by_depth", "llama_sharded", "gemma4_experts")
+ELSEWHERE = ("gpt2", "gpt2_scaled_by_depth", "llama_sharded", "gemma4_experts", "llama4")
 
 
 class Stored:
@@ -100,6 +100,32 @@ def test_each_parameter_of_gemma_4_is_that_of_transformers(name: str, tmp_path: 
             assert torch.equal(torch.cat((gate, up)), gate_up[number])
             assert torch.equal(found[prefix + "down_proj.weight"], down[number])
     assert count == len(state)
+
+
+def test_each_parameter_of_llama_4_is_that_of_transformers(tmp_path: Path) -> None:
+    state = save_model(VARIANTS["llama4"], tmp_path).state_dict()
+    config = load_model_config(tmp_path)
+    shapes = parameter_shapes(config)
+    named = stored_shapes(shapes, config)
+    stored = stacked_shapes(named, config.expert_storage)
+    assert stored == {name: tuple(tensor.shape) for name, tensor in state.items()}
+    source = Stored(state)
+    experts = ExpertWeights(source, named, config.expert_storage)  # type: ignore[arg-type]
+    weights = FamilyWeights(experts, shapes, config)
+    state = dict(state)
+    for name, shape in shapes.items():
+        found = weights.tensor(name)
+        assert found.shape == shape
+        if ".mlp.experts." not in name:
+            assert torch.equal(found, state[stored_name(name, config)])
+            continue
+        prefix, _, rest = stored_name(name, config).partition(".experts.")
+        number, kind = int(rest.split(".")[0]), rest.split(".")[1]
+        gate, up = state[f"{prefix}.experts.gate_up_proj"][number].chunk(2, dim=1)
+        down = state[f"{prefix}.experts.down_proj"][number]
+        expected = {"gate_proj": gate, "up_proj": up, "down_proj": down}[kind]
+        assert torch.equal(found, expected.t())
+    assert not source.left
 
 
 class InFewBits(Stored):
