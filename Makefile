@@ -76,14 +76,19 @@ quick: $(VENV)/.develop ## Run the tests that do not start a process, in under a
 # In CI, a few failed tests are run again, alone (tests/again.py). pytest exits with 1 if tests failed.
 AGAIN := $(if $(CI),|| { [ $$? = 1 ] && $(BIN)/python -m tests.again; })
 
+# One more than there are cores, because many tests wait for processes, but each takes 1.2 GB. Files in
+# the order of their folders: those that wait most come first, and the last ones are short.
+PYTEST := $(BIN)/python -m pytest -n $(shell cores=$$(nproc); echo $$((cores < 7 ? cores + 1 : 8))) \
+	--dist loadfile --no-loadscope-reorder --max-worker-restart 0 -q
+
 test: $(VENV)/.develop $(if $(shell command -v npm),$(CLIENTS)/.installed) ## Run the tests (ARGS="-k name")
-	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile --max-worker-restart 0 -q $(ARGS) $(AGAIN)
+	$(PYTEST) -m "not slow and not chart and not agents" $(ARGS) $(AGAIN)
 
 test-slow: $(VENV)/.develop ## Run the long tests: kernels, hostile grammars, ranks against one process
 	$(BIN)/python -m pytest -m slow -q $(ARGS)
 
 test-chart: $(VENV)/.develop ## Lint and render the Helm chart on helm 3 and 4, check the Dockerfile
-	$(BIN)/python -m pytest -m "chart and not slow" -n 2 --dist loadfile --max-worker-restart 0 -q tests/chart $(ARGS) $(AGAIN)
+	$(PYTEST) -m "chart and not slow" tests/chart $(ARGS) $(AGAIN)
 
 $(AGENTS)/.installed: tests/agents/package.json
 	mkdir -p $(AGENTS)
@@ -114,7 +119,7 @@ test-transformers: $(OTHER)/.installed ## Compare models with another release of
 		tests/engine/plugin tests/engine/architecture tests/engine/weights $(ARGS)
 
 coverage: $(VENV)/.develop ## Run `make test` and list the lines that it does not cover (HTML in build/coverage)
-	$(BIN)/python -m pytest -m "not slow and not chart and not agents" -n 2 --dist loadfile -q \
+	$(PYTEST) -m "not slow and not chart and not agents" \
 		--cov --cov-report=term --cov-report=html:build/coverage $(ARGS)
 
 lint: $(VENV)/.develop ## ruff, formatting, strict types

@@ -2,7 +2,7 @@
 
 Layers with rotary embeddings, usually three of four, attend within chunks; the others attend to all
 tokens before, with queries that are scaled by their position. Some layers have a mixture of
-experts, or all, or none (Llama Guard 4).
+experts, or all, or none.
 """
 
 from __future__ import annotations
