@@ -113,6 +113,11 @@ class HandingOver:
                     await writer.drain()  # no faster than the engine can read them
         except ConnectionError:
             return  # this engine is gone too; its link will notice
+        except Exception:  # catch everything: new sequences would wait for this task forever
+            _log.exception("failed to hand over sequences")
+            unsent = self._sequences.in_state(SequenceState.UNSENT)
+            self._sequences.fail(unsent, EngineFailedError("it could not be handed over"))
+            self._handover.end_trials()
         _log.info("sequences handed over", count=count)
         self._task = None
         self._on_done()

@@ -67,7 +67,7 @@ class Handover:
         sequences have failed, or with ``has_other``, all suspects: there is another engine."""
         running = self._sequences.in_state(SequenceState.RUNNING)
         _log_running(running)
-        self._end_trial()
+        self.end_trials()
         self._blame(running)
         self._were_running = running
         if self.is_hopeless:
@@ -203,7 +203,8 @@ class Handover:
     def _unsent(self) -> list[EngineSequence]:
         return self._sequences.in_state(SequenceState.UNSENT)
 
-    def _end_trial(self) -> None:
+    def end_trials(self) -> None:
+        """Let new sequences be sent again, whatever a trial may still be waiting for."""
         self.on_trial = self.waits_for_turn = False
         self._end_turn()
 

@@ -374,7 +374,11 @@ class EngineLink:
     def _lose(self, what: str) -> None:
         self.stats = None
         self.inspections.lost()
-        self._handing_over.engine_lost(what, has_other=self._siblings.have_engine(self.number))
+        try:
+            self._handing_over.engine_lost(what, has_other=self._siblings.have_engine(self.number))
+        except Exception:  # catch everything: the link has to find the next engine
+            _log.exception("failed to prepare the hand-over to the next engine")
+            self._fail_all(EngineFailedError(what))
         detail = f"{what}; waiting for the next one"
         kept = self._sequences.handles()
         self._set_state(EngineState(LinkPhase.LOST, detail, self.state.ready, kept))

@@ -31,8 +31,6 @@ _MOST_TRIAL_TOKENS = 256
 # For trials longer than one token, during which an engine may also die by chance.
 _LONG_TRIALS = 3
 
-_encoder = msgspec.msgpack.Encoder(order="deterministic")
-
 
 def fingerprint(message: Submit) -> bytes:
     """Return a digest of the prompt and parameters that is the same for every client. The seed is
@@ -42,8 +40,11 @@ def fingerprint(message: Submit) -> bytes:
         asked: object = msgspec.structs.replace(task.params, seed=0)
     else:
         asked = (task.second_text, task.dimensions, task.activate)
-    data = _encoder.encode((message.prompt_token_ids, asked))
-    return hashlib.blake2b(data, digest_size=16).digest()
+    # As strings, because the encoders sort no other keys (logit_bias has numbers).
+    parts = msgspec.to_builtins(
+        (message.prompt_token_ids, asked), str_keys=True, order="deterministic"
+    )
+    return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=16).digest()
 
 
 class _Memory:

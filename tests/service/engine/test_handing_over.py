@@ -14,7 +14,7 @@ from service.engine.handing_over import HandingOver, write
 from service.engine.handover import Handover
 from service.engine.open_sequences import OpenSequences
 from service.engine.sequence import EngineSequence, SequenceState, Waker
-from service.errors import EngineUnavailableError
+from service.errors import EngineFailedError, EngineUnavailableError
 from tests.service.engine.test_link import submission
 
 
@@ -122,6 +122,26 @@ async def test_a_trial_waits_for_what_happens_and_ends_with_the_engine() -> None
     parts.handing_over.stop()
     await asyncio.sleep(0.01)
     assert parts.writer.sent == [1, other.handle]
+
+
+async def test_a_fault_in_the_order_fails_those_that_wait_and_new_ones_are_sent(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    parts = Parts()
+    suspect, other = parts.add(trial_tokens=1), parts.add()
+
+    def fail(sequence: EngineSequence) -> bool:
+        raise TypeError("a fault of the rules")
+
+    monkeypatch.setattr(parts.handover.suspects, "is_accused", fail)
+    parts.begin()
+    await parts.until(lambda: parts.done == 1)
+    assert isinstance(suspect.failure, EngineFailedError)
+    assert isinstance(other.failure, EngineFailedError)
+    assert not parts.handover.on_trial
+    new = parts.add()
+    parts.begin()
+    await parts.until(lambda: parts.writer.sent == [new.handle])
 
 
 async def test_an_engine_that_is_gone_gets_nothing_more() -> None:

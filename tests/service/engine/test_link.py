@@ -714,6 +714,23 @@ async def test_an_observer_that_fails_at_a_loss_does_not_end_the_link(tmp_path: 
     await both.close()
 
 
+async def test_a_fault_in_the_blame_fails_the_sequences_but_does_not_end_the_link(
+    patient: Ends, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object, **options: object) -> bool:
+        raise TypeError("a fault of the rules")
+
+    sequence = patient.submit()
+    await patient.hear_submit()
+    with monkeypatch.context() as patch:
+        patch.setattr(patient.link._handover.suspects, "engine_died", fail)
+        await patient.die()
+        await patient.until(lambda: sequence.failure is not None)
+    await patient.come_back()
+    other = patient.submit()
+    assert (await patient.hear_submit()).handle == other.handle
+
+
 async def test_a_keys_requests_carry_its_salt_and_priority_to_every_engine(patient: Ends) -> None:
     patient.submit(caller=KEY, cache_salt="mine", priority=-5)
     first = await patient.hear_submit()

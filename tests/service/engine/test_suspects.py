@@ -280,3 +280,27 @@ def test_a_request_is_known_again_by_what_is_asked_and_nothing_else() -> None:
         changed(constraint=Constraint(grammar="g")),
     ):
         assert fingerprint(other) != fingerprint(message)
+
+
+def test_every_parameter_of_a_request_can_be_compared() -> None:
+    """Whatever the order in which a client names tokens."""
+    params = SamplingParams(
+        max_tokens=3,
+        logit_bias={5: 1.0, 70_000: -2.0, 3: 0.5},
+        stop_token_ids=frozenset({70_000, 2, 9}),
+        allowed_tokens=b"\x07",
+        bad_words_token_ids=((1, 2), (3,)),
+        logprobs=1,
+        constraint=Constraint(grammar="g"),
+    )
+    message = sequence([1]).message
+    assert isinstance(message, Submit)
+    one = msgspec.structs.replace(message, task=Generate(params))
+    turned = msgspec.structs.replace(
+        params,
+        logit_bias=dict(reversed(params.logit_bias.items())),
+        stop_token_ids=frozenset([9, 2, 70_000]),
+    )
+    assert fingerprint(msgspec.structs.replace(message, task=Generate(turned))) == fingerprint(one)
+    other = msgspec.structs.replace(params, logit_bias={5: 1.0, 70_000: -2.0, 3: 0.25})
+    assert fingerprint(msgspec.structs.replace(message, task=Generate(other))) != fingerprint(one)
