@@ -19,21 +19,36 @@ _log = get_logger()
 class AppendedFile:
     """A file that other programs may rename or delete to rotate it: before each write it is opened
     again if its path names another file. Writes to it block. Raises OSError if it cannot be
-    opened."""
+    opened. When writes begin to fail, an error is logged."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._descriptor = self._open()
+        self._fails = False
 
     def _open(self) -> int:
         return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def write(self, data: bytes | memoryview) -> int:
-        """Return how many bytes were written."""
+        """Return how many bytes were written. Raises OSError."""
+        try:
+            self._follow_path()
+            written = os.write(self._descriptor, data)
+        except OSError as error:
+            if not self._fails:
+                _log.error(
+                    "the audit log cannot be written", path=str(self._path), error=str(error)
+                )
+            self._fails = True
+            raise
+        self._fails = False
+        return written
+
+    def _follow_path(self) -> None:
         if not self._is_current():
+            opened = self._open()  # first: a closed descriptor's number may name another file
             os.close(self._descriptor)
-            self._descriptor = self._open()
-        return os.write(self._descriptor, data)
+            self._descriptor = opened
 
     def flush(self) -> None:
         """Nothing is held back."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from service.engine.silence import SilenceLog
 from service.generation.generator import Generator
 from service.generation.run import RunLimits, RunRegistry
 from service.http.application import App, make_app
+from service.http.responses.lifecycle import stop_deleted
 from service.overview.overviews import Overviews
 from service.overview.ring import Ring
 from service.overview.watch import WatchedParts
@@ -174,7 +176,8 @@ def _services(
     setup = _setup(settings, place, checkpoint, supervision)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
-    store = _store(settings, place, supervision)
+    runs = _runs(settings)
+    store = _store(settings, place, supervision, partial(stop_deleted, runs))
     trial = GrammarTrial(model_dir)
     keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
@@ -200,7 +203,7 @@ def _services(
         preparation=_preparation(settings, limits, model, model_dir, setup, trial),
         signer=model.signer,
         store=store,
-        runs=_runs(settings),
+        runs=runs,
         seal=model.seal,
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
         upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
@@ -296,14 +299,17 @@ def _preparation(
 
 
 def _store(
-    settings: ServiceSettings, place: StorePlace | None, supervision: Supervision
+    settings: ServiceSettings,
+    place: StorePlace | None,
+    supervision: Supervision,
+    on_deleted: Callable[[str], None],
 ) -> ResponseStore:
     limits = StoreLimits(
         responses=settings.store_max_responses,
         bytes=settings.store_max_bytes,
         ttl=settings.store_ttl,
     )
-    return ResponseStore(place, limits, leads=lambda: supervision.leads)
+    return ResponseStore(place, limits, lambda: supervision.leads, on_deleted)
 
 
 def _archive(

@@ -116,7 +116,7 @@ class Feed:
         if self._readers and self._last:
             reader.offer(self._last)
         self._readers[reader] = None
-        if len(self._readers) == 1:
+        if not self._tasks:
             self._tasks = [asyncio.create_task(self._produce(), name="admin-feed")]
         if reader.kv is not None and reader.kv not in self._kv_tasks:
             task = asyncio.create_task(self._produce_kv(reader.kv), name="admin-feed-kv")
@@ -163,7 +163,7 @@ class Feed:
         for reader in tuple(self._readers):
             if kv in (None, reader.kv) and not reader.offer(message):
                 _log.info("disconnected a feed reader that did not keep up")
-                self._readers.pop(reader, None)
+                self._leave(reader)
 
     def _complain(self, what: str) -> None:
         now = time.monotonic()

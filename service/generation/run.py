@@ -327,6 +327,9 @@ class RunRegistry:
         run = self._runs.get(run_id)
         return run if run is not None and run.owner == owner else None
 
+    def of_any_owner(self, run_id: str) -> Run | None:
+        return self._runs.get(run_id)
+
     def forget(self, run_id: str) -> None:
         run = self._runs.pop(run_id, None)
         if run is not None:

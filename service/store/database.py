@@ -15,6 +15,7 @@ import msgspec
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
+    bindparam,
     cast,
     delete,
     event,
@@ -24,6 +25,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.ext.asyncio import (
@@ -36,7 +38,10 @@ from sqlalchemy.ext.asyncio import (
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
 from service.store.schema import bring_up_to_date, database_url
-from service.store.tables import ResponseRow, from_row, to_row
+from service.store.tables import Base, ResponseRow, from_row, to_row
+
+_TABLE = Base.metadata.tables[ResponseRow.__tablename__]
+_UPDATE = update(_TABLE).where(_TABLE.c.id == bindparam("of"))
 
 
 class Database:
@@ -50,6 +55,11 @@ class Database:
         # Seconds since the epoch by the database's own clock.
         text = "strftime('%s', 'now')" if place.backend == "sqlite" else "extract(epoch from now())"
         self._now: ColumnElement[int] = cast(literal_column(text), BigInteger)
+        insert = (sqlite if place.backend == "sqlite" else postgresql).insert(_TABLE)
+        self._upsert = insert.on_conflict_do_update(
+            index_elements=[_TABLE.c.id],
+            set_={column.name: insert.excluded[column.name] for column in _TABLE.c},
+        )
         self._sessions: async_sessionmaker[AsyncSession] = async_sessionmaker(
             self._engine, expire_on_commit=False
         )
@@ -91,20 +101,35 @@ class Database:
     async def write(
         self, records: Sequence[StoredResponse], gone: Collection[str], *, lease: int
     ) -> int:
-        """Store these records, replacing any with the same ids; return their size in bytes. Records
-        whose ids are in ``gone``, which may grow meanwhile, are not kept. Those still in progress
-        get a lease of ``lease`` seconds."""
+        """Store these records, replacing any with the same ids; return their size in bytes. An
+        update of a record that was deleted meanwhile stores nothing. Records whose ids are in
+        ``gone``, which may grow meanwhile, are not kept. Those still in progress get a lease of
+        ``lease`` seconds."""
         rows = await asyncio.to_thread(lambda: [to_row(record) for record in records])
-        size = sum(row.size for row in rows)
+        size: int = sum(row["size"] for row in rows)
         async with self._sessions() as session:
-            for row in rows:
-                await session.merge(row)
-            await session.flush()
+            connection = await session.connection()
+            for record, row in zip(records, rows, strict=True):
+                if record.is_update:
+                    await connection.execute(_UPDATE, row | {"of": row["id"]})
+                else:
+                    await connection.execute(self._upsert, row)
             await self._lease(session, [r.id for r in records if r.status in RUNNING], lease)
             if gone:
                 await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(gone))))
             await session.commit()
         return size
+
+    async def remove(self, ids: Collection[str]) -> None:
+        """Delete these responses, whoever owns them."""
+        async with self._sessions() as session:
+            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(ids))))
+            await session.commit()
+
+    async def remaining(self, ids: Collection[str]) -> set[str]:
+        """Return which of these responses there are."""
+        async with self._sessions() as session:
+            return set(await session.scalars(select(ResponseRow.id).where(ResponseRow.id.in_(ids))))
 
     async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
         """Set leases by the database's clock, because the replicas' clocks may differ."""
@@ -126,7 +151,7 @@ class Database:
     ) -> None:
         """Renew the lease of responses in progress, ``running``, for ``lease`` seconds. If this
         process ``deletes``: delete expired ones and, beyond ``responses`` or ``size`` bytes, the
-        oldest ones of the largest owners.
+        oldest ones of the largest owners that have ended.
 
         Each owner's responses are numbered from its newest on. The lowest numbers are kept,
         regardless of owner: so an owner only loses responses if it has more than its share, and the
@@ -155,7 +180,11 @@ class Database:
             await self._lease(session, running, lease)
             if deletes:
                 await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
-                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(too_much)))
+                has_ended = or_(
+                    ResponseRow.status.not_in(RUNNING), ResponseRow.lease_until < self._now
+                )
+                excess = delete(ResponseRow).where(ResponseRow.id.in_(too_much), has_ended)
+                await session.execute(excess)
             await session.commit()
 
 

@@ -13,7 +13,8 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     """``body``: the response object's JSON. ``input``: the request's own items; ``context``: those
     before them; each a JSON list. ``events``: the stream as it was sent, if it was kept. ``owner``:
     the digest of the key that created it. ``abandoned``: it was still in progress, and its lease
-    has expired."""
+    has expired. ``is_update``: it was stored before. If it is no longer there, it was deleted, by
+    another replica perhaps, and stays away."""
 
     id: str
     owner: str
@@ -25,6 +26,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     context: bytes = b"[]"
     events: bytes | None = None
     abandoned: bool = False
+    is_update: bool = False
 
     @property
     def background(self) -> bool:

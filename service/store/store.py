@@ -56,16 +56,19 @@ class StoreLimits:
 class ResponseStore:
     """``open`` and ``close`` it on the event loop that uses it. ``place`` None: there is no store,
     and nothing is kept. ``leads``: this worker is the one of its server that deletes what exceeds
-    the limits."""
+    the limits. ``on_deleted`` gets the id of a response in progress that another replica has
+    deleted."""
 
     def __init__(
         self,
         place: StorePlace | None,
         limits: StoreLimits,
         leads: Callable[[], bool] = lambda: True,
+        on_deleted: Callable[[str], None] = lambda response_id: None,
     ) -> None:
         self._place = place
         self._leads = leads
+        self._on_deleted = on_deleted
         self.limits = limits
         self._database: Database | None = None
         self._pending: dict[str, StoredResponse] = {}
@@ -74,6 +77,7 @@ class ResponseStore:
         self._written: dict[str, asyncio.Future[None]] = {}  # writes that are being waited for
         self._new_responses = self._new_bytes = 0  # since the last sweep
         self._running: set[str] = set()  # whose lease this process renews
+        self._begun: set[str] = set()  # those of them that have been written
         self._deleted: set[str] = set()  # while a batch is being written
         self._tasks: list[asyncio.Task[None]] = []
         self._up = False
@@ -305,6 +309,9 @@ class ResponseStore:
         self._deleted.clear()
         assert self._database is not None
         size = await self._database.write(batch, self._deleted, lease=LEASE_SECONDS)
+        if self._deleted:  # perhaps before they were there
+            await self._database.remove(self._deleted)
+        self._begun |= {record.id for record in batch if record.status in RUNNING}
         for record in batch:
             # It may have been replaced meanwhile.
             if self._pending.get(record.id) is record:
@@ -317,8 +324,15 @@ class ResponseStore:
         )
 
     async def _sweep(self) -> None:
-        """Delete what exceeds the limits, and renew the leases of responses in progress."""
+        """Delete what exceeds the limits, notice what other replicas have deleted, and renew the
+        leases of responses in progress."""
         assert self._database is not None
+        self._begun &= self._running
+        if self._begun:
+            begun = set(self._begun)
+            for response_id in (begun - await self._database.remaining(begun)) & self._running:
+                self._running.discard(response_id)
+                self._on_deleted(response_id)
         await self._database.sweep(
             responses=self.limits.responses,
             size=self.limits.bytes,

@@ -4,6 +4,7 @@ the epoch."""
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 from sqlalchemy import BigInteger, Index, LargeBinary, String
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
@@ -39,25 +40,25 @@ class ResponseRow(Base):
     events: Mapped[bytes | None] = mapped_column(LargeBinary, default=None)
 
 
-def to_row(record: StoredResponse) -> ResponseRow:
-    """Convert to a row. Compresses, so call it in a thread."""
+def to_row(record: StoredResponse) -> dict[str, Any]:
+    """Convert to a row's values. Compresses, so call it in a thread."""
     packed_input = zlib.compress(record.input)
     context = zlib.compress(record.context)
     body = zlib.compress(record.body)
     events = None if record.events is None else zlib.compress(record.events)
-    return ResponseRow(
-        id=record.id,
-        owner=record.owner,
-        created_at=record.created_at,
-        expires_at=record.expires_at,
-        lease_until=0,
-        status=record.status,
-        size=len(packed_input) + len(context) + len(body) + len(events or b""),
-        body=body,
-        input=packed_input,
-        context=context,
-        events=events,
-    )
+    return {
+        "id": record.id,
+        "owner": record.owner,
+        "created_at": record.created_at,
+        "expires_at": record.expires_at,
+        "lease_until": 0,
+        "status": record.status,
+        "size": len(packed_input) + len(context) + len(body) + len(events or b""),
+        "body": body,
+        "input": packed_input,
+        "context": context,
+        "events": events,
+    }
 
 
 def from_row(row: ResponseRow) -> StoredResponse:

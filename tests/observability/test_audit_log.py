@@ -85,6 +85,30 @@ def test_rows_that_cannot_be_written_are_counted(tmp_path: Path) -> None:
     assert audit.dropped == 1
 
 
+def test_while_it_cannot_be_opened_no_other_file_is_closed_or_written(tmp_path: Path) -> None:
+    folder, other = tmp_path / "logs", tmp_path / "other"
+    folder.mkdir()
+    file = AppendedFile(folder / "audit.log")
+    (folder / "audit.log").unlink()
+    folder.rmdir()
+    stream = Lines()
+    writer = configure(log_format="json", stream=stream)
+    with pytest.raises(FileNotFoundError):
+        file.write(b"one\n")
+    opened = [os.open(other, os.O_WRONLY | os.O_CREAT) for _ in range(5)]
+    with pytest.raises(FileNotFoundError):
+        file.write(b"two\n")
+    for descriptor in opened:
+        os.fstat(descriptor)
+        os.close(descriptor)
+    folder.mkdir()
+    file.write(b"three\n")
+    assert (folder / "audit.log").read_text() == "three\n"
+    assert other.read_bytes() == b""
+    [line] = stream.read_all(writer)  # not one for each row
+    assert line["event"] == "the audit log cannot be written"
+
+
 def test_a_file_that_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         AuditLog(tmp_path / "missing" / "audit.log")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from service.errors import NotStoredError, StoreUnavailableError
-from service.generation.run import Run
+from service.generation.run import Run, RunRegistry
 from service.preparation.jobs import History
 from service.store.record import StoredResponse
 from service.store.store import ResponseStore
@@ -85,6 +85,7 @@ class ResponseLifecycle:
         self.plan = lifecycle
         self._store = store
         self._is_stored = lifecycle.storage is not Storage.NONE
+        self._was_stored = False
         self._record = record
         self._ending: ResponseEnding | None = None
         end = weakref.WeakMethod(self._end)  # no cycle: what uses the answer holds this, too
@@ -94,7 +95,9 @@ class ResponseLifecycle:
     def record(self) -> StoredResponse:
         """The record in its current state."""
         status = "in_progress" if self._ending is None else self._ending.status
-        return msgspec.structs.replace(self._record, status=status, body=self.body)
+        return msgspec.structs.replace(
+            self._record, status=status, body=self.body, is_update=self._was_stored
+        )
 
     @property
     def body(self) -> bytes:
@@ -112,6 +115,7 @@ class ResponseLifecycle:
         """
         if self._is_stored:
             await self._store.put(self.record)
+            self._was_stored = True
 
     def _end(self, ending: ResponseEnding) -> None:
         self._ending = ending
@@ -133,6 +137,7 @@ class ResponseLifecycle:
                 raise NotStoredError("The response could not be stored.") from error
             self._is_stored = self.answer.stored = False
             return False
+        self._was_stored = True
         return True
 
     def stopping(self) -> None:
@@ -148,6 +153,15 @@ class ResponseLifecycle:
     def discard(self) -> None:
         """Record that it was deleted while still running."""
         self._is_stored = False
+
+
+def stop_deleted(runs: RunRegistry, response_id: str) -> None:
+    """Stop and forget the run of a response that was deleted, if there is one."""
+    run = runs.of_any_owner(response_id)
+    if run is not None and isinstance(run.subject, ResponseLifecycle):
+        run.subject.discard()
+        run.stop("The response was deleted.")
+        runs.forget(response_id)
 
 
 def _call(end: Callable[[ResponseEnding], None] | None, ending: ResponseEnding) -> None:

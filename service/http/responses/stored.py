@@ -11,7 +11,7 @@ from litestar.params import FromPath
 from service.errors import InvalidRequestError, NotFoundError
 from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
-from service.http.responses.lifecycle import ResponseLifecycle
+from service.http.responses.lifecycle import ResponseLifecycle, stop_deleted
 from service.http.responses.lookup import ResponseLookup
 from service.http.serves import serves
 from service.preparation.responses import ITEMS
@@ -20,6 +20,7 @@ from service.store.record import RUNNING
 
 _MOST_ITEMS = 100
 _DEFAULT_ITEMS = 20
+_ELSEWHERE = "The response runs in another replica; send the request there."
 
 
 class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +48,8 @@ async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Re
         stream = follow_run(exchange, run, number)
     else:
         record = await lookup.find(response_id)
+        if record.status in RUNNING:
+            raise InvalidRequestError(_ELSEWHERE)
         if record.events is None:
             raise InvalidRequestError(
                 f"Response '{response_id}' was not stored as a stream; that requires "
@@ -66,10 +69,8 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
     services, exchange = request.services, request.exchange
     lookup = _lookup(request)
     run = lookup.run(response_id)
-    if run is not None and isinstance(run.subject, ResponseLifecycle):
-        run.subject.discard()
-        run.stop("The response was deleted.")
-        services.runs.forget(response_id)
+    if run is not None:
+        stop_deleted(services.runs, response_id)
     owner = exchange.caller.owner
     if not await services.store.delete(response_id, owner) and run is None:
         raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
@@ -90,7 +91,7 @@ async def cancel_response(request: HttpCall, response_id: FromPath[str]) -> Resp
             await run.log.grown()
     record = await lookup.find(response_id)
     if record.status in RUNNING:
-        raise InvalidRequestError("The response runs in another replica; send the request there.")
+        raise InvalidRequestError(_ELSEWHERE)
     if not record.background:
         raise InvalidRequestError("Only a background response can be cancelled.")
     return request.answer(record.body)

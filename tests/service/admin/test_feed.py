@@ -132,6 +132,32 @@ def test_nothing_is_made_without_readers() -> None:
     asyncio.run(run())
 
 
+def test_after_a_slow_reader_was_cut_off_there_is_one_producer_at_most() -> None:
+    def producers() -> int:
+        return sum(task.get_name().startswith("admin-feed") for task in asyncio.all_tasks())
+
+    async def run() -> None:
+        source = Source()
+        feed = Feed(source.frame, source.kv_map)
+        slow = feed.follow("ann", kv=0)
+        await anext(slow)
+        while len(feed):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
+        assert producers() == 0
+        other = feed.follow("ann", kv=None)
+        await taken(other, 3)
+        async for _ in slow:  # it notices only now
+            pass
+        await taken(other, 3)
+        assert producers() == 1
+        await other.aclose()
+        await asyncio.sleep(0)
+        assert producers() == 0
+
+    asyncio.run(run())
+
+
 def test_maps_go_only_to_those_who_want_them() -> None:
     async def run() -> None:
         source = Source()

@@ -33,6 +33,36 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await database.close()
 
 
+async def test_an_update_of_what_was_deleted_stores_nothing_and_harms_no_other(
+    database: Database,
+) -> None:
+    await database.write([record("resp_a"), record("resp_b")], (), lease=60)
+    assert await database.delete("resp_a", "me")
+    updates = [
+        msgspec.structs.replace(record(name, text="later"), is_update=True)
+        for name in ("resp_a", "resp_b")
+    ]
+    await database.write([*updates, record("resp_c")], (), lease=60)
+    assert await database.find("resp_a") is None
+    assert await database.find("resp_b") == record("resp_b", text="later")
+    assert await database.remaining(["resp_a", "resp_b", "resp_c", "resp_d"]) == {
+        *("resp_b", "resp_c")
+    }
+    await database.remove({"resp_b", "resp_d"})
+    assert await database.remaining(["resp_b", "resp_c"]) == {"resp_c"}
+
+
+async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Database) -> None:
+    old = msgspec.structs.replace(at(1, record("resp_old")), status="in_progress")
+    await database.write([old, at(2, record("resp_mid")), at(3, record("resp_new"))], (), lease=60)
+    await database.sweep(responses=1, size=1 << 30, running=(), lease=60)
+    names = ["resp_old", "resp_mid", "resp_new"]
+    assert await database.remaining(names) == {"resp_old", "resp_new"}
+    await database.write([old], (), lease=-60)  # its process is gone
+    await database.sweep(responses=1, size=1 << 30, running=(), lease=60)
+    assert await database.remaining(names) == {"resp_new"}
+
+
 def at(second: int, kept: StoredResponse) -> StoredResponse:
     return msgspec.structs.replace(kept, created_at=second)
 
@@ -40,7 +70,7 @@ def at(second: int, kept: StoredResponse) -> StoredResponse:
 async def test_a_response_is_found_until_its_owner_deletes_it(database: Database) -> None:
     kept = record("resp_a")
     size = await database.write([kept], (), lease=60)
-    assert size == to_row(kept).size
+    assert size == to_row(kept)["size"]
     assert await database.find("resp_a") == kept
     assert await database.find("resp_b") is None
     assert not await database.delete("resp_a", "you")

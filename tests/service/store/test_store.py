@@ -92,6 +92,51 @@ async def test_only_its_owner_sees_or_deletes_it(url: str) -> None:
         assert not await store.delete("resp_o", "me")
 
 
+async def test_deleting_while_the_end_is_written_does_not_make_the_store_unavailable(
+    url: str,
+) -> None:
+    """As clients do that poll until a response has ended: they learn of the end, and delete it,
+    while it is being written."""
+    async with opened(url) as store, opened(url) as other:
+        for number in range(40):
+            name = f"resp_d{number}"
+            begun = msgspec.structs.replace(record(name), status="in_progress")
+            await store.put(begun)
+            ended = asyncio.create_task(store.put(updated(record(name, text="end"))))
+            for _ in range(number % 8):
+                await asyncio.sleep(0)
+            deleting = other if number % 2 else store
+            assert await deleting.delete(name, "me")
+            await ended
+            assert store.available
+            assert await rows_of(store, name) == 0
+
+
+async def test_what_another_replica_deletes_while_it_runs_is_stopped_and_stays_away(
+    url: str,
+) -> None:
+    limits = StoreLimits(responses=1000, bytes=1 << 30, ttl=1000, sweep_seconds=0.02)
+    deleted: list[str] = []
+    store = ResponseStore(store_place(url), limits, on_deleted=deleted.append)
+    store.open()
+    async with opened(url) as other:
+        for name in ("resp_e1", "resp_e2"):
+            await store.put(msgspec.structs.replace(record(name), status="in_progress"))
+        assert await other.delete("resp_e1", "me")
+        await until(lambda: bool(deleted))
+        await store.put(updated(record("resp_e1", text="end")))
+        await store.put(updated(record("resp_e2", text="end")))
+        assert await other.get("resp_e1", "me") is None
+        assert await other.get("resp_e2", "me") == record("resp_e2", text="end")
+        await other.delete("resp_e2", "me")
+    await store.close()
+    assert deleted == ["resp_e1"]
+
+
+def updated(newer: StoredResponse) -> StoredResponse:
+    return msgspec.structs.replace(newer, is_update=True)
+
+
 @pytest.mark.parametrize("response_id", ["", "resp_\0", "resp_ü", "r" * 65, "'; --"])
 async def test_an_id_that_no_response_has_is_not_found(url: str, response_id: str) -> None:
     async with opened(url) as store:
