@@ -121,7 +121,7 @@ class Database:
         return size
 
     async def remove(self, ids: Collection[str]) -> None:
-        """Delete these responses, whoever owns them."""
+        """Delete these responses, of any owners."""
         async with self._sessions() as session:
             await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(ids))))
             await session.commit()
