@@ -186,6 +186,7 @@ class EngineCore:
         """Finish these sequences now; unknown handles are ignored."""
         for entry in self._ledger.named(connection, handles):
             self._finish(entry, FinishReason.ABORT)
+            self._entrance.cancelled(entry.sequence.request_id)
 
     def abort_all(self) -> None:
         """Finish every sequence of every connection."""

@@ -80,6 +80,10 @@ class Entrance:
                 uids.append(uid)
         return uids
 
+    def cancelled(self, request_id: str) -> None:
+        """Note that a request's client has left."""
+        self._gate.cancelled(request_id)
+
     def left(self, sequence: Sequence) -> None:
         """Note the end of a sequence."""
         self._new.pop(sequence.uid, None)

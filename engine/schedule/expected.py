@@ -40,7 +40,7 @@ class ExpectedParts:
 
     def add(self, request_id: str, tenant: str, amount: Amount, now: float) -> None:
         """Expect these parts of a request."""
-        self._drop(request_id)
+        self.drop(request_id)
         self._requests[request_id] = _Request(tenant, amount, now + LAPSE_SECONDS)
         self._count(tenant, *amount)
 
@@ -55,7 +55,7 @@ class ExpectedParts:
         request.tokens -= tokens
         self._count(request.tenant, -sequences, -tokens)
         if not request.sequences:
-            self._drop(request_id)
+            self.drop(request_id)
 
     def lapse(self, now: float) -> None:
         """Expect no longer what should have come by now."""
@@ -63,9 +63,10 @@ class ExpectedParts:
             request_id, request = next(iter(self._requests.items()))
             if request.lapses > now:
                 return
-            self._drop(request_id)
+            self.drop(request_id)
 
-    def _drop(self, request_id: str) -> None:
+    def drop(self, request_id: str) -> None:
+        """Expect no more parts of a request."""
         request = self._requests.pop(request_id, None)
         if request is not None:
             self._count(request.tenant, -request.sequences, -request.tokens)

@@ -220,6 +220,10 @@ class Gate:
             count, tokens = amount_of(submit)
             self._expected.arrived(submit.request_id, Amount(count, tokens))
 
+    def cancelled(self, request_id: str) -> None:
+        """Note that no more parts of a request will come."""
+        self._expected.drop(request_id)
+
     def enter(self, sequence: Sequence, tokens: int) -> None:
         tenant = self._tenant(sequence.tenant)
         if self._keeps_promise_to is tenant:  # not before: its deadline may have been out of reach

@@ -208,7 +208,7 @@ class EngineSequence:
         message = self.message
         assert message is not None
         if self.has_place:
-            message = msgspec.structs.replace(message, keeps_place=True)
+            message = msgspec.structs.replace(message, keeps_place=True, following=None)
         task = message.task
         if not isinstance(task, Generate):
             return message

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from engine.loop.core import EngineCore
 from engine.messages import Finished, FinishReason, Generate, SamplingParams, StepOutputs
-from engine.queueing import QueueBounds, Refusal, RefusalReason
+from engine.queueing import Following, QueueBounds, Refusal, RefusalReason
 from tests.engine.checking_runner import CheckingRunner
 from tests.engine.loop.listening import ALICE, BOB, submit
 
@@ -141,6 +141,17 @@ def test_an_aborted_sequence_leaves_its_place() -> None:
         task = Generate(SamplingParams(max_tokens=3))
         core.add(BOB, replace(submit(handle), bounds=BOUNDS, task=task))
     assert all(one.refusal is None for one in core.step()[BOB].finished)
+
+
+def test_a_request_that_is_aborted_before_its_other_prompts_came_leaves_their_places() -> None:
+    core = engine(Clock())
+    core.add(ALICE, replace(submit(1), bounds=BOUNDS))
+    for handle in range(2, 5):
+        many = replace(submit(handle), request_id=f"many-{handle}", bounds=BOUNDS)
+        core.add(ALICE, replace(many, following=Following(1, 3)))
+        core.abort(ALICE, [handle])
+    core.add(ALICE, replace(submit(5), bounds=BOUNDS))
+    assert all(one.refusal is None for one in core.step()[ALICE].finished)
 
 
 def test_deadlines_of_ended_sequences_are_forgotten() -> None:

@@ -109,6 +109,18 @@ def test_what_follows_an_accepted_part_has_its_places_until_it_comes() -> None:
     assert gate.judge(submit(), 5.1, 0) is None  # the other four do not come
 
 
+def test_what_a_cancelled_request_would_have_sent_has_no_places() -> None:
+    gate = Gate()
+    enter(gate, submit())
+    first = submit(request_id="many", following=Following(6, 60))
+    gate.accepted(first, 0.0)
+    enter(gate, first)
+    assert gate.judge(submit(), 0.0, 0) is not None
+    gate.cancelled("many")
+    gate.cancelled("another")
+    assert gate.judge(submit(), 0.0, 0) is None
+
+
 def test_tenants_have_shares_by_weight_and_one_with_nothing_waiting_has_a_place() -> None:
     gate = Gate()
     assert [refused(gate, submit("a")) for _ in range(5)] == [None] * 4 + [
