@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import random
 import time
 import urllib.parse
@@ -20,6 +21,7 @@ from pathlib import Path
 FIRST_TOKEN_ID, TOKEN_IDS = 300, 600  # of every vocabulary that is not tiny, and no special ones
 _DEFAULT_BLOCK = 512
 _MOST_REQUESTS = 100_000
+_CUT = "cut"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +47,14 @@ class Replayed:
 
 
 def read_trace(path: Path) -> list[TraceLine]:
-    """Raises ValueError, naming the line."""
+    """Empty lines are skipped. Raises ValueError, naming the line."""
     found = []
     with path.open() as file:
         for number, text in enumerate(file, 1):
             if number > _MOST_REQUESTS:
                 raise ValueError(f"more than {_MOST_REQUESTS} lines; shorten the file")
+            if not text.strip():
+                continue
             try:
                 line = json.loads(text)
                 one = TraceLine(
@@ -60,8 +64,10 @@ def read_trace(path: Path) -> list[TraceLine]:
                     tuple(map(int, line["hash_ids"])),
                     int(line.get("block_size", _DEFAULT_BLOCK)),
                 )
-            except (ValueError, KeyError, TypeError) as error:
+            except (ValueError, KeyError, TypeError, OverflowError) as error:
                 raise ValueError(f"line {number} is not a valid line of a load trace") from error
+            if not math.isfinite(one.at):
+                raise ValueError(f"line {number} has a timestamp that is not a finite number")
             found.append(one)
     return sorted(found, key=lambda one: one.at)
 
@@ -128,7 +134,9 @@ async def _send(base_url: str, key: str | None, body: bytes, late: float) -> Rep
         else:
             await _read_events(reader, begun, found)
         writer.close()
-    except (OSError, IndexError, ValueError) as error:
+    except EOFError:  # within a chunk
+        found.error = _CUT
+    except (OSError, LookupError, TypeError, ValueError) as error:
         found.error = type(error).__name__
     return found
 
@@ -157,7 +165,7 @@ async def _read_events(reader: asyncio.StreamReader, begun: float, found: Replay
                     found.cached_tokens = details.get("cached_tokens") or 0
             is_whole = is_whole or line.startswith(b"data: [DONE]")
     if not is_whole:
-        found.error = "cut"
+        found.error = _CUT
 
 
 def quantile(values: Sequence[float], share: float) -> float | None:

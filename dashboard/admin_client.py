@@ -8,7 +8,7 @@ import httpx
 import msgspec
 
 from dashboard.certificates import certificates
-from dashboard.server import authorization, unreachable
+from dashboard.server import UnusableKeyError, authorization, unreachable
 from observability.admin_api import (
     AdminScope,
     AuditRow,
@@ -31,7 +31,7 @@ _TIMEOUT = httpx.Timeout(10.0, connect=2.0)
 
 class AdminRefusalError(Exception):
     """The admin API refused or failed; the message is a sentence for people. ``status`` is 0 if
-    it did not answer at all."""
+    it did not answer at all, and 401 for a key that cannot be sent."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status = status
@@ -52,7 +52,7 @@ class AdminClient:
 
     def __init__(self, url: str, key: str = "") -> None:
         self.url = url
-        self._headers = authorization(key)
+        self._key = key
 
     def overview(self) -> tuple[Overview, AdminScope]:
         """Return it with what the key may do."""
@@ -124,10 +124,11 @@ class AdminClient:
         body: dict[str, Any] | None = None,
         if_match: str = "",
     ) -> httpx.Response:
-        headers = {"Content-Type": "application/json", **self._headers}
+        headers = {"Content-Type": "application/json"}
         if if_match:
             headers["If-Match"] = if_match
         try:
+            headers |= authorization(self._key)
             response = httpx.request(
                 method,
                 f"{self.url}/admin/v1{path}",
@@ -139,6 +140,10 @@ class AdminClient:
             )
         except httpx.TransportError as error:
             raise AdminRefusalError(0, unreachable(self.url, error)) from None
+        except httpx.InvalidURL as error:
+            raise AdminRefusalError(0, f"{self.url} is not a valid URL: {error}.") from None
+        except UnusableKeyError as error:
+            raise AdminRefusalError(401, str(error)) from None
         if response.is_error:
             raise AdminRefusalError(response.status_code, _reason(response))
         return response

@@ -119,14 +119,14 @@ class Generation:
             self._end(Ending.COMPLETE)
         except httpx.TransportError as error:
             self._end(Ending.FAILED, server.unreachable(self.url, error))
-        except (server.RefusalError, BrokenStreamError) as error:
+        except (server.RefusalError, server.UnusableKeyError, BrokenStreamError) as error:
             self._end(Ending.FAILED, str(error))
         finally:
             self._end(Ending.STOPPED)  # cancelled: the other endings were recorded above
             watch.cancel()
 
     async def _stream(self, api_key: str) -> None:
-        """Raises RefusalError, httpx.TransportError or BrokenStreamError."""
+        """Raises RefusalError, UnusableKeyError, httpx.TransportError or BrokenStreamError."""
         api = self.request.api
         async with _http().stream(
             "POST",

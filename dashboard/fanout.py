@@ -10,7 +10,7 @@ import httpx
 import msgspec
 
 from dashboard.certificates import certificates
-from dashboard.server import authorization, engine_query, unreachable
+from dashboard.server import UnusableKeyError, authorization, engine_query, unreachable
 
 _MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
 _RETRY_SECONDS = 1.0
@@ -103,6 +103,8 @@ class Fanout:
                         self._send(message)
         except httpx.TransportError as error:
             return unreachable(self._admin, error)
+        except UnusableKeyError as error:
+            return str(error)
         return f"{self._admin} closed the feed."
 
     def _send(self, message: bytes) -> None:

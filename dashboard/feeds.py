@@ -61,7 +61,7 @@ class Feeds:
 
     async def history(self, index: int, minutes: int) -> bytes:
         """Return the server's series of the last ``minutes``: the same bytes for all who ask within
-        a second. Raises httpx.HTTPError."""
+        a second. Raises httpx.HTTPError, UnusableKeyError."""
         return await self._shared(index, f"series?from={minutes}m&step={RANGES[minutes]}")
 
     async def prefixes(self, index: int, engine: int) -> bytes:
@@ -75,7 +75,8 @@ class Feeds:
         return await self._shared(index, f"kv/times?{query}" if query else "kv/times")
 
     async def kv_map(self, index: int, engine: int, at: float) -> bytes:
-        """Return the engine's last KV map that was made by then. Raises httpx.HTTPError."""
+        """Return the engine's last KV map that was made by then. Raises httpx.HTTPError,
+        UnusableKeyError."""
         return await self._fetch(index, f"kv?{urlencode({'at': at, **engine_query(engine)})}")
 
     async def _shared(self, index: int, path: str) -> bytes:

@@ -13,6 +13,7 @@ from starlette.routing import Route
 from dashboard.fanout import follow
 from dashboard.feed_token import is_valid
 from dashboard.feeds import RANGES, feeds
+from dashboard.server import UnusableKeyError
 
 # That read one server's feed: each holds a connection and the messages it has not read.
 MOST_BROWSERS = 256
@@ -52,7 +53,7 @@ async def history(request: Request) -> Response:
         return _refused()
     try:
         body = await feeds().history(index, minutes)
-    except httpx.HTTPError:
+    except (httpx.HTTPError, UnusableKeyError):
         return JSONResponse({"start": 0, "step": 1, "values": {}, "marks": []}, headers=_NO_STORE)
     return Response(body, media_type="application/json", headers=_NO_STORE)
 
@@ -86,7 +87,7 @@ def _kv_server(request: Request) -> tuple[int, int] | None:
 async def _passed_on(fetched: Awaitable[bytes]) -> Response:
     try:
         body = await fetched
-    except httpx.HTTPError:
+    except (httpx.HTTPError, UnusableKeyError):
         return JSONResponse({"detail": "The server did not answer."}, 502, _NO_STORE)
     return Response(body, media_type="application/json", headers=_NO_STORE)
 

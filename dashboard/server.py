@@ -56,6 +56,10 @@ class RefusalError(Exception):
         super().__init__(f"The server refused ({status}): {message}{wait}")
 
 
+class UnusableKeyError(ValueError):
+    """No header can carry the API key; the message is a sentence for people."""
+
+
 class _EngineBody(msgspec.Struct):
     phase: str = ""
     detail: str = ""
@@ -91,10 +95,18 @@ def base_url(text: str) -> str:
     Raises ValueError when ``text`` is not an http(s) URL.
     """
     root = text.strip().rstrip("/").removesuffix("/v1")
-    parts = urlsplit(root)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if not _is_http(root):
         raise ValueError(f"{text!r} is not an http:// or https:// URL")
     return root
+
+
+def _is_http(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port, httpx.URL(url)
+    except (ValueError, httpx.InvalidURL):
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def engine_query(engine: int) -> dict[str, str]:
@@ -103,6 +115,9 @@ def engine_query(engine: int) -> dict[str, str]:
 
 
 def authorization(api_key: str) -> dict[str, str]:
+    """Raises UnusableKeyError."""
+    if not (api_key.isascii() and api_key.isprintable()):
+        raise UnusableKeyError("The API key contains characters other than printable ASCII.")
     return {"Authorization": f"Bearer {api_key}"} if api_key else {}
 
 
@@ -161,7 +176,7 @@ def list_models(url: str, api_key: str) -> list[str]:
     """Names the server serves.
 
     Raises RefusalError when it answers with an error or with something else than such a list,
-    httpx.TransportError when it does not answer.
+    httpx.TransportError when it does not answer, UnusableKeyError.
     """
     response = httpx.get(
         f"{url}/v1/models",

@@ -65,14 +65,10 @@ def _exporter(
         from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as module
 
         message = ExportTraceServiceRequest.FromString
-    elif protocol == "http/protobuf":
+    else:
         from opentelemetry.exporter.otlp.proto.http import trace_exporter as module
 
         message = _EncodedRequest
-    else:
-        raise ValueError(
-            f"OTEL_EXPORTER_OTLP_PROTOCOL is {protocol!r}; it must be grpc or http/protobuf"
-        )
     # Both exporters translate a batch by this function of their module; ours are encoded already.
     module.encode_spans = lambda spans: message(request_of(spans))
     exporter: SpanExporter = module.OTLPSpanExporter(timeout=timeout)

@@ -35,13 +35,23 @@ def checked_ratio(ratio: float) -> float:
 def sampling_of(environ: Mapping[str, str]) -> TraceSampling:
     """Read OTEL_TRACES_SAMPLER and its argument, as the specification names them.
 
-    Raises ValueError for an unknown sampler or a ratio that is not from 0 to 1.
+    Raises ValueError for an unknown sampler or a ratio that is not from 0 to 1; it names the
+    variable.
     """
     name = environ.get("OTEL_TRACES_SAMPLER", "").strip().lower() or "parentbased_always_on"
-    ratio = checked_ratio(float(environ.get("OTEL_TRACES_SAMPLER_ARG") or 1.0))
+    ratio = _ratio_of(environ.get("OTEL_TRACES_SAMPLER_ARG", "").strip())
     ratios = {"always_on": 1.0, "always_off": 0.0, "traceidratio": ratio}
     root = name.removeprefix("parentbased_")
     if root not in ratios:
         known = sorted([*ratios, *(f"parentbased_{one}" for one in ratios)])
         raise ValueError(f"OTEL_TRACES_SAMPLER is {name!r}; it must be one of {known}")
     return TraceSampling(ratios[root], follows_callers=root != name)
+
+
+def _ratio_of(argument: str) -> float:
+    try:
+        return checked_ratio(float(argument or 1.0))
+    except ValueError:
+        raise ValueError(
+            f"OTEL_TRACES_SAMPLER_ARG is {argument[:32]!r}; it must be a number from 0 to 1"
+        ) from None

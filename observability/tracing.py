@@ -18,7 +18,7 @@ import msgspec
 from opentelemetry.trace import SpanContext, SpanKind, TraceFlags, get_current_span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from observability.sampling import TraceSampling
+from observability.sampling import TraceSampling, sampling_of
 from observability.schema import Attribute, Span, SpanEvent
 
 AttributeValue = str | int | float | bool | Sequence[str] | Sequence[int]
@@ -170,19 +170,41 @@ def make_tracer(environ: Mapping[str, str], *, version: str) -> Tracer:
     """Create a tracer from the standard OTEL_* variables. Spans are exported only if
     OTEL_EXPORTER_OTLP_TRACES_ENDPOINT or OTEL_EXPORTER_OTLP_ENDPOINT is set.
 
-    Raises ValueError for a protocol other than ``grpc`` and ``http/protobuf``, and for an unknown
-    sampler.
+    Raises ValueError for what ``tracing_problem`` says.
     """
-    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
-    silenced = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
-    if disabled or silenced or not any(environ.get(name) for name in _ENDPOINTS):
+    if not _exports(environ):
         return IdentityTracer()
     # Imported here, not at the top: the SDK and its exporter cost 0.4 s and 20 MiB, and most
     # servers export no spans.
     from observability.otlp import OtlpTracer
 
-    protocol = next((environ[name] for name in _PROTOCOLS if environ.get(name)), "http/protobuf")
-    return OtlpTracer(protocol, version=version)
+    return OtlpTracer(_protocol(environ), version=version)
+
+
+def tracing_problem(environ: Mapping[str, str]) -> str | None:
+    """Say which of the variables that ``make_tracer`` reads is wrong."""
+    if _exports(environ):
+        try:
+            _protocol(environ)
+            sampling_of(environ)
+        except ValueError as error:
+            return str(error)
+    return None
+
+
+def _exports(environ: Mapping[str, str]) -> bool:
+    disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
+    silenced = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
+    return not disabled and not silenced and any(environ.get(name) for name in _ENDPOINTS)
+
+
+def _protocol(environ: Mapping[str, str]) -> str:
+    for name in _PROTOCOLS:
+        if protocol := environ.get(name):
+            if protocol not in ("grpc", "http/protobuf"):
+                raise ValueError(f"{name} is {protocol!r}; it must be grpc or http/protobuf")
+            return protocol
+    return "http/protobuf"
 
 
 __all__ = [
@@ -200,5 +222,6 @@ __all__ = [
     "make_tracer",
     "new_span_id",
     "parse_traceparent",
+    "tracing_problem",
     "wants_newest_names",
 ]

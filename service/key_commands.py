@@ -25,7 +25,7 @@ from engine.queueing import ServiceClass
 from service.errors import StoreUnavailableError
 from service.problems import problem_in
 from service.store.key_store import KeyStore, NoSuchKeyError
-from service.store.place import store_place
+from service.store.place import StorePlace, store_place
 from service.tenants.caller import KeyScope
 from service.tenants.key_limits import limits_text
 from service.tenants.stored_key import ALIAS_PATTERN, KeyGrant, StoredKey, named
@@ -148,11 +148,24 @@ def _run(act: _Act, namespace: argparse.Namespace) -> int:
         place = store_place(options.store_url)
     except ValueError as error:
         raise OptionError(f"--store-url: {error}") from None
+    store = KeyStore(place)
     try:
-        return asyncio.run(_act(act, KeyStore(place), namespace))
-    except (NoSuchKeyError, StoreUnavailableError, ValueError) as error:
+        return asyncio.run(_act(act, store, namespace))
+    except StoreUnavailableError as error:
+        why = error if error.__cause__ is None else _reason(error.__cause__, place)
+        print(f"quire: {store.place} cannot be used: {why}", file=sys.stderr)
+        return 1
+    except (NoSuchKeyError, ValueError) as error:
         print(f"quire: {error}", file=sys.stderr)
         return 1
+
+
+def _reason(error: BaseException, place: StorePlace) -> str:
+    # Imported late, as all that loads SQLAlchemy.
+    from service.store.driver_error import error_sentence
+    from service.store.schema import database_url
+
+    return error_sentence(error, database_url(place).password)
 
 
 async def _act(act: _Act, store: KeyStore, namespace: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ from engine.simulation.spec import parse_spec
 from service.grpc.available import problem as grpc_problem
 from service.served_model import ServedModel
 from service.settings import ServiceSettings
+from service.store.place import store_place
 from service.tenants.key_file import read_key_file
 
 _FORMS = (
@@ -55,6 +57,13 @@ def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | No
     """Say what is wrong with settings that have nothing to do with the model."""
     if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
         return f"--keys-file: {wrong}"
+    if service.store_url != "none":
+        try:
+            store_place(service.store_url)
+        except ValueError as error:
+            return f"--store-url: {error}"
+    if wrong := _tracing_problem():
+        return wrong
     if service.grpc_port is not None and (missing := grpc_problem()):
         return missing
     return hosts_problem(engine)
@@ -94,6 +103,13 @@ def _directory_of(gguf: Path, hosts: int) -> Path:
     from service.gguf.directory import gguf_directory
 
     return gguf_directory(gguf)
+
+
+def _tracing_problem() -> str | None:
+    # Imported late: other commands need no OpenTelemetry.
+    from observability.tracing import tracing_problem
+
+    return tracing_problem(os.environ)
 
 
 def _keys_file_problem(path: Path) -> str | None:

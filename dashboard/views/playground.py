@@ -83,6 +83,8 @@ def _models(url: str, api_key: str) -> list[str] | str:
         return _listed(url, api_key) or "The server lists no models."
     except httpx.TransportError as error:
         return server.unreachable(url, error)
+    except server.UnusableKeyError as error:
+        return str(error)
     except server.RefusalError as error:
         if error.status != httpx.codes.UNAUTHORIZED:
             return str(error)

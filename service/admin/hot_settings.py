@@ -108,20 +108,8 @@ class HotSettings:
         self, wanted: Mapping[str, object], revision: str | None, actor: str
     ) -> list[SettingChange]:
         """Change all or, if one is invalid, none of them; return those that differ. ``revision``:
-        the one that the caller has seen. Raises ProblemError."""
-        if revision is None:
-            raise ProblemError(
-                428,
-                "revision_required",
-                "Send the revision from GET /admin/v1/settings as 'If-Match', so that you do not "
-                "overwrite a change that you have not seen.",
-            )
-        if revision.strip().strip('"') != self.revision:
-            raise ProblemError(
-                412,
-                "revision",
-                "The settings have changed since they were read; read them again.",
-            )
+        the caller's ``If-Match``. Raises ProblemError."""
+        self._check_revision(revision)
         checked: dict[str, HotValue] = {}
         for name, value in wanted.items():
             knob = self._knobs.get(name)
@@ -141,3 +129,27 @@ class HotSettings:
                 self._changed[name] = (actor, time.time())
                 changes.append(SettingChange(name, before, checked_value))
         return changes
+
+    def _check_revision(self, given: str | None) -> None:
+        """``given``: as RFC 9110 (13.1.1) has it: tags of which one must be exactly the current
+        revision, or ``*``, which any matches. Quotes may be missing."""
+        if given is None:
+            raise ProblemError(
+                428,
+                "revision_required",
+                "Send the revision from GET /admin/v1/settings as 'If-Match', so that you do not "
+                "overwrite a change that you have not seen.",
+            )
+        tags = [tag.strip() for tag in given.split(",")]
+        if tags == ["*"] or self.revision in (tag.strip('"') for tag in tags):
+            return
+        if all(tag.startswith("W/") for tag in tags):
+            raise ProblemError(
+                412,
+                "revision",
+                "'If-Match' has a weak tag (W/\"…\"), as proxies make them, and it needs the exact "
+                "revision: send \"…\" with the 'revision' from GET /admin/v1/settings.",
+            )
+        raise ProblemError(
+            412, "revision", "The settings have changed since they were read; read them again."
+        )

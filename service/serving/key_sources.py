@@ -47,6 +47,7 @@ class KeySources:
         self._from_file: _Keys | None = None
         self._from_store: _Keys | None = None
         self._file_mark: object = None
+        self._said_unreadable: int | None = None  # the error number
         self._looking = asyncio.Lock()
         self._revision = -1
         self._next_end = math.inf  # of a key
@@ -131,15 +132,24 @@ class KeySources:
         assert self._file is not None
         try:
             self._from_file = read_key_file(self._file)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            _log.error(
-                "the keys file cannot be used; the last good keys stay",
-                file=str(self._file),
-                error=reason,
-            )
+        except OSError as error:
+            self._file_mark = None  # the cause may end without a change of the file
+            if error.errno != self._said_unreadable:
+                self._report_file(error.strerror or str(error))
+            self._said_unreadable = error.errno
             return
+        except ValueError as error:
+            self._report_file(str(error))
+            return
+        self._said_unreadable = None
         self._tell("file", self._from_file)
+
+    def _report_file(self, reason: str) -> None:
+        _log.error(
+            "the keys file cannot be used; the last good keys stay",
+            file=str(self._file),
+            error=reason,
+        )
 
     def _tell(self, source: str = "", keys: _Keys = ()) -> None:
         missing = []
@@ -164,4 +174,5 @@ def _mark_of(file: Path) -> object:
         found = os.stat(file)
     except OSError as error:
         return error.errno
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    # A change of its mode changes only the last.
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns

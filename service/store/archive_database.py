@@ -62,8 +62,7 @@ class ArchiveDatabase:
         """Insert those that are not there yet. Return how many the database refuses to take,
         whenever they are sent."""
         if self._partitions is not None:
-            ends = [row["ended"] for row in rows]
-            await self._partitions.ensure(min(ends), max(ends))
+            await self._partitions.ensure(row["ended"] for row in rows)
         if self._requests is not None:
             return await _accepted(self._requests.insert, rows)
         return await self._insert(self._insert_requests, rows)

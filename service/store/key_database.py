@@ -6,6 +6,7 @@ No row is ever deleted: the first key of an alias, even if it is revoked, says w
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.store.database import make_engine
 from service.store.place import StorePlace
-from service.store.schema import bring_up_to_date, database_url
+from service.store.schema import SchemaError, bring_up_to_date, database_url
 from service.store.tables import ResponseRow
 from service.tenants.stored_key import KeyGrant, StoredKey
 
@@ -61,7 +62,10 @@ class KeyDatabase:
     """Connects on first use. Methods raise one of ``FAILURES`` when the database does not
     respond."""
 
-    FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
+    FAILURES: tuple[type[Exception], ...] = (
+        *(SQLAlchemyError, sqlite3.Error, SchemaError),
+        *(OSError, TimeoutError),
+    )
 
     def __init__(self, place: StorePlace) -> None:
         self._engine = make_engine(database_url(place), connections=1)

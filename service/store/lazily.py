@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Generic, Protocol, TypeVar
 
 from service.errors import StoreUnavailableError
+from service.store.driver_error import error_kind
 
 
 class _Closable(Protocol):
@@ -39,9 +40,8 @@ class Lazily(Generic[D]):
             yield database
         except database.FAILURES as error:
             # What the driver says may show values.
-            kind = type(getattr(error, "orig", None) or error).__name__
             raise StoreUnavailableError(
-                f"The {self._what} does not respond ({kind}); retry."
+                f"The {self._what} does not respond ({error_kind(error)}); retry."
             ) from error
 
     async def close(self) -> None:

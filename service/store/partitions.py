@@ -4,6 +4,7 @@ and dropped whole, so that nothing has to be vacuumed."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sqlalchemy import text
@@ -38,10 +39,11 @@ class Partitions:
         self._there: set[int] = set()
         self._batch = BatchSize()
 
-    async def ensure(self, first: float, last: float) -> None:
-        """Create the days of these times, if they are missing."""
-        days = range(int(first // _DAY_SECONDS), int(last // _DAY_SECONDS) + 1)
-        missing = [day for day in days if day not in self._there]
+    async def ensure(self, times: Iterable[float]) -> None:
+        """Create the days of these times, if they are missing. Days between them are not: when the
+        clock has been set, that would be more tables than one transaction can create."""
+        days = {int(time // _DAY_SECONDS) for time in times}
+        missing = sorted(days - self._there)
         if not missing:
             return
         async with self._engine.begin() as connection:

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 Backend = Literal["sqlite", "postgresql"]
 
@@ -23,6 +23,15 @@ _REST = re.compile(
     r"([^:/]*(:[^@]*)?@)?"  # user and password
     r"(\[[^/?]+\]|[^:/?]+)?(:(?P<port>[^/?]*))?"
     r"(/(?P<database>[^?]*))?"
+)
+_MOST_PORT = 65_535
+# Those of the driver's parameters whose values are text, or that SQLAlchemy makes numbers of; it
+# sets the two times itself.
+_NUMBERS = ("port", "prepared_statement_cache_size")
+_PARAMETERS = (
+    *("host", "user", "password", "database", "passfile", "service", "servicefile"),
+    *("ssl", "direct_tls", "target_session_attrs", "krbsrvname", "gsslib"),
+    *("timeout", "command_timeout", *_NUMBERS),
 )
 
 
@@ -55,15 +64,41 @@ def store_place(text: str) -> StorePlace:
     rest = _REST.match(url["rest"])
     assert rest is not None  # all parts are optional
     if rest["port"] is not None:
-        try:
-            int(rest["port"])
-        except ValueError:  # the URL may hold a password: no message may quote any of it
-            raise ValueError("the port in the store's URL is not a number") from None
+        _check_port(rest["port"])
     backend = _BACKENDS.get(url["name"].partition("+")[0])
     database = unquote(rest["database"] or "")
     if backend is None or (backend == "sqlite" and not database):
         raise ValueError("the store must be sqlite:///FILE or postgresql://…")
+    if backend == "postgresql":
+        _check_parameters(url["rest"][rest.end() :])
     return StorePlace(backend, text, Path(database) if backend == "sqlite" else None)
+
+
+def _check_port(text: str) -> None:
+    try:
+        port = int(text)
+    except ValueError:  # the URL may hold a password: no message may quote any of it
+        raise ValueError("the port in the store's URL is not a number") from None
+    if not 1 <= port <= _MOST_PORT:
+        raise ValueError(f"the port in the store's URL must be from 1 to {_MOST_PORT}")
+
+
+def _check_parameters(text: str) -> None:
+    """``text``: the URL's from the question mark on. Each parameter goes to PostgreSQL's driver,
+    which raises a TypeError for one that it does not know."""
+    if not text.startswith("?"):
+        return
+    for name, value in parse_qsl(text[1:].partition("\n")[0]):
+        if name not in _PARAMETERS:
+            raise ValueError(
+                "the store's URL has an unknown parameter after its question mark; "
+                f"these are known: {', '.join(_PARAMETERS)} (ssl=require instead of sslmode)"
+            )
+        if name in _NUMBERS:
+            try:
+                int(value)
+            except ValueError:
+                raise ValueError(f"{name} in the store's URL is not a number") from None
 
 
 def secret_dir(place: StorePlace | None) -> Path:

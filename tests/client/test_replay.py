@@ -49,6 +49,29 @@ def test_a_file_is_read_in_the_order_of_time(tmp_path: Path) -> None:
         read_trace(path)
 
 
+def test_empty_lines_of_a_file_are_skipped(tmp_path: Path) -> None:
+    path = tmp_path / "trace.jsonl"
+    one = {"timestamp": 5, "input_length": 5, "output_length": 1, "hash_ids": []}
+    path.write_text(f"\n{json.dumps(one)}\n  \n{json.dumps(one)}\n\n")
+    assert len(read_trace(path)) == 2
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "length", "said"),
+    [
+        ("Infinity", "5", "line 2 has a timestamp that is not a finite number"),
+        ("NaN", "5", "line 2 has a timestamp that is not a finite number"),
+        ("5", "Infinity", "line 2 is not a valid line of a load trace"),
+    ],
+)
+def test_a_file_has_finite_numbers(tmp_path: Path, timestamp: str, length: str, said: str) -> None:
+    path = tmp_path / "trace.jsonl"
+    rest = f'"input_length": {length}, "output_length": 1, "hash_ids": []}}\n'
+    path.write_text(f'\n{{"timestamp": {timestamp}, {rest}')
+    with pytest.raises(ValueError, match=said):
+        read_trace(path)
+
+
 def test_the_summary_has_throughput_and_quantiles() -> None:
     assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
     assert quantile([], 0.5) is None
@@ -95,3 +118,32 @@ async def test_requests_are_sent_and_streams_are_read() -> None:
     assert [one.error for one in found] == [None, None, "HTTP 429"]
     assert [(one.prompt_tokens, one.output_tokens) for one in found[:2]] == [(20, 2), (40, 2)]
     assert all(one.ttft is not None and len(one.gaps) == 1 for one in found[:2])
+
+
+@pytest.mark.parametrize(
+    ("sent", "error"),
+    [
+        (b'100\r\ndata: {"choices"', "cut"),
+        (b"5\r\ndata:\r\n", "cut"),
+        (b'19\r\ndata: {"usage": {"x":1}}\n\r\n', "KeyError"),
+    ],
+)
+async def test_a_stream_that_is_cut_or_wrong_leaves_the_others_in_the_report(
+    sent: bytes, error: str
+) -> None:
+    requests = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        size = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+        requests.append(await reader.readexactly(size))
+        data = sent if len(requests) == 1 else b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n"
+        writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + data)
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    lines = [line(0.0, 20, (1,)), line(0.05, 5, ())]
+    found = await replay(lines, f"http://127.0.0.1:{port}", model="m", key=None, speed=1.0)
+    server.close()
+    assert [one.error for one in found] == [error, None]

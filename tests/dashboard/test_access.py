@@ -46,6 +46,7 @@ def test_wrong_keys_are_not_remembered_and_push_nobody_out(
     for browser in ("two", "three", "four"):
         monkeypatch.setattr(dashboard.access, "this_browser", lambda name=browser: name)
         assert try_key(0, "wrong") == "The admin key is wrong."
+        assert "other than printable ASCII" in try_key(0, f"{KEY}\u200b")
     monkeypatch.setattr(dashboard.access, "this_browser", lambda: "one")
     assert access(0).standing is Standing.VIEWER
 
@@ -78,6 +79,13 @@ def test_a_server_without_admin_api_is_told_from_one_that_is_away(
     assert access(0).standing is Standing.ABSENT
     monkeypatch.setattr(dashboard.access, "_seen", {closed_url})
     assert access(0).standing is Standing.AWAY
+
+
+def test_a_key_that_cannot_be_sent_makes_a_stranger(server: AdminServer) -> None:
+    remember_key(0, "schlüssel")
+    found = access(0)
+    assert found.standing is Standing.STRANGER
+    assert "other than printable ASCII" in found.problem
 
 
 def test_only_members_of_the_named_group_operate() -> None:

@@ -26,6 +26,19 @@ def test_a_server_that_is_not_there_is_named(closed_url: str) -> None:
     assert caught.value.status == 0
 
 
+@pytest.mark.parametrize("key", ["k\u200b", "schlüssel", "a\nb"])
+def test_a_key_that_cannot_be_sent_is_refused_in_a_sentence(closed_url: str, key: str) -> None:
+    with pytest.raises(AdminRefusalError, match="other than printable ASCII") as caught:
+        AdminClient(closed_url, key).overview()
+    assert caught.value.status == 401
+
+
+def test_a_malformed_url_is_refused_in_a_sentence() -> None:
+    with pytest.raises(AdminRefusalError, match=r"^http://\[::1 is not a valid URL: ") as caught:
+        AdminClient("http://[::1").overview()
+    assert caught.value.status == 0
+
+
 def test_a_load_run_is_started_as_asked_and_stopped() -> None:
     with admin_server() as server:
         client = AdminClient(server.url, KEY)

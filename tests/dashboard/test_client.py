@@ -132,6 +132,12 @@ def test_a_refusal_is_told_in_the_servers_words(foreign: ForeignServer) -> None:
     assert answer.error == "The server refused (404): No such model."
 
 
+def test_a_key_that_cannot_be_sent_is_said(closed_url: str) -> None:
+    answer = finished(Generation(closed_url, REQUEST, "schlüssel"))
+    assert answer.ending is Ending.FAILED
+    assert answer.error == "The API key contains characters other than printable ASCII."
+
+
 def test_nothing_there_is_told(closed_url: str) -> None:
     answer = finished(Generation(closed_url, REQUEST))
     assert answer.ending is Ending.FAILED

@@ -62,6 +62,9 @@ async def test_browsers_are_told_why_there_is_no_feed(server: AdminServer, close
     assert data_of(await first(Fanout(3, closed_url, str))) == {
         "away": f"Could not connect to {closed_url}."
     }
+    assert data_of(await first(Fanout(3, server.url, lambda: "schlüssel"))) == {
+        "away": "The API key contains characters other than printable ASCII."
+    }
     assert "401" in str(data_of(await first(Fanout(3, server.url, str)))["away"])
 
 

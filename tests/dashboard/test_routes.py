@@ -57,6 +57,14 @@ def test_a_server_that_does_not_answer_is_said(client: TestClient) -> None:
     assert client.get("/kv/0.kv0/at/404", params=token("0.kv0")).status_code == 502
 
 
+def test_a_key_that_cannot_be_sent_is_no_error_of_the_dashboard(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ADMIN_KEY_VARIABLE, "schlüssel")
+    assert client.get("/kv/0.kv0/times", params=token("0.kv0")).status_code == 502
+    assert client.get("/history/0/0/5", params=token("0")).json()["values"] == {}
+
+
 @pytest.mark.parametrize(
     ("path", "channel"),
     [

@@ -10,6 +10,7 @@ import pytest
 from dashboard.server import (
     Health,
     State,
+    UnusableKeyError,
     authorization,
     base_url,
     health,
@@ -27,7 +28,13 @@ def test_a_base_url_may_be_given_in_any_usual_form(text: str) -> None:
     assert base_url(text) == "http://host:8000"
 
 
-@pytest.mark.parametrize("text", ["", "host:8000", "ftp://host", "file:///etc/passwd", "http://"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "host:8000", "ftp://host", "file:///etc/passwd", "http://"),
+        *("http://[::1", "http://host:port", "http://host:65536", "http://ho\x7fst"),
+    ],
+)
 def test_anything_but_http_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not an http"):
         base_url(text)
@@ -99,3 +106,9 @@ def test_a_refusal_without_words_still_is_a_sentence() -> None:
 def test_without_a_key_nothing_is_sent_about_one() -> None:
     assert authorization("") == {}
     assert authorization("k") == {"Authorization": "Bearer k"}
+
+
+@pytest.mark.parametrize("key", ["k\u200b", "schlüssel", "a\nb"])
+def test_a_key_that_no_header_can_carry_is_refused_in_a_sentence(key: str) -> None:
+    with pytest.raises(UnusableKeyError, match=r"other than printable ASCII\.$"):
+        authorization(key)

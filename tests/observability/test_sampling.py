@@ -18,7 +18,7 @@ from observability.sampling import TraceSampling, sampling_of
         ("always_off", "", 0.0, False),
         ("traceidratio", "0.25", 0.25, False),
         ("parentbased_always_on", "", 1.0, True),
-        ("parentbased_always_off", "", 0.0, True),
+        ("parentbased_always_off", " ", 0.0, True),
         (" ParentBased_TraceIdRatio ", "0.1", 0.1, True),
     ],
 )
@@ -34,9 +34,9 @@ def test_each_standard_sampler_is_a_ratio_and_whether_callers_decide(
     [
         ("sometimes", "", "OTEL_TRACES_SAMPLER"),
         ("parentbased_", "", "OTEL_TRACES_SAMPLER"),
-        ("traceidratio", "1.5", "from 0 to 1"),
-        ("traceidratio", "nan", "from 0 to 1"),
-        ("traceidratio", "half", "half"),
+        ("traceidratio", "1.5", "OTEL_TRACES_SAMPLER_ARG is '1.5'; .* from 0 to 1"),
+        ("traceidratio", "nan", "OTEL_TRACES_SAMPLER_ARG is 'nan'; .* from 0 to 1"),
+        ("", "half", "OTEL_TRACES_SAMPLER_ARG is 'half'; .* from 0 to 1"),
     ],
 )
 def test_what_is_no_sampler_or_ratio_is_refused(name: str, argument: str, message: str) -> None:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from service.cli import main
 from service.key_commands import duration_seconds, time_of
+from tests.service.running import free_port
 
 
 @pytest.fixture
@@ -78,6 +81,48 @@ def test_what_cannot_be_done_is_said(
     found, _, error = quire(capsys, *words)
     assert found == code
     assert said in error
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"no database" * 100, "file is not a database (DatabaseError)"),
+        (None, "unable to open database file (OperationalError)"),
+    ],
+)
+def test_a_file_that_is_not_a_database_is_said_in_a_sentence(
+    store: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, said: str
+) -> None:
+    if content is None:
+        store.mkdir()
+    else:
+        store.write_bytes(content)
+    code, _, error = quire(capsys, "list")
+    assert (code, error) == (1, f"quire: {store} cannot be used: {said}\n")
+
+
+def test_the_schema_of_a_later_version_is_said_in_a_sentence(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("CREATE TABLE quire_schema_version (version_num TEXT)")
+        connection.execute("INSERT INTO quire_schema_version VALUES ('9999')")
+    code, _, error = quire(capsys, "list")
+    assert code == 1
+    assert error.startswith(f"quire: {store} cannot be used: its schema has version 9999")
+
+
+def test_a_postgresql_that_does_not_answer_is_said_in_a_sentence(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"postgresql://u:secret@127.0.0.1:{free_port()}/d"
+    code, _, error = quire(capsys, "list", "--store-url", url)
+    assert code == 1
+    assert error.startswith("quire: the PostgreSQL database cannot be used: ")
+    assert error.endswith(" (ConnectionRefusedError)\n")
+    code, _, error = quire(capsys, "list", "--store-url", f"{url}?foo=bar")
+    assert code == 2
+    assert "--store-url: the store's URL has an unknown parameter" in error
 
 
 def test_times() -> None:

@@ -96,3 +96,30 @@ def test_settings_are_checked_together(tmp_path: Path) -> None:
     assert "--keys-file: cannot read" in str(settings_problem(engine, keys))
     (tmp_path / "keys.json").write_text(json.dumps(3))
     assert str(settings_problem(engine, keys)).startswith(f"--keys-file: {tmp_path}/keys.json: ")
+
+
+def test_a_store_that_cannot_be_is_said_in_a_sentence() -> None:
+    engine, service = EngineConfig(model="m"), ServiceSettings()
+    for url, said in (
+        ("mysql://x", "--store-url: the store must be sqlite:///FILE or postgresql://…"),
+        ("postgresql://h/d?foo=bar", "--store-url: the store's URL has an unknown parameter"),
+    ):
+        wrong = msgspec.structs.replace(service, store_url=url)
+        assert str(settings_problem(engine, wrong)).startswith(said)
+    for url in ("none", "", "postgresql://h/d?ssl=require", "sqlite:////tmp/a"):
+        sound = msgspec.structs.replace(service, store_url=url)
+        assert settings_problem(engine, sound) is None
+
+
+def test_wrong_variables_of_traces_count_only_if_traces_are_exported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, service = EngineConfig(model="m"), ServiceSettings()
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "abc")
+    assert settings_problem(engine, service) is None
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:4318")
+    said = "OTEL_TRACES_SAMPLER_ARG is 'abc'; it must be a number from 0 to 1"
+    assert settings_problem(engine, service) == said
+    monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")
+    assert "TRACES_PROTOCOL is 'http/json'; it must" in str(settings_problem(engine, service))

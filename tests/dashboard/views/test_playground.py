@@ -122,6 +122,8 @@ def test_a_server_that_wants_a_key_says_so(
     assert "The server needs an API key. Enter it in the side bar." in words(app)
     app.sidebar.text_input[0].set_value("sk-wrong").run()
     assert "The server does not know this API key. Correct it in the side bar." in words(app)
+    app.sidebar.text_input[0].set_value("schlüssel").run()
+    assert "The API key contains characters other than printable ASCII." in words(app)
 
 
 def button(app: AppTest, label: str):  # type: ignore[no-untyped-def]  # AppTest's own type is private

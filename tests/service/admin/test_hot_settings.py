@@ -86,6 +86,31 @@ def test_a_change_needs_the_revision_that_is_current() -> None:
     assert held.values["limit"] == 10
 
 
+@pytest.mark.parametrize("form", ["*", " * ", "{}", '"{}"', '"other", "{}"', 'W/"{}", "{}"'])
+def test_any_revision_or_one_of_several_may_be_named(form: str) -> None:
+    held = Held()
+    held.settings.change({"limit": 20}, form.format(*[held.settings.revision] * 2), "ann")
+    assert held.values["limit"] == 20
+
+
+@pytest.mark.parametrize(
+    ("form", "said"),
+    [
+        ('W/"{}"', "exact revision"),
+        ('W/"{}", W/"other"', "exact revision"),
+        ('"other", W/"{}"', "have changed"),
+        ('"*"', "have changed"),
+        ("", "have changed"),
+    ],
+)
+def test_a_weak_or_an_old_revision_is_refused_as_what_it_is(form: str, said: str) -> None:
+    held = Held()
+    with pytest.raises(ProblemError, match=said) as caught:
+        held.settings.change({"limit": 20}, form.format(held.settings.revision), "ann")
+    assert (caught.value.status, caught.value.code) == (412, "revision")
+    assert held.values["limit"] == 10
+
+
 def test_a_whole_number_is_a_number() -> None:
     held = Held()
     held.change(ratio=1)

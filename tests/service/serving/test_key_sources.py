@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from service.errors import StoreUnavailableError, UnauthorizedError
+from service.serving import key_sources
 from service.serving.key_sources import KeySources
 from service.serving.keys import KeyRing
 from service.store.key_store import KeyStore
@@ -73,6 +76,38 @@ async def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path, breaks
     write(path, 2)
     await sources.look()
     assert known(ring, 1, 2) == [False, True]
+
+
+@pytest.mark.parametrize("touched", [True, False])
+async def test_an_unreadable_file_is_reported_once_and_read_when_it_can_be(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    touched: bool,
+) -> None:
+    path = tmp_path / "keys.toml"
+    write(path, 1)
+    ring = KeyRing((), changes=True)
+
+    def refuse(_: Path) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:  # root may read every file
+        patch.setattr(key_sources, "read_key_file", refuse)
+        sources = KeySources(ring, file=path)
+        await sources.look()
+        await sources.look()
+        assert capsys.readouterr().out.count("Permission denied") == 1
+    if touched:
+        path.chmod(0o600)
+    await sources.look()
+    assert known(ring, 1) == [True]
+    with monkeypatch.context() as patch:
+        patch.setattr(key_sources, "read_key_file", refuse)
+        path.chmod(0o640)
+        await sources.look()
+        assert capsys.readouterr().out.count("Permission denied") == 1
+    assert known(ring, 1) == [True]
 
 
 async def test_a_file_that_was_never_read_makes_nobody_wrong(tmp_path: Path) -> None:

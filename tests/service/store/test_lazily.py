@@ -20,6 +20,10 @@ class Database:
         self.is_closed = True
 
 
+class RefusedError(OSError):
+    sqlstate = "53300"
+
+
 async def test_it_is_loaded_once_and_closed_if_it_was_used() -> None:
     made: list[Database] = []
 
@@ -47,6 +51,9 @@ async def test_its_failures_are_one_error_that_shows_no_values() -> None:
     with pytest.raises(StoreUnavailableError, match=r"^The database of secrets .* \(OSError\)"):
         async with lazily.asked():
             raise OSError("password=1")
+    with pytest.raises(StoreUnavailableError, match=r"\(RefusedError, SQLSTATE 53300\)"):
+        async with lazily.asked():
+            raise RefusedError("password=1")
     with pytest.raises(ValueError, match="a bug"):
         async with lazily.asked():
             raise ValueError("a bug")

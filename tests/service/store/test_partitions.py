@@ -29,15 +29,35 @@ async def test_days_are_made_when_needed_and_dropped_whole(postgres: Postgres) -
         engine = create_async_engine(database_url(store_place(url)))
         # Replicas do it at the same time.
         replicas = [Partitions(engine) for _ in range(3)]
-        await asyncio.gather(*(one.ensure(BASE - 3 * DAY, BASE + DAY) for one in replicas))
+        times = [BASE + number * DAY for number in range(-3, 2)]
+        await asyncio.gather(*(one.ensure(times) for one in replicas))
         assert await days(url) == list(range(TODAY - 3, TODAY + 2))
         await asyncio.gather(
             *(one.delete_oldest(before=(TODAY - 1) * DAY, most=10**6) for one in replicas)
         )
         assert await days(url) == [TODAY - 1, TODAY, TODAY + 1]
-        await replicas[0].ensure(BASE - 3 * DAY, BASE - 3 * DAY)
+        await replicas[0].ensure([BASE - 3 * DAY])
         assert TODAY - 3 in await days(url)
         await engine.dispose()
+
+
+@pytest.mark.debian
+async def test_a_step_of_the_clock_makes_only_the_days_that_requests_have(
+    postgres: Postgres,
+) -> None:
+    await execute(postgres.url, "CREATE DATABASE stepped")
+    url = postgres.url.replace("/postgres", "/stepped")
+    async with archived(url) as one:
+        one.keep(kept(1), kept(2, ended=BASE - 20_000 * DAY), kept(3))
+        await one.written()
+        # The sweep may have dropped the old day again.
+        assert set(await days(url)) <= {TODAY - 20_000, TODAY - 1, TODAY, TODAY + 1}
+        assert one.dropped == 0
+        engine = create_async_engine(database_url(store_place(url)))
+        await Partitions(engine).ensure([BASE - 9000 * DAY, BASE - 10_000 * DAY])
+        await engine.dispose()
+        assert {TODAY - 10_000, TODAY - 9000} <= set(await days(url))
+        assert len(await days(url)) <= 6
 
 
 async def days(url: str) -> list[int]:
