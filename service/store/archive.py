@@ -21,6 +21,7 @@ from observability.admin_api import AuditRow, KeptRequest, RequestPage, RequestQ
 from observability.logging import get_logger
 from observability.usage_table import HourlyUsage, UsageTable
 from service.errors import StoreUnavailableError
+from service.store.driver_error import error_kind
 from service.store.place import StorePlace
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
@@ -133,7 +134,7 @@ class RequestArchive:
 
     def _reason(self, error: Exception) -> str:
         """The text of an error may show rows; its kind does not."""
-        return type(getattr(error, "orig", None) or error).__name__
+        return error_kind(error)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
