@@ -50,12 +50,12 @@ class Beam(NamedTuple):
 
 
 def continued(
-    beam: Beam | None, following: TokenLogprobs, ends: frozenset[int], told: int
+    beam: Beam | None, following: TokenLogprobs, ends: frozenset[int], *, most: int, shown: int
 ) -> list[Beam]:
-    """Return the beam extended by each of the most likely tokens. ``told``: how many alternatives
-    to keep per token."""
+    """Return the beam extended by each of the ``most`` most likely tokens. ``shown``: how many
+    alternatives to keep per token."""
     score, length = (0.0, 0) if beam is None else (beam.score, beam.length)
-    kept = following.cut(told).packed
+    kept = following.cut(shown).packed
     return [
         Beam(
             beam,
@@ -65,7 +65,7 @@ def continued(
             length + 1,
             token in ends,
         )
-        for rank, (token, logprob) in enumerate(following.pairs(_MOST_ALTERNATIVES), start=1)
+        for rank, (token, logprob) in enumerate(following.pairs(most), start=1)
     ]
 
 
@@ -109,11 +109,14 @@ class BeamGeneration(Generation):
         self._length_penalty = 1.0 if request.length_penalty is None else request.length_penalty
         self._ends = eos_token_ids | frozenset(request.stop.token_ids)
         self._prompt = request.prompts[0]
+        self._shown = request.params.logprobs or 0
+        # Twice as many as there are beams: even if half of them end, each beam goes on.
+        self._candidates = min(_MOST_ALTERNATIVES, 2 * len(choices))
         self._params = SamplingParams(
             max_tokens=1,
             temperature=0.0,
             ignore_eos=True,
-            logprobs=min(_MOST_ALTERNATIVES, 2 * len(choices)),
+            logprobs=max(self._candidates, self._shown),
         )
         self._beams: list[Beam | None] = [None]
         self._ended: list[Beam] = []  # the best, at most one per choice
@@ -195,12 +198,17 @@ class BeamGeneration(Generation):
 
     def _step(self) -> None:
         width = len(self.choices)
-        told = self.request.params.logprobs or 0
         candidates: list[Beam] = []
         for beam, sequence in zip(self._beams, self._at_work, strict=True):
             if not sequence.logprobs:
                 raise EngineFailedError("The engine returned no alternatives.")
-            candidates += continued(beam, sequence.logprobs[0], self._ends, told)
+            candidates += continued(
+                beam,
+                sequence.logprobs[0],
+                self._ends,
+                most=self._candidates,
+                shown=self._shown,
+            )
         self._handovers += max(sequence.handovers for sequence in self._at_work)
         # No more finished beams are needed than there are choices.
         ended = [*self._ended, *(beam for beam in candidates if beam.is_ended)]
