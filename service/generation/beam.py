@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+import msgspec
+
 from engine.messages import Finished, FinishReason, Generate, SamplingParams, TokenLogprobs
 from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence, Waker
@@ -110,7 +112,7 @@ class BeamGeneration(Generation):
         self._ends = eos_token_ids | frozenset(request.stop.token_ids)
         self._prompt = request.prompts[0]
         self._shown = request.params.logprobs or 0
-        # Twice as many as there are beams: even if half of them end, each beam goes on.
+        # Twice as many as there are beams: some of them end.
         self._candidates = min(_MOST_ALTERNATIVES, 2 * len(choices))
         self._params = SamplingParams(
             max_tokens=1,
@@ -167,13 +169,16 @@ class BeamGeneration(Generation):
     def _submit(self, deadline: float | None = None) -> None:
         """Request one token after each beam. Raises ConnectionError, or ValueError for a prompt
         that is too long to send."""
-        request = self.request
+        request, params = self.request, self._params
         self._at_work = []
+        if self._first_step is None:
+            of_prompt = request.params.prompt_logprobs
+            params = msgspec.structs.replace(params, prompt_logprobs=of_prompt)
         for beam in self._beams:
             submission = Submission(
                 request_id=request.request_id,
                 prompt_token_ids=self._tokens_of(beam),
-                task=Generate(self._params),
+                task=Generate(params),
                 caller=self._caller,
                 arrival_time=request.arrival_time,
                 priority=request.priority,
@@ -238,6 +243,7 @@ class BeamGeneration(Generation):
         sequence.generated = [one.token for one in chain]
         if self.request.params.logprobs is not None:
             sequence.logprobs = [one.entry for one in chain]
+        sequence.prompt_logprobs = first.prompt_logprobs
         now = time.monotonic()
         sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
         sequence.first_scheduled_time = first.first_scheduled_time

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.messages import FinishReason, Ready, SamplingParams, TokenLogprobs, packed_top
+from engine.messages import FinishReason, Generate, Ready, SamplingParams, TokenLogprobs, packed_top
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.link import EngineState, LinkPhase
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
@@ -170,6 +170,29 @@ def test_only_the_first_token_has_a_deadline(checkpoint: Checkpoint) -> None:
     told = [(one.deadline, one.keeps_place) for one in desk.submissions]
     assert told == [(5.0, False), (None, True), (None, True)]
     generation.close()
+
+
+def test_the_prompts_logprobs_come_with_the_first_step_for_every_choice(
+    checkpoint: Checkpoint,
+) -> None:
+    desk = WatchedDesk()
+    desk.state = EngineState(LinkPhase.READY, "ready", READY)
+    params = SamplingParams(max_tokens=2, logprobs=1, prompt_logprobs=1)
+    request = asked(params=params, n=2, length_penalty=1.0)
+    generation = at_once(Generator(desk, checkpoint).start(request, ANYBODY))
+    assert isinstance(generation, BeamGeneration)
+    of_prompt = [TokenLogprobs(-0.25, 1), TokenLogprobs(-0.75, 2)]
+    generation.first_step[0].prompt_logprobs = of_prompt
+    numbers = random.Random(4)
+    while not generation.done:
+        step(generation, numbers)
+    computed = [
+        one.task.params.prompt_logprobs
+        for one in desk.submissions
+        if isinstance(one.task, Generate)
+    ]
+    assert computed == [1, None, None]
+    assert [choice.sequence.prompt_logprobs for choice in generation.choices] == [of_prompt] * 2
 
 
 def test_beams_share_their_beginnings() -> None:
