@@ -197,6 +197,7 @@ class CompletionStream:
         counted = choices if request.logprobs is not None else []
         self._offsets = [answer.output_offsets(choice) for choice in counted]
         self._echoed = [not request.echo] * len(choices)
+        self._begun = [not request.return_token_ids] * len(choices)  # the prompt's ids were sent
         self._prefix = [
             self._head + b'"choices":[{"index":%d,"text":' % choice.index for choice in choices
         ]
@@ -265,6 +266,7 @@ class CompletionStream:
             yield b',"logprobs":'
             part = self._answer.prompt_part(choice)
             yield from self._answer.writer.text([part], self._request.logprobs)
+        yield self._prompt_ids(choice)
         yield b',"finish_reason":null}]' + self._usage_part(choice, 0)
 
     def _rich_chunk(self, choice: Choice, event: Event) -> Iterator[bytes]:
@@ -297,8 +299,16 @@ class CompletionStream:
             yield from self._answer.writer.text([part], request.logprobs)
         else:
             yield b',"logprobs":null'
+        yield self._prompt_ids(choice)
         if request.return_token_ids:
             yield b',"token_ids":' + _json(choice.tokens_between(start, end))
+
+    def _prompt_ids(self, choice: Choice) -> bytes:
+        """Return the prompt's token ids, if requested, in the choice's first chunk."""
+        if self._begun[choice.index]:
+            return b""
+        self._begun[choice.index] = True
+        return b',"prompt_token_ids":' + _json(self._answer.prompt_of(choice))
 
     def _usage_part(self, choice: Choice, told: int) -> bytes:
         """``told``: how many of the choice's tokens have been sent, including this chunk."""

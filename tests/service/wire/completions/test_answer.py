@@ -101,6 +101,22 @@ def test_any_frames_accumulate_to_the_whole_answer(
         assert choice["prompt_token_ids"] == [1, 2, 3]
 
 
+@pytest.mark.parametrize(
+    "extras", [{}, {"echo": True}, {"echo": True, "logprobs": 0}, {"echo": True, "max_tokens": 0}]
+)
+def test_the_first_chunk_has_the_prompts_token_ids(
+    checkpoint: Checkpoint, extras: dict[str, Any]
+) -> None:
+    ask = {"stream": True, "return_token_ids": True, **extras}
+    played = Played(checkpoint, "a b", one_each(), **ask)
+    first, *others = [chunk["choices"][0] for chunk in played.chunks]
+    (whole,) = played.whole["choices"]
+    assert first["prompt_token_ids"] == whole["prompt_token_ids"] == [1, 2, 3]
+    assert not any("prompt_token_ids" in chunk for chunk in others)
+    without = Played(checkpoint, "a b", one_each(), **{**ask, "return_token_ids": False})
+    assert "prompt_token_ids" not in json.dumps(without.chunks)
+
+
 @settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     text=st.text(alphabet="aé漢🚀 ", min_size=1, max_size=12),
