@@ -190,13 +190,14 @@ def _services(
         records.live,
         trial,
     )
+    admission = Admission(settings, link, drain, supervision)
     return Services(
         settings=settings,
         limits=limits,
         checkpoint=checkpoint,
         link=link,
-        generator=Generator(link, checkpoint),
-        admission=Admission(settings, link, drain, supervision),
+        generator=Generator(link, checkpoint, admission.check_choices),
+        admission=admission,
         drain=drain,
         supervision=supervision,
         telemetry=telemetry,

@@ -321,7 +321,7 @@ class EngineCore:
             return ruling.is_computed
         error, failure = None, ruling.failure
         if failure is not None:
-            logger.error("sequence %s failed", sequence.request_id, exc_info=failure)
+            _log(sequence.request_id, failure)
             error = told(failure)
         self._finish(
             entry,
@@ -369,6 +369,14 @@ def _waiting_reason(
     if scheduler.num_waiting:
         return scheduler.waiting_reason
     return WaitingReason.CONSTRAINT if constrained.num_preparing else None
+
+
+def _log(request_id: str, failure: Exception) -> None:
+    """Log why a sequence failed; a refusal only for debugging, or clients could fill the log."""
+    if isinstance(failure, RefusedError):
+        logger.debug("sequence %s was refused: %s", request_id, failure)
+    else:
+        logger.error("sequence %s failed", request_id, exc_info=failure)
 
 
 def _new_scheduler(

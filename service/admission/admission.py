@@ -99,20 +99,25 @@ class Admission:
                     retry_after=self._restart_seconds(),
                 )
 
-    def _check_places(self, caller: Caller) -> None:
-        """Raise OverloadedError when too many sequences wait here for the next engine, which judges
-        those that it has not accepted before. As in its queue, a tenant gets a part of the places
-        by weight, with one more part left free for the next tenant, and always one."""
+    def check_choices(self, caller: Caller, choices: int) -> None:
+        """Check all choices of a request that is about to be submitted. Raises OverloadedError
+        while there is no engine to judge them."""
+        if self._link.state.phase is not LinkPhase.READY and self._link.expects_engine:
+            self._check_places(caller, choices)
+
+    def _check_places(self, caller: Caller, sequences: int = 1) -> None:
+        """Raise OverloadedError when too many sequences would wait here for the next engine, which
+        judges those that it has not accepted before. As in its queue, a tenant gets a part of the
+        places by weight, with one more part left free for the next tenant, and a tenant of which
+        nothing waits gets as many as it needs."""
         waiting = self._link.waiting_sequences
         retry_after = self._restart_seconds()
-        if not caller.tenant:
-            if waiting >= self.most_waiting:
-                raise refused(Refusal(RefusalReason.QUEUE_REQUESTS, retry_after, waiting))
-            return
-        own, places = self._tenant_places(caller)
-        if own >= places:
-            raise refused(Refusal(RefusalReason.TENANT_SHARE, retry_after, own))
-        if own and waiting >= self.most_waiting:
+        own = waiting
+        if caller.tenant:
+            own, places = self._tenant_places(caller)
+            if own and own + sequences > places:
+                raise refused(Refusal(RefusalReason.TENANT_SHARE, retry_after, own))
+        if own and waiting + sequences > self.most_waiting:
             raise refused(Refusal(RefusalReason.QUEUE_REQUESTS, retry_after, waiting))
 
     def _tenant_places(self, caller: Caller) -> tuple[int, int]:

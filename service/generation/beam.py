@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
+import msgspec
+
 from engine.messages import Finished, FinishReason, Generate, SamplingParams, TokenLogprobs
 from service.engine.engines import Engines
 from service.engine.sequence import EngineSequence, Waker
@@ -50,12 +52,12 @@ class Beam(NamedTuple):
 
 
 def continued(
-    beam: Beam | None, following: TokenLogprobs, ends: frozenset[int], told: int
+    beam: Beam | None, following: TokenLogprobs, ends: frozenset[int], *, most: int, shown: int
 ) -> list[Beam]:
-    """Return the beam extended by each of the most likely tokens. ``told``: how many alternatives
-    to keep per token."""
+    """Return the beam extended by each of the ``most`` most likely tokens. ``shown``: how many
+    alternatives to keep per token."""
     score, length = (0.0, 0) if beam is None else (beam.score, beam.length)
-    kept = following.cut(told).packed
+    kept = following.cut(shown).packed
     return [
         Beam(
             beam,
@@ -65,7 +67,7 @@ def continued(
             length + 1,
             token in ends,
         )
-        for rank, (token, logprob) in enumerate(following.pairs(_MOST_ALTERNATIVES), start=1)
+        for rank, (token, logprob) in enumerate(following.pairs(most), start=1)
     ]
 
 
@@ -109,11 +111,14 @@ class BeamGeneration(Generation):
         self._length_penalty = 1.0 if request.length_penalty is None else request.length_penalty
         self._ends = eos_token_ids | frozenset(request.stop.token_ids)
         self._prompt = request.prompts[0]
+        self._shown = request.params.logprobs or 0
+        # Twice as many as there are beams: some of them end.
+        self._candidates = min(_MOST_ALTERNATIVES, 2 * len(choices))
         self._params = SamplingParams(
             max_tokens=1,
             temperature=0.0,
             ignore_eos=True,
-            logprobs=min(_MOST_ALTERNATIVES, 2 * len(choices)),
+            logprobs=max(self._candidates, self._shown),
         )
         self._beams: list[Beam | None] = [None]
         self._ended: list[Beam] = []  # the best, at most one per choice
@@ -164,13 +169,16 @@ class BeamGeneration(Generation):
     def _submit(self, deadline: float | None = None) -> None:
         """Request one token after each beam. Raises ConnectionError, or ValueError for a prompt
         that is too long to send."""
-        request = self.request
+        request, params = self.request, self._params
         self._at_work = []
+        if self._first_step is None:
+            of_prompt = request.params.prompt_logprobs
+            params = msgspec.structs.replace(params, prompt_logprobs=of_prompt)
         for beam in self._beams:
             submission = Submission(
                 request_id=request.request_id,
                 prompt_token_ids=self._tokens_of(beam),
-                task=Generate(self._params),
+                task=Generate(params),
                 caller=self._caller,
                 arrival_time=request.arrival_time,
                 priority=request.priority,
@@ -195,12 +203,17 @@ class BeamGeneration(Generation):
 
     def _step(self) -> None:
         width = len(self.choices)
-        told = self.request.params.logprobs or 0
         candidates: list[Beam] = []
         for beam, sequence in zip(self._beams, self._at_work, strict=True):
             if not sequence.logprobs:
                 raise EngineFailedError("The engine returned no alternatives.")
-            candidates += continued(beam, sequence.logprobs[0], self._ends, told)
+            candidates += continued(
+                beam,
+                sequence.logprobs[0],
+                self._ends,
+                most=self._candidates,
+                shown=self._shown,
+            )
         self._handovers += max(sequence.handovers for sequence in self._at_work)
         # No more finished beams are needed than there are choices.
         ended = [*self._ended, *(beam for beam in candidates if beam.is_ended)]
@@ -230,6 +243,7 @@ class BeamGeneration(Generation):
         sequence.generated = [one.token for one in chain]
         if self.request.params.logprobs is not None:
             sequence.logprobs = [one.entry for one in chain]
+        sequence.prompt_logprobs = first.prompt_logprobs
         now = time.monotonic()
         sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
         sequence.first_scheduled_time = first.first_scheduled_time

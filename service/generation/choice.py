@@ -191,8 +191,7 @@ class Choice:
             piece = push(token)
             if piece and self._push_text(piece):
                 self._take_logprobs()
-                self._parser.finish(truncated=False)
-                self._end("stop", self._matcher.matched)
+                self._end_at_stop_string()
                 return True
         return False
 
@@ -220,10 +219,10 @@ class Choice:
         record = self.sequence.finished
         assert record is not None
         tail = self._detokenizer.flush()
-        if tail:
-            self._spans.push(len(tail), self.count)
-            tail = self._matcher.push(tail)
-        tail += self._matcher.flush()
+        if tail and self._push_text(tail):
+            self._end_at_stop_string()
+            return
+        tail = self._matcher.flush()
         if tail:
             self._parser.feed(tail)
         truncated = record.reason is FinishReason.LENGTH
@@ -232,6 +231,10 @@ class Choice:
         self._end(
             "length" if truncated else "stop", token if token in self._rules.token_ids else None
         )
+
+    def _end_at_stop_string(self) -> None:
+        self._parser.finish(truncated=False)
+        self._end("stop", self._matcher.matched)
 
     def _end(self, reason: str, matched: str | int | None) -> None:
         if reason == "stop" and self._parser.calls.complete:

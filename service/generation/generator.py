@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections.abc import Callable
 
 from engine.messages import Generate
 from engine.queueing import Following
@@ -28,11 +29,18 @@ _CHOICES_AT_ONCE = 16
 _TOKENS_AT_ONCE = 8192
 
 
-class Generator:
-    """Starts generations for one model."""
+CheckChoices = Callable[[Caller, int], None]
 
-    def __init__(self, link: Engines, checkpoint: Checkpoint) -> None:
+
+class Generator:
+    """Starts generations for one model. ``check``: called with the number of choices before a
+    request is submitted; it may raise a QuireError."""
+
+    def __init__(
+        self, link: Engines, checkpoint: Checkpoint, check: CheckChoices | None = None
+    ) -> None:
         self._link = link
+        self._check = check
         self._checkpoint = checkpoint
         ids = {tag: checkpoint.tokenizer.token_id(tag) for tag in checkpoint.output_format.tags}
         tokens = {tag: token for tag, token in ids.items() if token is not None}
@@ -51,8 +59,11 @@ class Generator:
         Raises EngineUnavailableError, InvalidRequestError for a prompt that is too long to send,
         CrashingRequestError, or the error of a refusal.
         """
+        searches = request.length_penalty is not None
+        if self._check is not None:  # a search, and each prompt, submits the rest later
+            self._check(caller, 1 if searches else request.n)
         try:
-            if request.length_penalty is not None:
+            if searches:
                 return await self._search(request, caller, deadline)
             return await self._sample(request, caller, deadline)
         except ConnectionError as error:

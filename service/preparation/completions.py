@@ -10,6 +10,7 @@ from service.preparation.jobs import Limits, PreparedCompletion
 from service.preparation.prompts import check_together, check_token_ids, prompt_ids, room
 from service.preparation.sampling import (
     beam_limit,
+    check_min_tokens,
     check_prompt_logprobs,
     default_max_tokens,
     output_room,
@@ -40,7 +41,9 @@ def _decode_grpc(body: bytes, limits: Limits, ignored: Ignored) -> CompletionReq
 def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
     prompts, texts = _prompts(request, work)
     checkpoint, context = work.checkpoint, work.context
-    left = min(room(len(prompt), context, "prompt") for prompt in prompts)
+    rooms = [room(len(prompt), context, "prompt") for prompt in prompts]
+    # Of the prompt with the most room: the engine ends each sequence at the end of the context.
+    left = max(rooms)
     limit = request.max_tokens
     if limit is None:
         limit = default_max_tokens(checkpoint.defaults, left, DEFAULT_MAX_TOKENS)
@@ -55,12 +58,14 @@ def _finish(request: CompletionRequest, work: Work) -> PreparedCompletion:
     check_prompt_logprobs(request, n * sum(map(len, prompts)), of_prompts)
     is_set = request.max_tokens is not None
     limit = beam_limit(request, max(map(len, prompts)), min(limit, left), is_set=is_set)
+    # If no output is requested, the engine still computes one token, which is not shown.
+    limit = min(max(limit, 1), left)
+    check_min_tokens(request, min(limit, *rooms))
     params = sampling_params(
         request,
         checkpoint,
         vocab_size=work.job.engine.vocab_size,
-        # If no output is requested, the engine still computes one token, which is not shown.
-        max_tokens=min(max(limit, 1), left),
+        max_tokens=limit,
         logprobs=reported,
         prompt_logprobs=of_prompts,
     )

@@ -51,10 +51,7 @@ def sampling_params(
     if top_p <= 0:
         # An empty nucleus still contains the most likely token.
         top_p, top_k = 1.0, 1
-    if request.min_tokens is not None and request.min_tokens > max_tokens:
-        raise InvalidRequestError(
-            f"'min_tokens' exceeds the token limit of {max_tokens}.", param="min_tokens"
-        )
+    check_min_tokens(request, max_tokens)
     return SamplingParams(
         max_tokens=max_tokens,
         temperature=_first(
@@ -77,6 +74,15 @@ def sampling_params(
         logprobs=logprobs,
         prompt_logprobs=prompt_logprobs,
     )
+
+
+def check_min_tokens(request: SamplingFields, limit: int) -> None:
+    """``limit``: how many tokens each choice can have. Raises InvalidRequestError for fewer than
+    the request demands."""
+    if request.min_tokens is not None and request.min_tokens > limit:
+        raise InvalidRequestError(
+            f"'min_tokens' exceeds the token limit of {limit}.", param="min_tokens"
+        )
 
 
 def output_room(

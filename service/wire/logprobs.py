@@ -14,6 +14,7 @@ import msgspec
 
 from engine.messages import TokenLogprobs
 from service.checkpoint.vocabulary import Vocabulary
+from service.output.offsets import Offsets
 
 # JSON has no minus infinity; a token that was masked out is reported with this.
 MIN_LOGPROB = -9999.0
@@ -62,12 +63,12 @@ class TextLogprobs(msgspec.Struct, frozen=True):
 
 
 class TextPart(NamedTuple):
-    """Consecutive tokens of a choice's text. ``offset``: where the first one's text begins. A token
-    without logprobs is the prompt's first."""
+    """Consecutive tokens of a choice's text. ``offsets``: used once, in order; a stream's parts
+    share them. A token without logprobs is the prompt's first."""
 
     tokens: Sequence[int]
     logprobs: Sequence[TokenLogprobs | None]
-    offset: int
+    offsets: Offsets
 
 
 class _Spelling(NamedTuple):
@@ -130,7 +131,7 @@ class LogprobWriter:
         yield b',"top_logprobs":'
         yield from column(self._likely, top)
         yield b',"text_offset":'
-        yield from _array(entries for part in parts for entries in self._offsets(part))
+        yield from _array(entries for part in parts for entries in _offsets(part))
         yield b"}"
 
     def prompt(
@@ -148,11 +149,6 @@ class LogprobWriter:
             yield from _sliced(self._prompt_entry, prompt[1:], logprobs, top)
 
         return _array(entries())
-
-    def end_of(self, part: TextPart) -> int:
-        """Return where the text of a part's last token ends."""
-        text_of = self._vocabulary.text_of
-        return part.offset + sum(len(text_of(token)) for token in part.tokens)
 
     # --- one token -------------------------------------------------------------------------------
 
@@ -205,15 +201,6 @@ class LogprobWriter:
             ]
         )
 
-    def _offsets(self, part: TextPart) -> Entries:
-        text_of, offset = self._vocabulary.text_of, part.offset
-        for start in range(0, len(part.tokens), _SLICE_ENTRIES):
-            entries = []
-            for token in part.tokens[start : start + _SLICE_ENTRIES]:
-                entries.append(b"%d" % offset)
-                offset += len(text_of(token))
-            yield entries
-
 
 def _spelling_of(vocabulary: Vocabulary, token: int) -> _Spelling:
     spelled = vocabulary.bytes_of(token)
@@ -265,6 +252,12 @@ def _sliced(
             write(token, entry, top)
             for token, entry in zip(tokens[part], logprobs[part], strict=True)
         ]
+
+
+def _offsets(part: TextPart) -> Entries:
+    take = part.offsets.take
+    for start in range(0, len(part.tokens), _SLICE_ENTRIES):
+        yield [b"%d" % take(token) for token in part.tokens[start : start + _SLICE_ENTRIES]]
 
 
 def _array(slices: Iterable[list[bytes]]) -> Iterator[bytes]:

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Set
 from dataclasses import dataclass, field
 
+from engine.errors import RefusedError
 from engine.messages import TokenLogprobs
 from engine.step.sequence import Sequence
 from engine.step.step import (
@@ -68,8 +69,9 @@ class CheckingRunner:
     """Runs plans over slots and asserts what a real runner must be able to rely on.
 
     ``fail_steps``: that many coming calls raise, a launched step's where ``fail_in`` says.
-    ``poison``: request ids whose sampling fails. ``broken``: every call raises. ``ahead``: it can
-    ``launch``. ``withheld``: request ids that get no token this time, once.
+    ``poison``: request ids whose sampling fails; ``refuse``: those refused then. ``broken``: every
+    call raises. ``ahead``: it can ``launch``. ``withheld``: request ids that get no token this
+    time, once.
     """
 
     num_kv_blocks: int = 16
@@ -84,6 +86,7 @@ class CheckingRunner:
     withheld: set[str] = field(default_factory=set)
     broken: bool = False
     poison: set[str] = field(default_factory=set)
+    refuse: set[str] = field(default_factory=set)
     poison_step: set[str] = field(default_factory=set)
     plans: list[StepPlan] = field(default_factory=list)
     forgotten: list[int] = field(default_factory=list)
@@ -233,6 +236,8 @@ class CheckedStep:
             return None
         if name in self._runner.poison:
             return ValueError("not a number")
+        if name in self._runner.refuse:
+            return RefusedError("nothing is left to choose from")
         if name in self._runner.withheld:
             self._runner.withheld.discard(name)
             return Withheld.LATER

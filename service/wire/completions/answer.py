@@ -13,6 +13,7 @@ from service.generation.choice import Choice
 from service.generation.request import Generation
 from service.output.events import Event, Finished, TextDelta
 from service.output.log import fold, shown_tokens
+from service.output.offsets import EchoOffsets, Offsets, OutputOffsets
 from service.wire.completions.request import CompletionRequest
 from service.wire.logprobs import PromptLogprobs, TextLogprobs, TextPart, logprob_writer
 from service.wire.pieces import HOLE, array, filled, gathered
@@ -64,6 +65,7 @@ class CompletionAnswer:
         self.request = request
         self.generation = generation
         self.writer = logprob_writer(vocabulary, by_id=request.return_tokens_as_token_ids)
+        self._vocabulary = vocabulary
         self._texts = texts
         self._id = response_id
         self._created = created
@@ -115,9 +117,8 @@ class CompletionAnswer:
         prompt = self.prompt_of(choice)
         fillings = []
         if request.logprobs is not None:
-            echo = self.echo_of(choice)
             parts = [self.prompt_part(choice)] if request.echo else []
-            parts.append(self.output_part(choice, 0, shown, len(echo)))
+            parts.append(self.output_part(choice, 0, shown, self.output_offsets(choice)))
             fillings.append(self.writer.text(parts, request.logprobs))
         if request.prompt_logprobs is not None:
             entries = choice.sequence.prompt_logprobs
@@ -141,10 +142,19 @@ class CompletionAnswer:
         # None, if the prompt was not computed, because the answer could only be empty.
         known: list[TokenLogprobs | None] = [None]
         known += choice.sequence.prompt_logprobs or [None] * (len(prompt) - 1)
-        return TextPart(prompt, known, 0)
+        return TextPart(prompt, known, EchoOffsets(self._vocabulary, self.echo_of(choice)))
 
-    def output_part(self, choice: Choice, start: int, end: int, offset: int) -> TextPart:
-        return TextPart(choice.tokens_between(start, end), choice.logprobs[start:end], offset)
+    def output_part(self, choice: Choice, start: int, end: int, offsets: Offsets) -> TextPart:
+        return TextPart(choice.tokens_between(start, end), choice.logprobs[start:end], offsets)
+
+    def output_offsets(self, choice: Choice) -> Offsets:
+        request = self.generation.request
+        return OutputOffsets(
+            self._vocabulary,
+            skip_special_tokens=request.skip_special_tokens,
+            continues_text=request.continues_text,
+            start=len(self.echo_of(choice)),
+        )
 
     def stream(self) -> CompletionStream:
         return CompletionStream(self)
@@ -184,8 +194,10 @@ class CompletionStream:
         )
         self._read = [0] * len(choices)  # events encoded, per choice
         self._sent = [0] * len(choices)  # tokens whose ids or logprobs were sent
-        self._offset = [0] * len(choices)  # characters of text whose logprobs were sent
+        counted = choices if request.logprobs is not None else []
+        self._offsets = [answer.output_offsets(choice) for choice in counted]
         self._echoed = [not request.echo] * len(choices)
+        self._begun = [not request.return_token_ids] * len(choices)  # the prompt's ids were sent
         self._prefix = [
             self._head + b'"choices":[{"index":%d,"text":' % choice.index for choice in choices
         ]
@@ -251,10 +263,10 @@ class CompletionStream:
         if self._request.logprobs is None:
             yield b',"logprobs":null'
         else:
-            self._offset[choice.index] = len(echo)
             yield b',"logprobs":'
             part = self._answer.prompt_part(choice)
             yield from self._answer.writer.text([part], self._request.logprobs)
+        yield self._prompt_ids(choice)
         yield b',"finish_reason":null}]' + self._usage_part(choice, 0)
 
     def _rich_chunk(self, choice: Choice, event: Event) -> Iterator[bytes]:
@@ -282,14 +294,21 @@ class CompletionStream:
         request, index = self._request, choice.index
         start, self._sent[index] = self._sent[index], end
         if request.logprobs is not None and shown > start:
-            part = self._answer.output_part(choice, start, shown, self._offset[index])
-            self._offset[index] = self._answer.writer.end_of(part)
+            part = self._answer.output_part(choice, start, shown, self._offsets[index])
             yield b',"logprobs":'
             yield from self._answer.writer.text([part], request.logprobs)
         else:
             yield b',"logprobs":null'
+        yield self._prompt_ids(choice)
         if request.return_token_ids:
             yield b',"token_ids":' + _json(choice.tokens_between(start, end))
+
+    def _prompt_ids(self, choice: Choice) -> bytes:
+        """Return the prompt's token ids, if requested, in the choice's first chunk."""
+        if self._begun[choice.index]:
+            return b""
+        self._begun[choice.index] = True
+        return b',"prompt_token_ids":' + _json(self._answer.prompt_of(choice))
 
     def _usage_part(self, choice: Choice, told: int) -> bytes:
         """``told``: how many of the choice's tokens have been sent, including this chunk."""

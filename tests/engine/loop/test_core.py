@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
 from engine.errors import UNTOLD
@@ -223,6 +225,20 @@ def test_a_sequence_whose_sampling_fails_ends_alone() -> None:
     assert heard.finished[ALICE, 2].error == UNTOLD
     assert (ALICE, 2) not in heard.tokens
     assert heard.tokens[ALICE, 1] == continue_alone([1, 2, 3], 4, 1000)
+
+
+def test_clients_cannot_fill_the_log_with_what_is_refused(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    core = engine(CheckingRunner(vocab_size=1000, poison={"bad"}, refuse={"impossible"}))
+    core.add(ALICE, submit(1, request_id="impossible"))
+    refused = Listener(core).finished[ALICE, 1]
+    assert (refused.error, refused.is_refusal) == ("nothing is left to choose from", True)
+    assert caplog.records == []
+    core.add(ALICE, submit(2, request_id="bad"))
+    assert not Listener(core).finished[ALICE, 2].is_refusal
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 # --- prompt logprobs ----------------------------------------------------------------------------

@@ -120,6 +120,23 @@ def test_while_the_engine_restarts_no_tenant_takes_all_places() -> None:
         gate.check(Caller(owner="c" * 64, shares=True))
 
 
+def test_while_the_engine_restarts_all_choices_of_a_request_need_places() -> None:
+    one = Caller(owner="a" * 64, shares=True)
+    queue = Queue(LinkPhase.LOST, expects_engine=True)
+    gate = admission(queue)  # of ten places
+    gate.check_choices(one, 30)  # nothing waits: nothing else could use them
+    queue.hold(held(one.tenant))
+    gate.check_choices(one, 4)
+    with pytest.raises(OverloadedError, match="1 sequence of this key"):
+        gate.check_choices(one, 5)
+    queue.waiting_sequences = 7
+    gate.check_choices(Caller(), 3)
+    with pytest.raises(OverloadedError, match="7 sequences are already waiting"):
+        gate.check_choices(Caller(), 4)
+    queue.phase = LinkPhase.READY  # the engine judges them
+    gate.check_choices(Caller(), 4)
+
+
 AWAY = (LinkPhase.LOST, LinkPhase.LOADING, LinkPhase.CONNECTING)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.messages import FinishReason, Ready, SamplingParams, TokenLogprobs, packed_top
+from engine.messages import FinishReason, Generate, Ready, SamplingParams, TokenLogprobs, packed_top
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.link import EngineState, LinkPhase
 from service.errors import EngineFailedError, InvalidRequestError, QuireError
@@ -110,7 +110,7 @@ def test_the_best_that_ended_are_those_of_a_search_that_keeps_all(checkpoint: Ch
         candidates = [
             beam
             for parent, answer in zip(mirror, answers_of_step, strict=True)
-            for beam in continued(parent, answer, ends, 1)
+            for beam in continued(parent, answer, ends, most=4, shown=1)
         ]
         ended += [beam for beam in candidates if beam.is_ended]
         going_on = [beam for beam in candidates if not beam.is_ended]
@@ -120,6 +120,26 @@ def test_the_best_that_ended_are_those_of_a_search_that_keeps_all(checkpoint: Ch
     assert [choice.tokens for choice in generation.choices] == outputs
     for choice in generation.choices:
         assert all(len(entry.top) == 1 for entry in choice.logprobs)
+
+
+@pytest.mark.parametrize(("asked_for", "computed"), [(None, 4), (1, 4), (5, 5), (20, 20)])
+def test_as_many_alternatives_are_shown_as_requested_and_the_search_stays_the_same(
+    checkpoint: Checkpoint, asked_for: int | None, computed: int
+) -> None:
+    generation = search(checkpoint, width=2, tokens=1, logprobs=asked_for)
+    assert generation._params.logprobs == computed
+    [sequence] = generation._at_work
+    likely = [(token, -0.5 * token) for token in range(1, computed + 1)]
+    sequence.logprobs = [TokenLogprobs(-0.5, 1, packed_top(likely))]
+    finish(sequence, 1, FinishReason.LENGTH)
+    found: list[Beam] = continued(
+        None, sequence.logprobs[0], frozenset(), most=generation._candidates, shown=0
+    )
+    assert [beam.token for beam in found] == [1, 2, 3, 4]
+    generation.collect()
+    alternatives = [] if asked_for is None else [asked_for]
+    for choice in generation.choices:
+        assert [len(entry.top) for entry in choice.logprobs] == alternatives
 
 
 @pytest.mark.parametrize(
@@ -152,10 +172,33 @@ def test_only_the_first_token_has_a_deadline(checkpoint: Checkpoint) -> None:
     generation.close()
 
 
+def test_the_prompts_logprobs_come_with_the_first_step_for_every_choice(
+    checkpoint: Checkpoint,
+) -> None:
+    desk = WatchedDesk()
+    desk.state = EngineState(LinkPhase.READY, "ready", READY)
+    params = SamplingParams(max_tokens=2, logprobs=1, prompt_logprobs=1)
+    request = asked(params=params, n=2, length_penalty=1.0)
+    generation = at_once(Generator(desk, checkpoint).start(request, ANYBODY))
+    assert isinstance(generation, BeamGeneration)
+    of_prompt = [TokenLogprobs(-0.25, 1), TokenLogprobs(-0.75, 2)]
+    generation.first_step[0].prompt_logprobs = of_prompt
+    numbers = random.Random(4)
+    while not generation.done:
+        step(generation, numbers)
+    computed = [
+        one.task.params.prompt_logprobs
+        for one in desk.submissions
+        if isinstance(one.task, Generate)
+    ]
+    assert computed == [1, None, None]
+    assert [choice.sequence.prompt_logprobs for choice in generation.choices] == [of_prompt] * 2
+
+
 def test_beams_share_their_beginnings() -> None:
     first = TokenLogprobs(-0.5, 1, packed_top([(5, -0.5), (6, -1.0), (9, -2.0)]))
-    one, two, three = continued(None, first, frozenset({9}), 0)
-    children = continued(one, first, frozenset({9}), 0)
+    one, two, three = continued(None, first, frozenset({9}), most=20, shown=0)
+    children = continued(one, first, frozenset({9}), most=20, shown=0)
     assert all(child.parent is one for child in children)
     assert [node.token for node in children[1].chain()] == [5, 6]
     assert children[1].score == pytest.approx(-1.5)

@@ -101,6 +101,32 @@ def test_stop_strings_count_only_from_the_least_number_of_tokens_on(
     assert fold(choice.events).content == "a!b"
 
 
+@pytest.mark.parametrize("show", [False, True])
+@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.LENGTH])
+def test_a_stop_string_that_the_last_incomplete_character_completes_is_reported(
+    checkpoint: Checkpoint, show: bool, reason: FinishReason
+) -> None:
+    half = checkpoint.vocabulary.token_bytes.index(b"\xf0")
+    for strings, least, expected in (
+        (("i\ufffd",), 0, "H"),
+        (("i\ufffd",), 9, None),
+        (("i\ufffd!",), 0, None),
+    ):
+        rules = StopRules(strings=strings, min_tokens=least, show=show)
+        choice = new_choice(checkpoint, stop=rules)
+        choice.sequence.generated += [*ids(checkpoint, "Hi"), half]
+        end(choice.sequence, reason)
+        choice.advance()
+        assert choice.finished is not None
+        told = (choice.finished.reason, choice.finished.matched)
+        if expected is None:
+            assert fold(choice.events).content == "Hi\ufffd"
+            assert told == ("stop" if reason is FinishReason.STOP else "length", None)
+        else:
+            assert fold(choice.events).content == ("Hi\ufffd" if show else expected)
+            assert told == ("stop", strings[0])
+
+
 def test_complete_calls_make_an_end_one_of_calls_unless_it_was_cut_off(
     checkpoint: Checkpoint,
 ) -> None:

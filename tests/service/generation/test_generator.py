@@ -24,7 +24,7 @@ from service.generation.beam import check_uncached
 from service.generation.generator import Generator
 from service.generation.request import choice_seed
 from service.output.log import fold
-from service.tenants.caller import ANYBODY
+from service.tenants.caller import ANYBODY, Caller
 from tests.service.at_once import at_once
 from tests.service.generation.desk import WatchedDesk, asked, begun
 from tests.service.generation.test_beam import READY
@@ -90,6 +90,20 @@ class SlowDesk(WatchedDesk):
         for one in sequences:
             one.state, one.has_place = SequenceState.QUEUED, False
         return sequences
+
+
+@pytest.mark.parametrize(("penalty", "choices"), [(None, 3), (1.0, 1)], ids=["sampled", "beams"])
+def test_what_has_no_places_for_all_its_choices_is_not_submitted(
+    checkpoint: Checkpoint, penalty: float | None, choices: int
+) -> None:
+    def check(caller: Caller, count: int) -> None:
+        raise OverloadedError(f"{count} are too many")
+
+    desk = SlowDesk()
+    start = Generator(desk, checkpoint, check).start(asked(n=3, length_penalty=penalty), ANYBODY)
+    with pytest.raises(OverloadedError, match=f"{choices} are too many"):
+        at_once(start)
+    assert desk.submissions == []
 
 
 @pytest.mark.parametrize("penalty", [None, 1.0], ids=["sampled", "beams"])

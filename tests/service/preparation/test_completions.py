@@ -32,8 +32,20 @@ def test_without_a_limit_it_is_the_model_s_own_or_what_is_left() -> None:
     assert prepared("completion", {"prompt": "Hi"}).generation.params.max_tokens == own
     tight = engine(max_model_len=len(ids_of(TEXT)) + 3)
     for asked in ({}, {"max_tokens": 100}):
-        made = prepared("completion", {"prompt": ["Hi", TEXT], **asked}, loaded=tight)
+        made = prepared("completion", {"prompt": TEXT, **asked}, loaded=tight)
         assert made.generation.params.max_tokens == 3
+
+
+def test_a_long_prompt_takes_no_room_from_the_others() -> None:
+    tight = engine(max_model_len=len(ids_of(TEXT)) + 3)
+    body = {"prompt": ["Hi", TEXT], "max_tokens": 5}
+    assert prepared("completion", body, loaded=tight).generation.params.max_tokens == 5
+    made = prepared("completion", {**body, "max_tokens": 100}, loaded=tight)
+    assert made.generation.params.max_tokens == tight.max_model_len - len(ids_of("Hi"))
+    prepared("completion", {**body, "min_tokens": 3}, loaded=tight)
+    with pytest.raises(InvalidRequestError, match="exceeds the token limit of 3") as refused:
+        prepared("completion", {**body, "min_tokens": 4}, loaded=tight)
+    assert refused.value.param == "min_tokens"
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openai.types import Completion
 
-from engine.messages import FinishReason, SamplingParams
+from engine.messages import FinishReason, SamplingParams, TokenLogprobs
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
 from service.generation.generator import Generator
@@ -62,6 +62,8 @@ class Played:
         while not choice.done:
             count = next(frames)
             sequence.generated += self.ids[position : position + count]
+            if "logprobs" in fields:
+                sequence.logprobs += [TokenLogprobs(-0.5, 1)] * len(sequence.generated[position:])
             position += count
             if position >= len(self.ids):
                 finish(sequence, len(self.ids), FinishReason.STOP)
@@ -97,6 +99,43 @@ def test_any_frames_accumulate_to_the_whole_answer(
         streamed = [i for chunk in played.chunks for i in chunk["choices"][0]["token_ids"]]
         assert streamed == choice["token_ids"] == played.ids
         assert choice["prompt_token_ids"] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "extras", [{}, {"echo": True}, {"echo": True, "logprobs": 0}, {"echo": True, "max_tokens": 0}]
+)
+def test_the_first_chunk_has_the_prompts_token_ids(
+    checkpoint: Checkpoint, extras: dict[str, Any]
+) -> None:
+    ask = {"stream": True, "return_token_ids": True, **extras}
+    played = Played(checkpoint, "a b", one_each(), **ask)
+    first, *others = [chunk["choices"][0] for chunk in played.chunks]
+    (whole,) = played.whole["choices"]
+    assert first["prompt_token_ids"] == whole["prompt_token_ids"] == [1, 2, 3]
+    assert not any("prompt_token_ids" in chunk for chunk in others)
+    without = Played(checkpoint, "a b", one_each(), **{**ask, "return_token_ids": False})
+    assert "prompt_token_ids" not in json.dumps(without.chunks)
+
+
+@settings(max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    text=st.text(alphabet="aé漢🚀 ", min_size=1, max_size=12),
+    frames=st.lists(st.integers(1, 4), min_size=1, max_size=6),
+    by_id=st.booleans(),
+)
+def test_text_offsets_are_where_characters_begin(
+    checkpoint: Checkpoint, text: str, frames: list[int], by_id: bool
+) -> None:
+    endless = iter([*frames, *[1] * 100])
+    extras = {"echo": True, "logprobs": 0, "return_tokens_as_token_ids": by_id}
+    played = Played(checkpoint, text, endless, stream=True, **extras)
+    (choice,) = played.whole["choices"]
+    offsets = choice["logprobs"]["text_offset"][3:]
+    sent = [chunk["choices"][0]["logprobs"] for chunk in played.chunks]
+    assert [o for part in sent if part for o in part["text_offset"]][3:] == offsets
+    for token, offset in zip(played.ids, offsets, strict=True):
+        spelled = checkpoint.vocabulary.bytes_of(token)
+        assert spelled[:1] in choice["text"][offset:][:1].encode()
 
 
 def test_the_answer_and_every_chunk_are_of_openais_type(checkpoint: Checkpoint) -> None:
