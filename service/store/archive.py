@@ -83,6 +83,7 @@ class RequestArchive:
         self._up = False
         self._closing = asyncio.Event()
         self._said_away = False
+        self._said_overflow = False
         self._stored_usage: dict[int, HourlyUsage] = {}  # by row, as last written
         self._writing = asyncio.Lock()
         self._moving = asyncio.Lock()  # requests from the queue
@@ -163,9 +164,11 @@ class RequestArchive:
             while await self._write_requests():
                 if self._usage_is_due and not closing:
                     break
+                if self._usage.is_crowded:
+                    await self._write_usage()
                 if self._sweep.has_more and not closing:
                     await self._sweep.delete_requests(self._database)
-            if closing or self._usage_is_due:
+            if closing or self._usage_is_due or self._usage.is_crowded:
                 await self._write_usage()
             self._said_away = False
             if closing:
@@ -197,8 +200,13 @@ class RequestArchive:
             if changed:
                 await self._database.write_usage(self._usage.boot_id, changed)
             self._stored_usage = {one.row: one for one in now}
-            self._usage.release(now)
+            # Of this hour, those that have not changed for long first.
+            lately = {one.row for one in changed}
+            self._usage.release(sorted(now, key=lambda one: one.row in lately))
             self._usage_at = time.monotonic() + _USAGE_SECONDS
+            if self._usage.overflowed and not self._said_overflow:
+                _log.warning("more keys are used than usage can be counted for; see 'other'")
+                self._said_overflow = True
 
     async def _write_audit(self) -> None:
         from service.store.archive_database import audit_values

@@ -19,6 +19,7 @@ from service.store.archive_database import ArchiveDatabase
 from service.store.request_query import ArchiveQueryError
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits
+from service.telemetry.requests import Telemetry
 from tests.service.store.archived import BASE, Archived, archived, ids, kept
 from tests.service.store.archived import telemetry as telemetry_of
 from tests.service.store.stored import MANY, until
@@ -153,6 +154,25 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
         [row] = await other.archive.usage("key", NOON, NOON + HOUR)
         assert (row.requests, row.output_tokens) == (6, 114)
         assert await other.archive.find(kept(1).request_id) == kept(1)
+
+
+async def test_more_keys_than_the_ledger_has_rows_for_are_stored(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.telemetry.requests.USAGE_ROWS", 8)
+    monkeypatch.setattr("service.store.archive._WRITE_SECONDS", 0.01)
+    table = Telemetry(["m"], version="1", keys_change=True, keeps_requests=True)
+    one = Archived(empty_url, table, ArchiveLimits())
+    one.responses.open()
+    one.archive.open()
+    for _ in range(2):
+        for number in range(20):
+            one.use(NOON, UsageGroup(f"key{number}", "m", "chat_completions"), output_tokens=1)
+            await until(lambda: not table.usage.is_crowded)
+    rows = await one.archive.usage("key", NOON, NOON + HOUR)
+    assert {row.group: row.output_tokens for row in rows} == {f"key{n}": 2 for n in range(20)}
+    await one.archive.close()
+    await one.responses.close()
 
 
 async def test_a_record_that_is_written_again_is_stored_once(empty_url: str) -> None:
