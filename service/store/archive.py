@@ -240,12 +240,12 @@ class RequestArchive:
         from service.store.request_query import (
             ArchiveQueryError,
             cursor_after,
-            limit_of,
+            ordering_of,
             page_statement,
         )
 
         statement = page_statement(query)
-        limit = limit_of(query)
+        limit = ordering_of(query).limit
         async with self._asked() as database:
             for _ in range(_MOST_BATCHES_FIRST):
                 if not await self._write_requests():
