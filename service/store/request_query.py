@@ -67,7 +67,9 @@ def _after(after: Position, column: Any, row_id: Any, ordering: Ordering) -> Col
     if after.is_missing:
         return and_(column.is_(None), later_id)
     # As a float, whatever the column has: an integer may be too large for it.
-    at = literal(-after.value if ordering.descending else after.value, Double())
+    at: ColumnElement[float] = literal(
+        -after.value if ordering.descending else after.value, Double()
+    )
     if ordering.descending:
         found = and_(column <= at, or_(column < at, later_id))
     else:
