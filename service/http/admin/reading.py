@@ -64,22 +64,25 @@ async def _page(request: AdminCall, query: RequestQuery) -> tuple[Iterator[bytes
     if is_stored or not remembered(desk.services.records, query):
         stored = await _stored_page(desk, query)
         if stored is not None:
-            return stored, {}
+            return stored
     found = await desk.whole.rows(query)
     (page,) = found.parts
     if not page.is_complete:  # another worker has forgotten some
         stored = await _stored_page(desk, query)
         if stored is not None:
-            return stored, {}
+            return stored
     return page_pieces((row.request() for row in page.rows), page.cursor), found.headers
 
 
-async def _stored_page(desk: AdminDesk, query: RequestQuery) -> Iterator[bytes] | None:
+async def _stored_page(
+    desk: AdminDesk, query: RequestQuery
+) -> tuple[Iterator[bytes], dict[str, str]] | None:
     """Return None if memory may be shown instead: there is no store, or it is unavailable."""
     cursor = (query.cursor or "").removeprefix(_STORE_CURSOR)
     is_stored = cursor != (query.cursor or "")
     if desk.archive is None or not (is_stored or desk.archive.keeps_requests):
         return None
+    written = await desk.whole.store_now()
     try:
         page = await desk.archive.query(msgspec.structs.replace(query, cursor=cursor or None))
     except StoreUnavailableError:
@@ -87,7 +90,7 @@ async def _stored_page(desk: AdminDesk, query: RequestQuery) -> Iterator[bytes] 
             raise
         return None
     marked = None if page.cursor is None else _STORE_CURSOR + page.cursor
-    return page_pieces(page.requests, marked, "store")
+    return page_pieces(page.requests, marked, "store"), written.headers
 
 
 @serves_admin("GET /admin/v1/requests/{request_id}")

@@ -149,7 +149,7 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
             one.use(NOON, ALICE, output_tokens=1)
             await one.archive.usage("key", NOON, NOON + HOUR)
             one.use(NOON, ALICE, output_tokens=1)
-            one.archive._stored_usage.clear()  # as if the answer had been lost
+            one.archive._usage._stored.clear()  # as if the answer had been lost
             [row] = await one.archive.usage("key", NOON, NOON + HOUR)
     assert (row.requests, row.output_tokens) == (5, 14)
     async with archived(empty_url) as other:  # another server's, with its own ledger
@@ -224,6 +224,30 @@ async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_st
         page = await one.archive.query(RequestQuery(sort="-ended"))
         assert ids(page.requests) == ids([kept(1), kept(3)])
         await until(lambda: one.dropped == 1)
+
+
+async def test_what_is_pending_is_written_for_a_reader_elsewhere(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = AuditRow(time=BASE, actor="ann", address="::1", action="drain")
+    async with archived(empty_url) as one:
+        await asyncio.sleep(0.1)  # the writer has its pause
+        one.keep(kept(1))
+        one.use(NOON, ALICE, output_tokens=5)
+        one.archive.keep_audit(row)
+        await one.archive.write_now(usage=True)
+        async with archived(empty_url) as other:
+            assert await other.archive.find(kept(1).request_id) == kept(1)
+            [used] = await other.archive.usage("key", NOON, NOON + HOUR)
+            assert used.output_tokens == 5
+            assert await other.archive.audit_rows(1) == (row,)
+
+        async def fail(*_: object) -> None:
+            raise OSError
+
+        monkeypatch.setattr(ArchiveDatabase, "write_usage", fail)
+        one.use(NOON, ALICE, output_tokens=5)
+        await one.archive.write_now(usage=True)  # it is logged
 
 
 async def test_without_a_database_everything_is_unavailable() -> None:
