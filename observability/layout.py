@@ -12,11 +12,11 @@ from observability import catalogue
 from observability.catalogue import OTHER_MODEL
 from observability.metric_kinds import Label, Metric, MetricKind, Scope
 
-_FORMAT = 4  # of the ledger; the next number if what surrounds the cells changes
+_FORMAT = 5  # of the ledger; the next number if what surrounds the cells changes
 
 # Cells of the table of usage: before its rows, and of each row.
-USAGE_HEAD = 2
-USAGE_WIDTH = 8
+USAGE_HEAD = 3
+USAGE_WIDTH = 9
 RING_CELLS = 2
 # Of an engine, before its totals: see ``service.telemetry.engine_totals``.
 ENGINE_HEAD = 3

@@ -14,7 +14,11 @@ from observability.admin_api import (
 
 
 class ArchiveSource(Protocol):
-    """What the store keeps. All raise StoreUnavailableError."""
+    """What the store keeps. All raise StoreUnavailableError. ``keeps_requests``: requests that end
+    now are stored."""
+
+    @property
+    def keeps_requests(self) -> bool: ...
 
     async def query(self, query: RequestQuery) -> RequestPage: ...
 

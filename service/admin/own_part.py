@@ -30,6 +30,7 @@ from service.admin.part_messages import (
     RowsPart,
     SettingsAsk,
     SettingsPart,
+    StoreAsk,
 )
 from service.admin.timed import Timed
 from service.engine.inspections import NoInspectionError
@@ -62,6 +63,7 @@ OVERRIDE_AT = Question("/peer/override", OverrideAsk, Nothing)
 KV_MAP_AT = Question("/peer/kv-map", EngineName, KvMapPart)
 AUDIT_OF = Question("/peer/audit", AuditAsk, AuditRows)
 LOOK_AT_KEYS_AT = Question("/peer/look-at-keys", Nothing, Nothing)
+STORE_AT = Question("/peer/store", StoreAsk, Nothing)
 
 
 def remembered(records: Records, query: RequestQuery) -> bool:
@@ -96,6 +98,7 @@ class OwnPart:
             KV_MAP_AT: self._kv_map,
             AUDIT_OF: self._audit_rows,
             LOOK_AT_KEYS_AT: self._look_at_keys,
+            STORE_AT: self._store,
         }
 
     @property
@@ -188,3 +191,9 @@ class OwnPart:
     async def _look_at_keys(self, asked: Nothing) -> Nothing:
         await self._services.key_sources.look()
         return asked
+
+    async def _store(self, asked: StoreAsk) -> Nothing:
+        archive = self._services.archive
+        if archive is not None:
+            await archive.write_now(usage=asked.usage)
+        return Nothing()

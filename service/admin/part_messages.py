@@ -56,6 +56,12 @@ class RequestIds(msgspec.Struct, frozen=True):
     ids: tuple[str, ...]
 
 
+class StoreAsk(msgspec.Struct, frozen=True):
+    """``usage``: also the usage, which takes longer."""
+
+    usage: bool = False
+
+
 class EngineName(msgspec.Struct, frozen=True):
     """The index of an engine."""
 

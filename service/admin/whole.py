@@ -28,6 +28,7 @@ from service.admin.own_part import (
     OVERVIEW_OF,
     ROWS_OF,
     SETTINGS_OF,
+    STORE_AT,
     OwnPart,
     Question,
 )
@@ -36,12 +37,14 @@ from service.admin.part_messages import (
     DrainAsk,
     DrainPart,
     EngineName,
+    Nothing,
     OverviewAsk,
     RequestIds,
     RequestName,
     RowsPart,
     SettingsAsk,
     SettingsPart,
+    StoreAsk,
 )
 from service.errors import NotFoundError
 from service.peers.asking import PeerLostError, PeerUnreachableError
@@ -189,10 +192,15 @@ class Whole:
         """Return the newest rows as the parts, the newest first. ``is_shared``: a store has those
         of all workers."""
         if is_shared:
+            stored = await self.store_now()
             own = await self.own.answer(AUDIT_OF, AuditAsk(limit))
-            return Gathered(list(own.rows))
+            return Gathered(list(own.rows), stored.missing)
         found = await self.gather(AUDIT_OF, AuditAsk(limit))
         return Gathered(_newest((part.rows for part in found.parts), limit), found.missing)
+
+    async def store_now(self, *, usage: bool = False) -> Gathered[Nothing]:
+        """Have all workers write what they have for the store, before it is read."""
+        return await self.gather(STORE_AT, StoreAsk(usage))
 
     async def adopt(self) -> None:
         """Take over what operators have changed, which this worker, just started, does not know:

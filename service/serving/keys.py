@@ -10,13 +10,17 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from engine.queueing import ServiceClass
+from observability.logging import get_logger
 from service.api_keys import ApiKey
 from service.errors import StoreUnavailableError, UnauthorizedError
 from service.tenants.caller import ALL_SCOPES, Caller
 from service.tenants.key_limits import NO_LIMITS
+from service.tenants.limit_memory import MOST_TENANTS
 from service.tenants.stored_key import KeyGrant, StoredKey, scopes_of, tenant_grants
 
 _RETRY_AFTER = 2
+
+_log = get_logger()
 
 
 class _Known(NamedTuple):
@@ -44,6 +48,7 @@ class KeyRing:
         self._index_key = secrets.token_bytes(32)
         self._known: dict[bytes, _Known] = {}
         self._last_used: dict[str, float] = {}  # by id
+        self._said_many = False
         self._grants: dict[str, KeyGrant] = {}
         self._limited: dict[str, KeyGrant] = {}
         self._learn(())
@@ -105,6 +110,13 @@ class KeyRing:
         shares = self._changes or len(owners) > 1
         self._grants = tenant_grants(stored, time.time())
         self._limited = {alias: grant for alias, grant in self._grants.items() if grant.limits}
+        if len(self._limited) > MOST_TENANTS and not self._said_many:
+            self._said_many = True
+            _log.warning(
+                "more tenants have limits than can be counted at once; some may be refused",
+                tenants=len(self._limited),
+                most=MOST_TENANTS,
+            )
         known: dict[bytes, _Known] = {}
         fixed = self._fixed
         for text, key in (

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -19,12 +18,13 @@ import msgspec
 
 from observability.admin_api import AuditRow, KeptRequest, RequestPage, RequestQuery, UsageRow
 from observability.logging import get_logger
-from observability.usage_table import HourlyUsage, UsageTable
+from observability.usage_table import UsageTable
 from service.errors import StoreUnavailableError
 from service.store.driver_error import error_kind
 from service.store.place import StorePlace
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
+from service.store.usage_writer import UsageWriter
 from service.telemetry.ended_requests import EndedRequests
 from service.turns import Pace
 
@@ -38,7 +38,6 @@ _MOST_BATCHES_FIRST = 16  # that are written before a query is answered
 _BATCH = 64  # records packed and written at once: a millisecond of the event loop
 _POLL_SECONDS = 0.5
 _WRITE_SECONDS = 1.0
-_USAGE_SECONDS = 10.0
 _RETRY_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
 _MOST_AUDIT_ROWS = 1000  # that wait for the database
@@ -77,18 +76,17 @@ class RequestArchive:
         self.limits = limits
         self._place = place
         self._responses = responses
-        self._ended, self._usage = sources
+        self._ended = sources.ended
+        self._usage = UsageWriter(sources.usage)
         self._audit: deque[AuditRow] = deque()
         self._database: ArchiveDatabase | None = None
         self._task: asyncio.Task[None] | None = None
         self._up = False
         self._closing = asyncio.Event()
         self._said_away = False
-        self._stored_usage: dict[int, HourlyUsage] = {}  # by row, as last written
-        self._writing = asyncio.Lock()
+        self._writing_audit = asyncio.Lock()
         self._moving = asyncio.Lock()  # requests from the queue
         self._queries = asyncio.Semaphore(_MOST_QUERIES)
-        self._usage_at = 0.0
         self._sweep = Sweep(limits, leads)
 
     @property
@@ -162,21 +160,19 @@ class RequestArchive:
             closing = self._closing.is_set()  # then all that is there now is written
             await self._write_audit()
             while await self._write_requests():
-                if self._usage_is_due and not closing:
+                if self._usage.is_due and not closing:
                     break
+                if self._usage.is_urgent:
+                    await self._usage.write(self._database)
                 if self._sweep.has_more and not closing:
                     await self._sweep.delete_requests(self._database)
-            if closing or self._usage_is_due:
-                await self._write_usage()
+            if closing or self._usage.is_due or self._usage.is_urgent:
+                await self._usage.write(self._database)
             self._said_away = False
             if closing:
                 return
             await self._sweep.run(self._database)
             await self._pause(_WRITE_SECONDS)
-
-    @property
-    def _usage_is_due(self) -> bool:
-        return time.monotonic() >= self._usage_at
 
     async def _write_requests(self) -> bool:
         """Write a batch; True if there may be more."""
@@ -190,22 +186,29 @@ class RequestArchive:
             self._ended.release(position, dropped=len(records) - len(rows) + refused)
             return len(records) == _BATCH
 
-    async def _write_usage(self) -> None:
-        assert self._database is not None
-        async with self._writing:
-            now = self._usage.rows()
-            changed = [one for one in now if self._stored_usage.get(one.row) != one]
-            if changed:
-                await self._database.write_usage(self._usage.boot_id, changed)
-            self._stored_usage = {one.row: one for one in now}
-            self._usage.release(now)
-            self._usage_at = time.monotonic() + _USAGE_SECONDS
+    async def _write_first_requests(self) -> None:
+        for _ in range(_MOST_BATCHES_FIRST):
+            if not await self._write_requests():
+                break
+
+    async def write_now(self, *, usage: bool) -> None:
+        """Write what is pending, with or without usage, for a reader at another worker. If the
+        database does not respond, it stays pending."""
+        if not self._up or self._database is None:
+            return
+        try:
+            await self._write_first_requests()
+            await self._write_audit()
+            if usage:
+                await self._usage.write(self._database)
+        except self._database.FAILURES as error:
+            _log.warning("archive could not be written", error=self._reason(error))
 
     async def _write_audit(self) -> None:
         from service.store.archive_database import audit_values
 
         assert self._database is not None
-        async with self._writing:
+        async with self._writing_audit:
             rows = list(self._audit)
             if rows:
                 refused = await self._database.write_audit([audit_values(row) for row in rows])
@@ -230,29 +233,16 @@ class RequestArchive:
     async def query(self, query: RequestQuery) -> RequestPage:
         """Return requests that have ended by now. Raises ArchiveQueryError,
         StoreUnavailableError."""
-        from service.store.request_query import (
-            ArchiveQueryError,
-            cursor_after,
-            limit_of,
-            page_statement,
-        )
+        from service.store.request_query import ArchiveQueryError, page_statement
 
         statement = page_statement(query)
-        limit = limit_of(query)
         async with self._asked() as database:
-            for _ in range(_MOST_BATCHES_FIRST):
-                if not await self._write_requests():
-                    break
+            await self._write_first_requests()
             try:
                 rows = await database.rows(statement)
             except TimeoutError:
                 raise ArchiveQueryError("That took too long; choose a shorter time.") from None
-        found = await _unpacked(rows[:limit])
-        cursor = None
-        if len(rows) > limit:
-            last = rows[limit - 1]
-            cursor = cursor_after(query, last.value, last.request_id)
-        return RequestPage(tuple(found), cursor, "store")
+        return await _page_of(query, rows)
 
     async def find(self, identity: str) -> KeptRequest | None:
         """Return the ended request with this id, or the last one of this trace. Raises
@@ -279,7 +269,7 @@ class RequestArchive:
 
         statement = usage_statement(by, start, end, bucket)
         async with self._asked() as database:
-            await self._write_usage()
+            await self._usage.write(database)
             rows = await database.rows(statement)
         if len(rows) > MAX_USAGE_ROWS:
             raise ArchiveQueryError(
@@ -360,6 +350,17 @@ class RequestArchive:
             raise StoreUnavailableError(_AWAY) from error
         finally:
             self._queries.release()
+
+
+async def _page_of(query: RequestQuery, rows: Sequence[Row[Any]]) -> RequestPage:
+    """``rows``: of the page, and perhaps the first one of the next."""
+    from service.store.request_query import cursor_after
+
+    cursor = None
+    if len(rows) > query.limit:
+        last = rows[query.limit - 1]
+        cursor = cursor_after(query, last.value, last.request_id)
+    return RequestPage(tuple(await _unpacked(rows[: query.limit])), cursor, "store")
 
 
 def _export_query(query: RequestQuery, cursor: str | None) -> RequestQuery:

@@ -77,10 +77,10 @@ class ArchiveDatabase:
         return await _accepted(insert, rows)
 
     async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
-        """Store figures that replace smaller ones of the same hour, group and ``boot``, so that
-        writing them again, or an old write that arrives late, changes nothing."""
+        """Store figures that replace smaller ones of the same hour, group, ``boot`` and epoch, so
+        that writing them again, or an old write that arrives late, changes nothing."""
         rows = [
-            {"hour": one.hour, "boot": boot, **one.group._asdict(), **_numbers(one)}
+            {"hour": one.hour, "boot": boot + one.epoch, **one.group._asdict(), **_numbers(one)}
             for one in usage
         ]
         async with self._engine.begin() as connection:

@@ -1,17 +1,16 @@
 """A query for ended requests as SQL, a page at a time: each page begins where its cursor says the
-last one ended, so that late pages cost no more than the first."""
+last one ended, so that late pages cost no more than the first. Order and cursor are those of
+``service.records.ordering``."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Any
 
-import msgspec
-from sqlalchemy import ColumnElement, Select, Subquery, select, tuple_
+from sqlalchemy import ColumnElement, Double, Select, Subquery, and_, literal, or_, select
 
-from observability.admin_api import MAX_PAGE, SORTABLE, RequestQuery
+from observability.admin_api import RequestQuery
 from observability.outcomes import OUTCOMES, OutcomeGroup
+from service.records.ordering import Ordering, Position, QueryError
 from service.store.archive_tables import REQUEST_TABLE
 
 # Rows that are sorted by anything but their end: the newest of the requested time.
@@ -24,59 +23,64 @@ class ArchiveQueryError(ValueError):
     """A query that cannot be answered. The message says what is allowed."""
 
 
-class _Cursor(msgspec.Struct, frozen=True, array_like=True):
-    """Of the last row of a page."""
-
-    sort: str
-    value: float
-    request_id: str
-
-
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(_Cursor)
-
-
 def page_statement(query: RequestQuery) -> Select[Any]:
     """Return the statement for a page and one row more, if there is one: ``request_id``,
     ``trace_id``, ``record`` and the sorted ``value``. Raises ArchiveQueryError."""
-    name, descending = sort_of(query)
-    columns = REQUEST_TABLE.c if name == "ended" else _newest(query).c
-    column, row_id = columns[name], columns.request_id
+    ordering = ordering_of(query)
+    columns = REQUEST_TABLE.c if ordering.field == "ended" else _newest(query, ordering).c
+    column, row_id = columns[ordering.field], columns.request_id
     conditions = [*_in_time(query, columns), *_conditions(query, columns)]
-    if REQUEST_TABLE.c[name].nullable:
-        conditions.append(column.is_not(None))
-    if query.cursor is not None:
-        place = tuple_(column, row_id)
-        last = _cursor(query)
-        at = tuple_(last.value, last.request_id)
-        conditions.append(place < at if descending else place > at)
-    order = (column.desc(), row_id.desc()) if descending else (column.asc(), row_id.asc())
+    if ordering.after is not None:
+        conditions.append(_after(ordering.after, column, row_id, ordering))
     # First which rows, from an index that has all that is needed; then only these are read.
     found = (
         select(row_id, columns.ended, column.label("value"))
         .where(*conditions)
-        .order_by(*order)
-        .limit(limit_of(query) + 1)
+        .order_by(*_order(column, row_id, ordering))
+        .limit(ordering.limit + 1)
         .subquery()
     )
     whole = REQUEST_TABLE.c
     rows = REQUEST_TABLE.join(
         found, (whole.request_id == found.c.request_id) & (whole.ended == found.c.ended)
     )
-    value, last_id = found.c.value, found.c.request_id
-    outer = (value.desc(), last_id.desc()) if descending else (value.asc(), last_id.asc())
     return (
-        select(whole.request_id, whole.trace_id, whole.record, value)
+        select(whole.request_id, whole.trace_id, whole.record, found.c.value)
         .select_from(rows)
-        .order_by(*outer)
+        .order_by(*_order(found.c.value, found.c.request_id, ordering))
     )
 
 
-def _newest(query: RequestQuery) -> Subquery:
+def _may_be_missing(ordering: Ordering) -> bool:
+    return bool(REQUEST_TABLE.c[ordering.field].nullable)
+
+
+def _order(column: Any, row_id: Any, ordering: Ordering) -> list[ColumnElement[Any]]:
+    """Return what sorts as ``Position`` does."""
+    missing = [column.is_(None)] if _may_be_missing(ordering) else []
+    return [*missing, column.desc() if ordering.descending else column.asc(), row_id.asc()]
+
+
+def _after(after: Position, column: Any, row_id: Any, ordering: Ordering) -> ColumnElement[bool]:
+    """Return the condition that a row comes after a position."""
+    later_id = row_id > _sound("cursor", after.request_id)
+    if after.is_missing:
+        return and_(column.is_(None), later_id)
+    # As a float, whatever the column has: an integer may be too large for it.
+    at: ColumnElement[float] = literal(
+        -after.value if ordering.descending else after.value, Double()
+    )
+    if ordering.descending:
+        found = and_(column <= at, or_(column < at, later_id))
+    else:
+        found = and_(column >= at, or_(column > at, later_id))
+    return or_(found, column.is_(None)) if _may_be_missing(ordering) else found
+
+
+def _newest(query: RequestQuery, ordering: Ordering) -> Subquery:
     """Return the rows among which a query looks that is not in the order of the index: no more
     than can be looked at in a moment."""
-    name, _ = sort_of(query)
-    used = {"request_id", "ended", name, *_filtered(query)}  # others would only be copied
+    used = {"request_id", "ended", ordering.field, *_filtered(query)}  # others would only be copied
     columns = [column for column in REQUEST_TABLE.columns if column.name in used]
     ended = REQUEST_TABLE.c.ended
     in_time = _in_time(query, REQUEST_TABLE.c)
@@ -95,18 +99,12 @@ def find_statements(request_or_trace_id: str) -> list[Select[Any]]:
     ]
 
 
-def sort_of(query: RequestQuery) -> tuple[str, bool]:
-    """Return the column, and whether it descends."""
-    name = query.sort.removeprefix("-")
-    if name not in SORTABLE:
-        raise ArchiveQueryError(f"'sort' must be one of {', '.join(SORTABLE)}, or -NAME.")
-    return name, query.sort.startswith("-")
-
-
-def limit_of(query: RequestQuery) -> int:
-    if not 1 <= query.limit <= MAX_PAGE:
-        raise ArchiveQueryError(f"'limit' must be 1 to {MAX_PAGE}.")
-    return query.limit
+def ordering_of(query: RequestQuery) -> Ordering:
+    """Raises ArchiveQueryError."""
+    try:
+        return Ordering.of(query)
+    except QueryError as error:
+        raise ArchiveQueryError(str(error)) from None
 
 
 def _in_time(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
@@ -155,20 +153,7 @@ def _sound(name: str, wanted: str) -> str:
     return wanted
 
 
-def cursor_after(query: RequestQuery, value: float, request_id: str) -> str:
+def cursor_after(query: RequestQuery, value: float | None, request_id: str) -> str:
     """Return the cursor of the page after the row that has this id and sorted value."""
-    packed = _encoder.encode(_Cursor(query.sort, value, request_id))
-    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
-
-
-def _cursor(query: RequestQuery) -> _Cursor:
-    text = query.cursor or ""
-    try:
-        padded = text + "=" * (-len(text) % 4)
-        found = _decoder.decode(base64.b64decode(padded, altchars="-_", validate=True))
-    except (msgspec.DecodeError, binascii.Error, ValueError):
-        found = None
-    if found is None or found.sort != query.sort or len(text) > _MAX_TEXT:
-        raise ArchiveQueryError("'cursor' must be one that this query returned, with its 'sort'.")
-    _sound("cursor", found.request_id)
-    return found
+    ordering = ordering_of(query)
+    return ordering.cursor(ordering.key(value, request_id))

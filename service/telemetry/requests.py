@@ -52,7 +52,7 @@ LOOP_LAG_INTERVAL_SECONDS = 0.25
 # ends have no log line and no span.
 OPEN_REQUEST_ROWS = 2048
 USAGE_ROWS = 2048
-KEY_NAMES = 4096  # that are learned while the server runs
+KEY_NAMES = 10_000  # that are learned while the server runs: as many as a keys file may have
 # Of the ledger, for records of ended requests on their way to the database: about 3,000.
 ENDED_BYTES = 4 * 1024 * 1024
 CUT_OUTCOME = "error:worker"

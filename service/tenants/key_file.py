@@ -29,7 +29,7 @@ from service.problems import problem_in
 from service.tenants.stored_key import KEY_MARK, KeyGrant, StoredKey, digest_of
 
 _MOST_BYTES = 16 << 20
-_MOST_KEYS = 10_000
+MOST_KEYS = 10_000
 _LEAST_KEY_CHARS = 8
 # No field is as long, and no key that we make as short.
 _COULD_BE_KEY = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
@@ -44,7 +44,7 @@ class _Entry(KeyGrant, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    keys: Annotated[tuple[_Entry, ...], Meta(max_length=_MOST_KEYS)] = ()
+    keys: Annotated[tuple[_Entry, ...], Meta(max_length=MOST_KEYS)] = ()
 
 
 def read_key_file(path: Path) -> tuple[StoredKey, ...]:
@@ -77,8 +77,8 @@ def read_key_file(path: Path) -> tuple[StoredKey, ...]:
 def _listed(text: str) -> tuple[StoredKey, ...]:
     parts = [part.strip() for line in text.splitlines() for part in line.split(",")]
     listed = [part for part in parts if part]
-    if len(listed) > _MOST_KEYS:
-        raise ValueError(f"the file has more than {_MOST_KEYS} keys")
+    if len(listed) > MOST_KEYS:
+        raise ValueError(f"the file has more than {MOST_KEYS} keys")
     keys = api_keys(listed)
     for number, key in enumerate(keys, 1):
         if len(key.key) < _LEAST_KEY_CHARS:

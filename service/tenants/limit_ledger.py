@@ -44,6 +44,7 @@ from service.tenants.limit_memory import (
 )
 
 _DAY_SECONDS = 86_400
+_ROOM_WAIT = WINDOW  # seconds: then all limits per minute of others may be unused
 _OTHERS_WAIT = 15
 
 
@@ -78,9 +79,12 @@ class LimitLedger:
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.memory = LimitMemory(descriptor)
+        self.memory = LimitMemory(descriptor, clock=clock, wall=wall, is_stored=self._is_stored)
         self._clock = clock
         self._wall = wall
+        # What the store has of a day, by alias.
+        self._stored_day = 0
+        self._stored: dict[str, int] = {}
 
     def enter(self, alias: str, limits: KeyLimits) -> LimitUse:
         """Count a request. Raises RequestLimitError, TokenLimitError or QuotaError, each with the
@@ -140,17 +144,28 @@ class LimitLedger:
     def used_today(self, alias: str) -> int:
         """Return the tokens that were used this day; only counted with a daily budget."""
         with self.memory.lock():
-            tenant = self._tenant_or_none(alias, self._clock())
-            return 0 if tenant is None else tenant[USED]
+            if self.memory.known(alias) is None:
+                return self._stored_of(alias, self._today())
+            return self._tenant(alias, self._clock())[USED]
 
     def note_day(self, day: int, used: Mapping[str, int]) -> None:
         """Note what the store knows of a day (of UTC, since the epoch): the usage before this
         server started, and that of other replicas."""
+        if day > self._stored_day:
+            self._stored_day, self._stored = day, {}
         for alias, tokens in used.items():
+            if day == self._stored_day:
+                self._stored[alias] = max(self._stored.get(alias, 0), tokens)
             with self.memory.lock():
-                tenant = self._tenant_or_none(alias, self._clock())
+                tenant = self.memory.known(alias)
                 if tenant is not None and tenant[DAY] == day:
                     tenant[USED] = max(tenant[USED], tokens)
+
+    def _stored_of(self, alias: str, day: int) -> int:
+        return self._stored.get(alias, 0) if day == self._stored_day else 0
+
+    def _is_stored(self, alias: str, day: int, tokens: int) -> bool:
+        return self._stored_of(alias, day) >= tokens
 
     # --- other replicas ---------------------------------------------------------------------------
 
@@ -159,6 +174,8 @@ class LimitLedger:
         found = {}
         for alias in aliases:
             with self.memory.lock():
+                if self.memory.known(alias) is None:  # it has just given its place up
+                    continue
                 tenant = self._tenant(alias, self._clock())
                 use = MinuteUse(tenant[REQUESTS], tenant[TOKENS], tenant.open_requests)
             if any(use):
@@ -188,13 +205,19 @@ class LimitLedger:
         try:
             tenant = self.memory.tenant(alias)
         except LimitMemoryFullError as error:
-            raise OverloadedError(f"The server cannot count for another key: {error}.") from None
+            raise OverloadedError(
+                f"The server cannot count for another key: {error}. Retry in {_ROOM_WAIT} s.",
+                retry_after=_ROOM_WAIT,
+            ) from None
         tenant.advance(int(now))
-        today = int(self._wall()) // _DAY_SECONDS
+        today = self._today()
         if tenant[DAY] < today:
-            tenant[USED] = 0
+            tenant[USED] = self._stored_of(alias, today)
             tenant[DAY] = today
         return tenant
+
+    def _today(self) -> int:
+        return int(self._wall()) // _DAY_SECONDS
 
     def _check_requests(self, tenant: TenantCells, limits: KeyLimits, now: float) -> None:
         most = limits.concurrent_requests

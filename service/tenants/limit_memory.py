@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from observability.logging import get_logger
 
-MOST_TENANTS = 4096
+MOST_TENANTS = 10_240  # of 1,656 bytes: more than a keys file has
 MOST_WORKERS = 32
 _CELL = 8
 _ALIAS_BYTES = 32
@@ -32,7 +32,8 @@ _ALIAS_CELLS = _ALIAS_BYTES // _CELL
 _DIRTY = 0  # the number of the tenant, from 1, that is being changed
 _TURNS = 1  # how often the lock was released
 _IDENTITY = 2  # a random number, by which other replicas know this server
-_TAKEN = 3  # one cell for each worker
+_REUSED = 3  # how often a slot was given to another tenant
+_TAKEN = 4  # one cell for each worker
 _HEAD_CELLS = _TAKEN + MOST_WORKERS
 
 WINDOW = 61  # seconds: the current one and those of a whole minute before it
@@ -59,12 +60,17 @@ _SIZE = (_HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS) * _CELL
 _MUTEX = 0
 _COLUMNS = 1
 
+# For so long it is not looked again whether a tenant has given its place up: that takes 10 ms.
+_FULL_SECONDS = 1.0
+
 _SPINS = 20
 _SHORT_SLEEP = 50e-6
 # A holder that the machine does not let run for so long is taken for stopped,
 _PATIENCE_SECONDS = 0.25
 # and for so long the others do not wait again.
 _STUCK_SECONDS = 1.0
+
+_FULL = f"the limits of {MOST_TENANTS} keys are in use"
 
 _log = get_logger()
 
@@ -157,6 +163,12 @@ class TenantCells:
     def _of_others(self, cell: int, seconds: int) -> int:
         return self[cell] if self[SECOND] - self[OTHERS_AT] < seconds else 0
 
+    def is_idle(self, now: int) -> bool:
+        """True if no limit but the day's needs what was counted."""
+        mine = now - max(self[NEWEST_REQUEST], self[NEWEST_TOKENS]) >= WINDOW
+        others = self[OTHERS_REQUESTS] or self[OTHERS_TOKENS] or self[OTHERS_OPEN]
+        return mine and not (others and now - self[OTHERS_AT] < WINDOW) and not self.open_requests
+
     # --- what is open ---------------------------------------------------------------------------
 
     @property
@@ -181,10 +193,22 @@ class TenantCells:
 
 
 class LimitMemory:
-    """``descriptor``: of the file; None: private memory, for a worker without a supervisor. Raises
-    OSError or LimitMemoryFullError."""
+    """``descriptor``: of the file; None: private memory, for a worker without a supervisor.
+    ``clock`` and ``wall``: the monotonic time, and the calendar's. ``is_stored``: whether what a
+    tenant has used on a day (since 1970) is known elsewhere, so that its cells can be given to
+    another. Raises OSError or LimitMemoryFullError."""
 
-    def __init__(self, descriptor: int | None) -> None:
+    def __init__(
+        self,
+        descriptor: int | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+        is_stored: Callable[[str, int, int], bool] = lambda alias, day, tokens: False,
+    ) -> None:
+        self._clock, self._wall = clock, wall
+        self._is_stored = is_stored
+        self._full_until = 0.0
         if descriptor is None:
             descriptor = -1
         self._descriptor = descriptor
@@ -195,8 +219,9 @@ class LimitMemory:
             _fill(descriptor)
             self._memory = mmap.mmap(descriptor, _SIZE)
             self._cells: memoryview[int] = memoryview(self._memory).cast("q")
-            self._slots: dict[str, int] = {}
-            self._tenants: dict[str, TenantCells] = {}
+            self._slots: dict[bytes, int] = {}  # by name: those of the first ``_seen``
+            self._seen = self._reused = self._next_idle = 0
+            self._tenants: dict[str, tuple[int, TenantCells]] = {}  # with the slot
             self._lock = _Lock(self)
             if not self._cells[_IDENTITY]:
                 self._cells[_IDENTITY] = secrets.randbits(62) | 1
@@ -232,20 +257,29 @@ class LimitMemory:
     def aliases(self) -> list[str]:
         """Return the tenants that have cells."""
         names = map(self._name, range(MOST_TENANTS))
-        return [
-            name.rstrip(b"\0").decode() for name in itertools.takewhile(lambda each: each[0], names)
-        ]
+        return [_text(name) for name in itertools.takewhile(lambda each: each[0], names)]
 
     def tenant(self, alias: str) -> TenantCells:
         """Return a tenant's cells, marked as being changed until the lock is released. Call it
         within the lock. Raises LimitMemoryFullError."""
-        name = alias.encode().ljust(_ALIAS_BYTES, b"\0")[:_ALIAS_BYTES]
-        slot = self._slots.get(alias)
-        if slot is None or self._name(slot) != name:
-            slot = self._slots[alias] = self._find(name)
-            self._tenants[alias] = self._tenant(slot)
+        return self.known(alias) or self._enter(alias, self._new_slot(_name_of(alias)))
+
+    def known(self, alias: str) -> TenantCells | None:
+        """Return what ``tenant`` does, but None for a tenant that has no cells yet."""
+        name = _name_of(alias)
+        if found := self._tenants.get(alias):
+            slot, tenant = found
+            if self._name(slot) == name:
+                self._cells[_DIRTY] = slot + 1
+                return tenant
+        at = self._look(name)
+        return None if at is None else self._enter(alias, at)
+
+    def _enter(self, alias: str, slot: int) -> TenantCells:
+        tenant = self._tenant(slot)
+        self._tenants[alias] = slot, tenant
         self._cells[_DIRTY] = slot + 1
-        return self._tenants[alias]
+        return tenant
 
     def _tenant(self, slot: int) -> TenantCells:
         return TenantCells(self._cells, _HEAD_CELLS + slot * _TENANT_CELLS, self._column)
@@ -254,17 +288,28 @@ class LimitMemory:
         at = (_HEAD_CELLS + slot * _TENANT_CELLS) * _CELL
         return self._memory[at : at + _ALIAS_BYTES]
 
-    def _find(self, name: bytes) -> int:
-        free = None
-        for slot in range(MOST_TENANTS):
-            found = self._name(slot)
-            if found == name:
-                return slot
-            if not found[0]:
-                free = slot
-                break
-        if free is None:
+    def _look(self, name: bytes) -> int | None:
+        """Return the slot with this name."""
+        slot = self._slots.get(name)
+        if slot is not None and self._name(slot) == name:
+            return slot
+        if self._reused != self._cells[_REUSED]:
+            self._reused, self._seen = self._cells[_REUSED], 0
+            self._slots.clear()
+        while self._seen < MOST_TENANTS and (found := self._name(self._seen))[0]:
+            self._slots[found] = self._seen
+            self._seen += 1
+        return self._slots.get(name)
+
+    def _new_slot(self, name: bytes) -> int:
+        """Return the slot for a name that ``_look`` has not found."""
+        free = self._seen
+        if free == MOST_TENANTS:
             free = self._idle_slot()
+            self._slots.pop(self._name(free), None)
+            self._cells[_REUSED] += 1
+            self._reused = self._cells[_REUSED]
+        self._slots[name] = free
         at = _HEAD_CELLS + free * _TENANT_CELLS
         for cell in range(at, at + _TENANT_CELLS):
             self._cells[cell] = 0
@@ -272,14 +317,22 @@ class LimitMemory:
         return free
 
     def _idle_slot(self) -> int:
-        """Return the slot of a tenant of which nothing counts any more."""
-        now, today = int(time.monotonic()), int(time.time()) // 86_400
-        for slot in range(MOST_TENANTS):
+        """Return the slot of a tenant of which nothing counts any more, or only what is stored."""
+        clock = self._clock()
+        if clock < self._full_until:
+            raise LimitMemoryFullError(_FULL)
+        now, today = int(clock), int(self._wall()) // 86_400
+        for number in range(MOST_TENANTS):
+            slot = (self._next_idle + number) % MOST_TENANTS
             tenant = self._tenant(slot)
-            is_over = tenant[DAY] < today or not tenant[USED]
-            if now - tenant[SECOND] >= WINDOW and is_over and not tenant.open_requests:
+            if not tenant.is_idle(now):
+                continue
+            used = tenant[USED] if tenant[DAY] >= today else 0
+            if not used or self._is_stored(_text(self._name(slot)), tenant[DAY], used):
+                self._next_idle = slot + 1
                 return slot
-        raise LimitMemoryFullError(f"more than {MOST_TENANTS} tenants have limits")
+        self._full_until = clock + _FULL_SECONDS
+        raise LimitMemoryFullError(_FULL)
 
     # --- workers --------------------------------------------------------------------------------
 
@@ -366,6 +419,14 @@ class _Lock:
     def __exit__(self, *_: object) -> None:
         if self._held:
             self._memory.release()
+
+
+def _name_of(alias: str) -> bytes:
+    return alias.encode().ljust(_ALIAS_BYTES, b"\0")[:_ALIAS_BYTES]
+
+
+def _text(name: bytes) -> str:
+    return name.rstrip(b"\0").decode()
 
 
 def _fill(descriptor: int) -> None:

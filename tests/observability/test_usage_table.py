@@ -77,11 +77,63 @@ def test_only_rows_of_past_hours_that_did_not_change_are_released() -> None:
     count(usage, 100, B)
     count(usage, 101, A)
     rows = usage.rows()
-    usage._ledger.add(usage._cell(rows[1].row) + 1, 1)  # as a request that is counted late
+    usage._ledger.add(usage._cell(rows[1].row) + 2, 1)  # as a request that is counted late
     usage.release(rows)
     assert seen(usage.rows()) == {(100, B): UsageFigures(2), (101, A): UsageFigures(1)}
     count(usage, 101, B, output_tokens=4)
     assert seen(usage.rows())[(101, B)] == UsageFigures(1, output_tokens=4)
+
+
+def test_a_key_is_never_charged_for_what_another_used() -> None:
+    layout = LedgerLayout(["m"], metrics=[], usage_rows=ROWS, key_names=20)
+    usage = UsageTable(WorkerLedger(layout), KEYS, MODELS, ROUTES)
+    for key in range(10):
+        count(usage, 100, UsageGroup(f"key{key}", "m", "chat"), output_tokens=1)
+    count(usage, 101, UsageGroup("key0", "other", "none"))
+    found = Counter[str]()
+    for one in usage.rows():
+        found[one.group.key] += int(one.figures.requests)
+    assert found == {"key0": 2, "key1": 1, "key2": 1, "key3": 1, "key4": 1, "other": 5}
+    assert usage.overflowed == 5
+
+
+def test_names_beyond_those_that_can_be_learned_are_counted_as_overflow() -> None:
+    usage = table()
+    count(usage, 100, UsageGroup("stranger", "m", "chat"))
+    count(usage, 100, UsageGroup("other", "m", "chat"))
+    assert usage.overflowed == 1
+
+
+Stored = dict[tuple[int, int, UsageGroup], float]
+
+
+def store(usage: UsageTable, stored: Stored) -> list[HourlyUsage]:
+    """Keep the larger figures, as the database does. Return the rows."""
+    rows = usage.rows()
+    for one in rows:
+        place = (one.hour, one.epoch, one.group)
+        assert one.figures.requests >= stored.get(place, 0)
+        stored[place] = one.figures.requests
+    return rows
+
+
+def test_more_keys_than_rows_are_counted_while_the_database_stores_them(tmp_path: Path) -> None:
+    layout = LedgerLayout(["m"], metrics=[], usage_rows=ROWS, key_names=20)
+    path = tmp_path / "ledger"
+    stored: Stored = {}
+    for _ in range(2):  # the next worker does not have what the first one has set aside
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT)
+        usage = UsageTable(WorkerLedger(layout, descriptor), KEYS, MODELS, ROUTES)
+        for number in range(66):
+            count(usage, 100, UsageGroup(f"key{number % 11}", "m", "chat"))
+            if usage.is_crowded:
+                usage.release(store(usage, stored))
+        assert usage.overflowed == 0
+    store(usage, stored)
+    found = Counter[str]()
+    for (_, _, group), requests in stored.items():
+        found[group.key] += int(requests)
+    assert found == {f"key{number}": 12 for number in range(11)}
 
 
 @given(st.lists(st.tuples(st.integers(0, 8), groups), max_size=60))

@@ -36,22 +36,27 @@ def _archive(request: AdminCall) -> RequestArchive:
 async def _requests(request: AdminCall, form: str) -> EventStream:
     exports = request.desk.exports
     exports.check()
-    query = export_query(request.query_params)
+    query, archive = export_query(request.query_params), _archive(request)
+    stored = await request.desk.whole.store_now()
     try:
-        pieces = await _archive(request).export_requests(query, form)
+        pieces = await archive.export_requests(query, form)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=f"quire-requests.{form}")
+    name = f"quire-requests.{form}"
+    return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=name, headers=stored.headers)
 
 
 async def _usage(request: AdminCall, form: str) -> EventStream:
     exports = request.desk.exports
     exports.check()
+    query, archive = usage_query(request), _archive(request)
+    stored = await request.desk.whole.store_now(usage=True)
     try:
-        pieces = await _archive(request).export_usage(*usage_query(request), form)
+        pieces = await archive.export_usage(*query, form)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=f"quire-usage.{form}")
+    name = f"quire-usage.{form}"
+    return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=name, headers=stored.headers)
 
 
 @serves_admin("GET /admin/v1/requests.csv")

@@ -57,35 +57,40 @@ async def requests(request: AdminCall) -> Response[bytes]:
 
 async def _page(request: AdminCall, query: RequestQuery) -> tuple[Iterator[bytes], dict[str, str]]:
     """Return the page from the workers' memory if that has all requests that can match, else from
-    the store, whose pages' cursors are marked; and the reply's headers. Raises ValueError."""
+    the store, whose pages' cursors are marked; and the reply's headers. The store also continues
+    pages from memory, which may have forgotten requests meanwhile. Raises ValueError."""
     desk = request.desk
-    cursor = query.cursor or ""
-    if cursor.startswith(_STORE_CURSOR) or not (cursor or remembered(desk.services.records, query)):
-        stored = await _stored_page(desk, query, cursor)
+    is_stored = (query.cursor or "").startswith(_STORE_CURSOR)
+    if is_stored or not remembered(desk.services.records, query):
+        stored = await _stored_page(desk, query)
         if stored is not None:
-            return stored, {}
+            return stored
     found = await desk.whole.rows(query)
     (page,) = found.parts
-    if not cursor and not page.is_complete:  # another worker has forgotten some
-        stored = await _stored_page(desk, query, cursor)
+    if not page.is_complete:  # another worker has forgotten some
+        stored = await _stored_page(desk, query)
         if stored is not None:
-            return stored, {}
+            return stored
     return page_pieces((row.request() for row in page.rows), page.cursor), found.headers
 
 
-async def _stored_page(desk: AdminDesk, query: RequestQuery, cursor: str) -> Iterator[bytes] | None:
-    """Return None if there is no store, or it is unavailable and memory may be shown instead."""
-    if desk.archive is None:
+async def _stored_page(
+    desk: AdminDesk, query: RequestQuery
+) -> tuple[Iterator[bytes], dict[str, str]] | None:
+    """Return None if memory may be shown instead: there is no store, or it is unavailable."""
+    cursor = (query.cursor or "").removeprefix(_STORE_CURSOR)
+    is_stored = cursor != (query.cursor or "")
+    if desk.archive is None or not (is_stored or desk.archive.keeps_requests):
         return None
-    asked = msgspec.structs.replace(query, cursor=cursor.removeprefix(_STORE_CURSOR) or None)
+    written = await desk.whole.store_now()
     try:
-        page = await desk.archive.query(asked)
+        page = await desk.archive.query(msgspec.structs.replace(query, cursor=cursor or None))
     except StoreUnavailableError:
-        if cursor:
+        if is_stored:
             raise
         return None
     marked = None if page.cursor is None else _STORE_CURSOR + page.cursor
-    return page_pieces(page.requests, marked, "store")
+    return page_pieces(page.requests, marked, "store"), written.headers
 
 
 @serves_admin("GET /admin/v1/requests/{request_id}")

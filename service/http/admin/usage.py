@@ -52,9 +52,10 @@ def _archive(request: AdminCall) -> ArchiveSource:
 @serves_admin("GET /admin/v1/usage")
 async def usage(request: AdminCall) -> Response[bytes]:
     """Rows of ``UsageRow``; by default the last day by key in hours."""
-    archive = _archive(request)
+    archive, query = _archive(request), usage_query(request)
+    stored = await request.desk.whole.store_now(usage=True)
     try:
-        rows = await archive.usage(*usage_query(request))
+        rows = await archive.usage(*query)
     except ValueError as error:
         raise invalid(str(error)) from None
-    return download(paced(rows_pieces(rows)), "application/json")
+    return download(paced(rows_pieces(rows)), "application/json", headers=stored.headers)

@@ -54,7 +54,7 @@ class Part:
 
 
 async def test_every_question_has_an_answer_and_no_two_a_path() -> None:
-    assert len(Part().own.calls()) == 11
+    assert len(Part().own.calls()) == 12
 
 
 async def test_settings_are_taken_over_with_who_changed_them() -> None:

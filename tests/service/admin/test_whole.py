@@ -70,6 +70,28 @@ async def workers(
                 await server.stop(5)
 
 
+class Written:
+    """In place of an archive."""
+
+    def __init__(self) -> None:
+        self.calls: list[bool] = []
+
+    async def write_now(self, *, usage: bool) -> None:
+        self.calls.append(usage)
+
+
+async def test_every_worker_writes_to_the_store_before_it_is_read() -> None:
+    async with workers(3) as (parts, wholes, servers):
+        archives = [Written() for _ in parts]
+        for part, archive in zip(parts, archives, strict=True):
+            object.__setattr__(part.services, "archive", archive)
+        assert (await wholes[1].store_now(usage=True)).headers == {}
+        await wholes[0].audit_rows(10, is_shared=True)
+        assert [one.calls for one in archives] == [[True, False]] * 3
+        await servers[2].stop(5)
+        assert (await wholes[1].store_now()).headers == {MISSING_HEADER: "2"}
+
+
 async def test_every_worker_is_asked_and_one_that_is_away_is_named() -> None:
     async with workers(3) as (parts, wholes, servers):
         told = await wholes[1].gather(DRAIN_OF, DrainAsk(held=True))

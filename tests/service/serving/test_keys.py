@@ -9,10 +9,12 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from engine.queueing import ServiceClass
 from service.api_keys import api_keys
 from service.errors import StoreUnavailableError, UnauthorizedError
+from service.serving import keys as serving_keys
 from service.serving.keys import KeyRing
 from service.tenants.caller import KeyScope
 from service.tenants.key_limits import KeyLimits
@@ -151,6 +153,20 @@ def test_limits_of_an_alias_count_for_all_its_keys() -> None:
     callers = [ring.check(sent_first), ring.check(b"Bearer sk-of-a-flag")]
     assert [caller.limits for caller in callers] == [KeyLimits(3)] * 2
     assert callers[0].owner == callers[1].owner
+
+
+def test_more_tenants_with_limits_than_can_be_counted_are_reported_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(serving_keys, "MOST_TENANTS", 2)
+    ring = KeyRing((), changes=True)
+    keys = [stored(f"team{number}", requests_per_minute=1)[0] for number in range(3)]
+    with capture_logs() as lines:
+        ring.replace(keys[:2])
+        assert not lines
+        ring.replace(keys)
+        ring.replace(keys)
+    assert [(line["tenants"], line["most"]) for line in lines] == [(3, 2)]
 
 
 def test_a_server_whose_keys_can_change_is_never_open() -> None:

@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from observability.admin_api import AuditRow, RequestQuery
+from observability.admin_api import AuditRow, KeptRequest, RequestQuery
 from observability.usage_table import UsageFigures, UsageGroup
 from service.errors import StoreUnavailableError
+from service.records.records import Records
 from service.records.row import row_of
 from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
@@ -19,6 +20,7 @@ from service.store.archive_database import ArchiveDatabase
 from service.store.request_query import ArchiveQueryError
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits
+from service.telemetry.requests import Telemetry
 from tests.service.store.archived import BASE, Archived, archived, ids, kept
 from tests.service.store.archived import telemetry as telemetry_of
 from tests.service.store.stored import MANY, until
@@ -41,13 +43,17 @@ async def test_what_is_kept_is_found_by_request_and_by_trace(empty_url: str) -> 
 
 
 async def test_pages_follow_each_other_without_a_gap_in_any_order(empty_url: str) -> None:
-    requests = [kept(number) for number in range(150)]
+    # Some end at the same moment, and some have no first token.
+    requests = [kept(number, ended=BASE - number // 3) for number in range(150)]
     async with archived(empty_url) as one:
         one.keep(*requests)
         await one.written()
-        for sort in ("-received", "ended", "-total", "ttft", "-output_tokens", "prompt_tokens"):
-            name = sort.removeprefix("-")
-            pages, cursor = [], None
+        records = Records()
+        records._rows.extend(row_of(one) for one in requests)
+        sorts = ("-received", "ended", "-ended", "-total", "-output_tokens", "prompt_tokens")
+        for sort in (*sorts, "ttft", "-ttft"):
+            pages: list[KeptRequest] = []
+            cursor = None
             while True:
                 query = RequestQuery(sort=sort, limit=40, cursor=cursor)
                 page = await one.archive.query(query)
@@ -57,11 +63,9 @@ async def test_pages_follow_each_other_without_a_gap_in_any_order(empty_url: str
                 if cursor is None:
                     break
                 assert len(page.requests) == 40
-            with_value = [r for r in requests if getattr(r, name) is not None]
-            expected = sorted(
-                with_value, key=lambda r: (getattr(r, name), r.request_id), reverse=sort[0] == "-"
-            )
-            assert pages == expected, sort
+            expected = await records.query(RequestQuery(sort=sort, limit=1000))
+            assert ids(pages) == ids(expected.requests), sort
+            assert len(pages) == len(requests)
 
 
 @pytest.mark.parametrize(
@@ -145,7 +149,7 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
             one.use(NOON, ALICE, output_tokens=1)
             await one.archive.usage("key", NOON, NOON + HOUR)
             one.use(NOON, ALICE, output_tokens=1)
-            one.archive._stored_usage.clear()  # as if the answer had been lost
+            one.archive._usage._stored.clear()  # as if the answer had been lost
             [row] = await one.archive.usage("key", NOON, NOON + HOUR)
     assert (row.requests, row.output_tokens) == (5, 14)
     async with archived(empty_url) as other:  # another server's, with its own ledger
@@ -153,6 +157,25 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
         [row] = await other.archive.usage("key", NOON, NOON + HOUR)
         assert (row.requests, row.output_tokens) == (6, 114)
         assert await other.archive.find(kept(1).request_id) == kept(1)
+
+
+async def test_more_keys_than_the_ledger_has_rows_for_are_stored(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.telemetry.requests.USAGE_ROWS", 8)
+    monkeypatch.setattr("service.store.archive._WRITE_SECONDS", 0.01)
+    table = Telemetry(["m"], version="1", keys_change=True, keeps_requests=True)
+    one = Archived(empty_url, table, ArchiveLimits())
+    one.responses.open()
+    one.archive.open()
+    for _ in range(2):
+        for number in range(20):
+            one.use(NOON, UsageGroup(f"key{number}", "m", "chat_completions"), output_tokens=1)
+            await until(lambda: not table.usage.is_crowded)
+    rows = await one.archive.usage("key", NOON, NOON + HOUR)
+    assert {row.group: row.output_tokens for row in rows} == {f"key{n}": 2 for n in range(20)}
+    await one.archive.close()
+    await one.responses.close()
 
 
 async def test_a_record_that_is_written_again_is_stored_once(empty_url: str) -> None:
@@ -201,6 +224,30 @@ async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_st
         page = await one.archive.query(RequestQuery(sort="-ended"))
         assert ids(page.requests) == ids([kept(1), kept(3)])
         await until(lambda: one.dropped == 1)
+
+
+async def test_what_is_pending_is_written_for_a_reader_elsewhere(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = AuditRow(time=BASE, actor="ann", address="::1", action="drain")
+    async with archived(empty_url) as one:
+        await asyncio.sleep(0.1)  # the writer has its pause
+        one.keep(kept(1))
+        one.use(NOON, ALICE, output_tokens=5)
+        one.archive.keep_audit(row)
+        await one.archive.write_now(usage=True)
+        async with archived(empty_url) as other:
+            assert await other.archive.find(kept(1).request_id) == kept(1)
+            [used] = await other.archive.usage("key", NOON, NOON + HOUR)
+            assert used.output_tokens == 5
+            assert await other.archive.audit_rows(1) == (row,)
+
+        async def fail(*_: object) -> None:
+            raise OSError
+
+        monkeypatch.setattr(ArchiveDatabase, "write_usage", fail)
+        one.use(NOON, ALICE, output_tokens=5)
+        await one.archive.write_now(usage=True)  # it is logged
 
 
 async def test_without_a_database_everything_is_unavailable() -> None:

@@ -9,13 +9,13 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.dialects import sqlite
 
 from observability.admin_api import SORTABLE, RequestQuery
+from service.records.ordering import Ordering
 from service.store.archive_tables import REQUEST_TABLE
 from service.store.request_query import (
     ArchiveQueryError,
     cursor_after,
     find_statements,
     page_statement,
-    sort_of,
 )
 
 
@@ -68,8 +68,25 @@ def test_a_cursor_is_taken_with_the_order_that_it_is_of(sort: str) -> None:
         page_statement(RequestQuery(sort=other, cursor=cursor))
 
 
+def test_a_page_by_end_is_read_in_the_order_of_the_index(tmp_path: Path) -> None:
+    """Only rows that ended in the same moment are sorted."""
+    query = RequestQuery(sort="-ended")
+    later = RequestQuery(sort="-ended", cursor=cursor_after(query, 1.5, "req_1"))
+    for one in (query, later):
+        assert plan(page_statement(one), tmp_path).count("FOR ORDER BY") <= 1  # of the page
+    assert "(ended<?)" in plan(page_statement(later), tmp_path)
+
+
+@pytest.mark.parametrize("sort", ["received", "prompt_tokens", "ttft"])
+def test_a_cursor_of_memory_is_one_of_the_store(sort: str) -> None:
+    ordering = Ordering.of(RequestQuery(sort=sort))
+    assert ordering.cursor(ordering.key(7, "req_1")) == cursor_after(
+        RequestQuery(sort=sort), 7, "req_1"
+    )
+
+
 def test_a_refusal_says_what_is_allowed() -> None:
     with pytest.raises(ArchiveQueryError, match="received, ended, total"):
-        sort_of(RequestQuery(sort="user_agent"))
+        page_statement(RequestQuery(sort="user_agent"))
     with pytest.raises(ArchiveQueryError, match="answered, left, refused, failed"):
         page_statement(RequestQuery(outcome="fine"))

@@ -153,17 +153,39 @@ def test_a_tenant_for_whom_there_is_no_room_disturbs_nobody(
     monkeypatch.setattr(limit_memory, "MOST_TENANTS", 2)
     limits, day = KeyLimits(requests_per_minute=5), time.day // DAY
     first, second = ledger.enter("one", limits), ledger.enter("two", KeyLimits(tokens_per_day=9))
-    with pytest.raises(OverloadedError, match="another key"):
+    with pytest.raises(OverloadedError, match="another key") as refused:
         ledger.enter("three", limits)
+    assert refused.value.headers()["retry-after"] == "61"
     assert ledger.state("three", limits).requests_left == 5
     assert ledger.used_today("three") == 0
     ledger.note_day(day, {"three": 7, "two": 8})
+    assert ledger.used_today("three") == 7
     assert ledger.used_today("two") == 8
     used = {"three": MinuteUse(5), "one": MinuteUse(4)}
     ledger.note_others(used, used)
     assert ledger.state("one", limits).requests_left == 0
     ledger.settle(first, 3)
     ledger.settle(second, 0)
+
+
+def test_a_tenant_whose_use_of_the_day_is_stored_gives_its_place_up(
+    ledger: LimitLedger, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 1)
+    limits, day = KeyLimits(tokens_per_day=1000), time.day // DAY
+    ledger.settle(ledger.enter("one", limits), 600)
+    time.now += WINDOW
+    ledger.note_day(day, {"one": 500})  # of before the last request
+    with pytest.raises(OverloadedError):
+        ledger.enter("two", limits)
+    time.now += 2
+    ledger.note_day(day, {"one": 600})
+    ledger.settle(ledger.enter("two", limits), 0)
+    time.now += WINDOW
+    use = ledger.enter("one", limits)
+    assert ledger.used_today("one") == 600
+    with pytest.raises(QuotaError):
+        ledger.take(use, 401)
 
 
 def test_what_the_store_knows_of_the_day_counts(ledger: LimitLedger) -> None:

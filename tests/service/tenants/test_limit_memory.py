@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import time
 
 import pytest
 
-from service.tenants import limit_memory
+from service.tenants import key_file, limit_memory
 from service.tenants.limit_memory import (
     REQUESTS,
     SECOND,
@@ -67,21 +66,48 @@ def test_a_tenant_of_whom_nothing_counts_gives_its_place_up(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(limit_memory, "MOST_TENANTS", 2)
-    memory = LimitMemory(None)
-    now, today = int(time.monotonic()), int(time.time()) // 86_400
+    now, today = 1_000_000, 20_000
+    clock = [float(now)]
+    memory = LimitMemory(None, clock=lambda: clock[0], wall=lambda: today * 86_400.0)
     with memory.lock():
         for alias in ("idle", "busy"):
             tenant = memory.tenant(alias)
-            tenant.advance(now if alias == "busy" else max(1, now - WINDOW))
+            tenant.advance(now if alias == "busy" else now - WINDOW)
             tenant[limit_memory.DAY] = today if alias == "busy" else today - 1
             tenant.count_requests(tenant[SECOND], 1)
         third = memory.tenant("third")
         assert third[REQUESTS] == 0
         assert memory.tenant("busy")[REQUESTS] == 1
         third.advance(now)
+        third.count_requests(now, 1)
         with pytest.raises(LimitMemoryFullError):
             memory.tenant("fourth")
         # Without tokens of this day, a minute is enough.
-        third[SECOND] = max(1, now - WINDOW)
+        memory.tenant("busy").count_requests(now + 2, 1)
+        clock[0] += WINDOW
+        third.advance(now + WINDOW)  # as when use is shared with other replicas
         assert memory.tenant("fourth")[REQUESTS] == 0
-        assert memory.tenant("busy")[REQUESTS] == 1
+        assert memory.tenant("busy")[REQUESTS] == 2
+        assert memory.known("third") is None
+
+
+def test_what_other_replicas_count_keeps_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 1)
+    clock = [1e6]
+    memory = LimitMemory(None, clock=lambda: clock[0])
+    with memory.lock():
+        tenant = memory.tenant("team")
+        tenant[limit_memory.OTHERS_REQUESTS], tenant[limit_memory.OTHERS_AT] = 1, int(clock[0])
+        with pytest.raises(LimitMemoryFullError):
+            memory.tenant("next")
+        clock[0] += WINDOW
+        memory.tenant("next")
+
+
+def test_there_is_room_for_all_tenants_of_a_keys_file() -> None:
+    memory = LimitMemory(None)
+    with memory.lock():
+        for number in range(key_file.MOST_KEYS):
+            memory.tenant(f"tenant-{number}").open(1)
+        assert len(memory.aliases()) == key_file.MOST_KEYS
+        assert memory.tenant("tenant-7").open_requests == 1

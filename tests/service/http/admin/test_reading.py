@@ -23,6 +23,7 @@ class Archive:
 
     def __init__(self) -> None:
         self.is_away = False
+        self.keeps_requests = True
         self.asked: list[RequestQuery] = []
 
     async def query(self, query: RequestQuery) -> RequestPage:
@@ -62,6 +63,13 @@ def app(own_template: Path, tmp_path: Path, archive: Archive) -> AdminApp:
     return made
 
 
+def ended_record(request_id: str) -> RequestRecord:
+    now = time.monotonic()
+    record = RequestRecord(request_id, "chat_completions", "POST", "/", now, time.time_ns())
+    record.outcome, record.ended_time = "stop", now + 3
+    return record
+
+
 def get(app: AdminApp, path: str) -> Reply:
     return asyncio.run(ask(app, "GET", V1 + path, leaves=False))
 
@@ -90,6 +98,30 @@ def test_older_ones_come_from_the_store_page_by_page(app: AdminApp, archive: Arc
     assert found.source == "store"
     page(app, f"since=30d&cursor={found.cursor}")
     assert [query.cursor for query in archive.asked] == [None, "second"]
+
+
+def test_the_store_continues_pages_of_which_memory_has_forgotten_some(
+    app: AdminApp, archive: Archive
+) -> None:
+    records = app.desk.services.records
+    oldest = records.oldest_ended
+    first = page(app, f"since={oldest}&sort=-ended&limit=1")
+    assert first.source == "memory"
+    records._most = 1
+    records.ended(ended_record("req_3"), {})
+    for _ in range(2):
+        second = page(app, f"since={oldest}&sort=-ended&limit=1&cursor={first.cursor}")
+        assert (second.source, second.cursor) == ("store", "s.second")
+    assert [query.cursor for query in archive.asked] == [first.cursor] * 2
+    archive.keeps_requests = False
+    second = page(app, f"since={oldest}&sort=-ended&limit=1&cursor={first.cursor}")
+    assert second.source == "memory"
+
+
+def test_without_stored_requests_memory_is_what_there_is(app: AdminApp, archive: Archive) -> None:
+    archive.keeps_requests = False
+    assert page(app, "since=30d").source == "memory"
+    assert not archive.asked
 
 
 def test_while_the_store_is_away_memory_is_what_there_is(app: AdminApp, archive: Archive) -> None:

@@ -8,6 +8,7 @@ import io
 import json
 import signal
 import threading
+import time
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -139,6 +140,21 @@ def test_ended_requests_are_one_list_in_pages(workers: RunningWorkers) -> None:
         assert len(seen) == len(set(seen))
     counts = [get(worker, "/overview")["minute"]["ttft"]["count"] for worker in workers]
     assert min(counts) >= len(made)
+
+
+def test_usage_and_stored_requests_are_current_at_every_worker(workers: RunningWorkers) -> None:
+    def used(worker: OneWorker) -> int:
+        return sum(row["requests"] for row in get(worker, "/usage?by=route&from=2h")["rows"])
+
+    for turn in range(3):
+        before = [used(worker) for worker in workers]
+        made = {*ended(workers[0], 2), *ended(workers[1], 3)}
+        time.sleep(0.1)
+        assert [used(worker) for worker in workers] == [one + 5 for one in before], turn
+        for worker in workers:
+            page = get(worker, "/requests?since=30d&limit=20")
+            assert page["source"] == "store"
+            assert made <= {one["request_id"] for one in page["requests"]}
 
 
 def test_settings_apply_to_all_workers(workers: RunningWorkers) -> None:
