@@ -8,6 +8,7 @@ import dataclasses
 import importlib.util
 import os
 import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -47,7 +48,8 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command. Returns its exit status: 0, 1 for a failure, 2 for a usage error."""
+    """Run one command. Returns its exit status: 0, 1 for a failure, 2 for a usage error,
+    130 if it was interrupted."""
     parser = _parser()
     try:
         namespace, rest = parser.parse_known_args(argv)
@@ -62,6 +64,8 @@ def main(argv: list[str] | None = None) -> int:
     except HubError as error:
         print(f"quire: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # most commands handle it themselves, once they have begun
+        return 128 + signal.SIGINT
 
 
 def _parser() -> argparse.ArgumentParser:

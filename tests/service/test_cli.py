@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from service.cli import main
 from service.hub.place import ModelPlace, Record
 from tests.e2e.quire_server import ROOT, QuireServer, until
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
@@ -249,6 +250,16 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> Non
 
 
 # --- dashboard ----------------------------------------------------------------------------------
+
+
+def test_ctrl_c_while_a_command_begins_ends_it_without_a_traceback(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupt(*arguments: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("service.doctor.run", interrupt)
+    assert main(["doctor"]) == 130
 
 
 def test_the_dashboards_own_help_is_shown() -> None:
