@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from service.formats.format import PythonBody
@@ -85,6 +85,7 @@ class _Call:
         # Where another call begins. Inside a string, these show that its closing quote is missing.
         self._next_calls = tuple(f"{comma}{name}(" for name in names for comma in between)
         self._next_names = tuple(f"{name}(" for name in names)
+        self._keywords = _Keywords(())
 
     def read(self) -> Waiting:
         source, sink = self._source, self._sink
@@ -103,6 +104,7 @@ class _Call:
     def _arguments(self, name: str) -> Waiting:
         source, sink = self._source, self._sink
         positions = _positions(self._tools.get(name))
+        self._keywords = _Keywords(positions)
         opening = "{"
         while True:
             yield from source.space()
@@ -111,7 +113,7 @@ class _Call:
             names = self._next_names
             if names and (yield from source.at(*names)) is not None:
                 raise _BrokenError
-            key, named = yield from _keyword(source, positions)
+            key, named = yield from _keyword(source, positions, self._keywords)
             sink.arguments(f"{opening}{dumps(key)}: ")
             opening = ", "
             yield from source.space()
@@ -216,7 +218,7 @@ class _Call:
         at, char = yield from source.solid(at + 1)
         if not named or char in ("", ")"):
             return True
-        return (yield from _keyword_ahead(source, at)) is not None
+        return (yield from _keyword_ahead(source, at, self._keywords)) is not None
 
     def _ends_call(self, start: int) -> Generator[None, None, bool]:
         source = self._source
@@ -283,10 +285,12 @@ def _positions(schema: dict[str, Any] | None) -> list[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
-def _keyword(source: Source, positions: list[str]) -> Generator[None, None, tuple[str, bool]]:
+def _keyword(
+    source: Source, positions: list[str], keywords: _Keywords
+) -> Generator[None, None, tuple[str, bool]]:
     """Read ``key=`` before an argument, or else take the name from its position. Return the name
     and whether it was given explicitly."""
-    match = yield from _keyword_ahead(source, 0)
+    match = yield from _keyword_ahead(source, 0, keywords)
     if match is not None:
         source.take(match.end())
         key = match[1]
@@ -300,14 +304,44 @@ _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _KEYWORD_START = re.compile(r"[^\W\d]\w*\s*=?")
 
 
-def _keyword_ahead(source: Source, start: int) -> Generator[None, None, re.Match[str] | None]:
+class _Keywords:
+    """The names that an argument may have: any identifier, and the tool's own ``properties``."""
+
+    def __init__(self, properties: Iterable[str]) -> None:
+        names = sorted(properties, key=len, reverse=True)
+        self._others = tuple(name for name in names if name and not name.isidentifier())
+
+    def match(self, text: str) -> re.Match[str] | None:
+        """Match ``key=`` at the start of the text."""
+        for name in self._others:
+            pattern = rf"({re.escape(name)})\s*=(?!=)"
+            if text.startswith(name) and (match := re.match(pattern, text)):
+                return match
+        return _KEYWORD.match(text)
+
+    def may_begin(self, text: str) -> bool:
+        """True if the text may be the start of ``key=``."""
+        partial = _KEYWORD_START.match(text)
+        if partial is not None and partial.end() == len(text):
+            return True
+        for name in self._others:
+            if name.startswith(text):
+                return True
+            if text.startswith(name) and text[len(name) :].strip() in ("", "="):
+                return True
+        return False
+
+
+def _keyword_ahead(
+    source: Source, start: int, keywords: _Keywords
+) -> Generator[None, None, re.Match[str] | None]:
     size = 1
     while True:
         text = (yield from source.peek(start + size))[start:]
-        if match := _KEYWORD.match(text):
+        if match := keywords.match(text):
             if match.end() < len(text):
                 return match
-        elif (partial := _KEYWORD_START.match(text)) is None or partial.end() < len(text):
+        elif not keywords.may_begin(text):
             return None
         if len(text) < size:
             raise EndOfTextError
