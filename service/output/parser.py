@@ -99,9 +99,9 @@ class OutputParser:
             self._feed_held(text)
 
     def _is_free(self) -> bool:
-        """True if nothing is pending, so that text without tags can be emitted as it is."""
-        pending = self._held or self._after_tag or self._fresh or self._gaps.get(self._kind)
-        return not pending and self._reading is None
+        """True if nothing is pending before the next text."""
+        held = self._held or self._after_tag or self._fresh or self._gaps.get(self._kind)
+        return not held and self._reading is None
 
     def _feed_held(self, text: str) -> None:
         if self._reading is not None:
@@ -128,10 +128,8 @@ class OutputParser:
         return self._step_text() if self._reading is None else self._read(self._reading)
 
     def _step_text(self) -> bool:
-        if self._after_tag or self._fresh:
-            started = self._step_start()
-            if started is not None:
-                return started
+        if (self._after_tag or self._fresh) and (started := self._step_start()) is not None:
+            return started
         found = self._table.first(self._held, self._offset, self._spans)
         if found is None:
             self._emit_text(self._take_held(len(self._held) - self._table.possible(self._held)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
@@ -22,8 +23,17 @@ from service.output.calls.source import (
 _Ends = Callable[[int], Generator[None, None, bool]]
 
 _IDENTIFIER = re.compile(r"[\w.-]+")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
-_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
+_OCTAL = re.compile(r"([0-7]{1,3})")
+# By the first character of an escape: what is the code of a character, its base, and how many
+# characters may follow the first.
+_CODES = {
+    **dict.fromkeys("01234567", (_OCTAL, 8, 2)),
+    "x": (re.compile(r"x([0-9a-fA-F]{2})"), 16, 2),
+    "u": (re.compile(r"u([0-9a-fA-F]{4})"), 16, 4),
+    "U": (re.compile(r"U([0-9a-fA-F]{8})"), 16, 8),
+}
+_RAW = ("r", "R")
 _MOST_NAMES = 64
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
@@ -160,24 +170,27 @@ class _Call:
         sink.arguments(python_to_json("".join(pieces).strip()))
 
     def _quote(self) -> Generator[None, None, str]:
-        """Return the quote that comes next, or an empty string."""
-        start = yield from self._source.peek(3)
+        """Return the quote that comes next, with the prefix of a raw string, or an empty string."""
+        prefix = (yield from self._source.peek())[:1]
+        prefix = prefix if prefix in _RAW else ""
+        start = (yield from self._source.peek(len(prefix) + 3))[len(prefix) :]
         if start in ('"""', "'''"):
-            return start
-        return start[:1] if start[:1] in ('"', "'") else ""
+            return prefix + start
+        return prefix + start[:1] if start[:1] in ('"', "'") else ""
 
     def _string(self, quote: str, emit: Emit, ends: _Ends) -> Waiting:
         """Stream the string that begins here, unescaped. A quote ends it only where ``ends``
         agrees, because models write quotes inside quotes."""
         source = self._source
         source.take(len(quote))
+        raw, quote = quote[0] in _RAW, quote.lstrip("rR")
         checked = 0  # up to this offset the string is known to continue
         while True:
             literals = (quote, "\\", *self._next_calls, *source.stop_tags)
             found = yield from source.until(*literals, emit=emit, keep=True)
             if found == "\\":
                 source.take(1)
-                emit((yield from _escape(source)))
+                emit((yield from (_raw_escape(source) if raw else _escape(source))))
                 continue
             if found == quote:
                 if (yield from ends(len(quote))):
@@ -246,7 +259,8 @@ class _Call:
             tag = (yield from source.at(*tags)) if tags else None
             if tag is not None and self._ends_expression(tag, pieces):
                 raise _BrokenError
-            if char in "\"'":
+            inside = bool(pieces) and (pieces[-1].isalnum() or pieces[-1] == "_")
+            if char in "\"'" or (char in _RAW and not inside and (yield from self._quote())):
                 if pieces and (pieces[-1].isalnum() or pieces[-1] in "\"'_"):
                     raise _BrokenError  # a string without its opening quote
                 yield from self._inner_string(pieces, closers)
@@ -350,22 +364,33 @@ def _keyword_ahead(
         size += 1
 
 
+def _raw_escape(source: Source) -> Generator[None, None, str]:
+    """Read what follows a backslash in a raw string, where it only keeps a quote from ending it."""
+    char = yield from source.peek()
+    if not char:
+        raise EndOfTextError
+    return "\\" + source.take(1)
+
+
 def _escape(source: Source) -> Generator[None, None, str]:
     char = yield from source.peek()
     if not char:
         raise EndOfTextError
     source.take(1)
-    digits = _HEX_DIGITS.get(char)
-    if digits is not None:
-        text = yield from source.peek(digits)
-        try:
-            decoded = chr(int(text, 16))
-        except (ValueError, OverflowError):
+    if char in _CODES:
+        code, base, most = _CODES[char]
+        match = code.match((char + (yield from source.peek(most)))[: most + 1])
+        decoded = _character(int(match[1], base)) if match else None
+        if match is None or decoded is None:
             return f"\\{char}"
-        if len(text) < digits or not is_unicode(decoded):
-            return f"\\{char}"
-        source.take(digits)
+        source.take(match.end() - 1)
         return decoded
     if char == "\n":
         return ""
     return _ESCAPES.get(char) or (char if char in "\\'\"" else f"\\{char}")
+
+
+def _character(code: int) -> str | None:
+    """Return the character with this code; None if there is none that can be sent."""
+    character = chr(code) if code <= sys.maxunicode else ""
+    return character if character and is_unicode(character) else None

@@ -31,8 +31,8 @@ class CallSink(Protocol):
 
 
 def check_name(name: str, tools: ToolSchemas, *, known: bool) -> None:
-    """Raise NotACallError for a name that is none of the request's tools, if it must be ``known``
-    or contains white space or markup."""
+    """Raise NotACallError for an invalid name. The request's tools may have any name. ``known``: it
+    must be the name of one of them."""
     if name in tools:
         return
     if known or len(name) > MAX_NAME_CHARS or _NAME.fullmatch(name) is None:
