@@ -11,11 +11,16 @@ from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
+from service.output.calls.coercion import resolve, schema_types
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
 _NOTHING = "/a/ & /b/"  # a terminal that matches nothing
 # Keywords that cannot be enforced on bare text between tags.
 _BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
+# Keywords that restrict a string among other values: those that are followed, and the others.
+_OF_TEXT = frozenset({"type", "const", "enum", "pattern", "minLength", "maxLength"})
+_CHOICES = frozenset({"anyOf", "oneOf"})
+_BEYOND_PARTS = frozenset({"format", "allOf", "not", "if", "$dynamicRef", "$recursiveRef"})
 
 
 def is_binding(tool: ToolShape) -> bool:
@@ -61,6 +66,36 @@ def check_text(schema: JsonObject, param: str) -> None:
             f"'{keyword}' of a string cannot be enforced inside this model's tool calls.",
             param=f"{param}.{keyword}",
         )
+
+
+def string_part(part: Any, root: JsonObject, references: int = 8) -> JsonObject | None:
+    """Return the schema of the strings that ``part`` of ``root`` allows, among other values, if
+    bare text can follow it; None if not, or if it allows no string."""
+    if not isinstance(part, dict) or references < 0 or _BEYOND_PARTS & part.keys():
+        return None
+    if "$ref" in part:
+        found = resolve(str(part["$ref"]), root)
+        alone = not (_OF_TEXT | _CHOICES) & part.keys()
+        return string_part(found, root, references - 1) if alone else None
+    choices = _CHOICES & part.keys()
+    if choices:
+        options = part[min(choices)]
+        if len(choices) > 1 or _OF_TEXT & part.keys() or not isinstance(options, list):
+            return None
+        types = (schema_types(option, root) for option in options)
+        texts = [
+            option
+            for option, kinds in zip(options, types, strict=True)
+            if not kinds or "string" in kinds
+        ]
+        return string_part(texts[0], root, references - 1) if len(texts) == 1 else None
+    kinds = schema_types(part, root)
+    if kinds and "string" not in kinds:
+        return None
+    regex = part.get("pattern")
+    if isinstance(regex, str) and full_match_regex(regex) is None:
+        return None
+    return {**{key: part[key] for key in _OF_TEXT & part.keys()}, "type": "string"}
 
 
 def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> str | None:

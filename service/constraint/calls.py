@@ -11,6 +11,7 @@ from service.constraint.arguments import (
     arguments_schema,
     check_text,
     is_binding,
+    string_part,
     text_terminal,
 )
 from service.constraint.lark import (
@@ -77,6 +78,8 @@ class CallTerms:
         self._tags = tags
         self._token_ids = token_ids
         self._exact = exact
+        # Attributes say whether a value is text, so that a string among other values may be text.
+        self._marks_text = isinstance(tags.body, ParametersBody) and bool(tags.body.attributes)
         self._space = rules.add(SPACE, terminal=True)
         bodies: list[str] = []
         for tool in tools:
@@ -315,7 +318,10 @@ class CallTerms:
             if is_text and is_binding(tool):
                 check_text(inner, f"{tool.param}.properties.{key}")
             value = text_value(inner) if is_text else json_value(inner)
-            terms.append((self._rules.add(written(key, value, is_text)), key in required))
+            term = written(key, value, is_text)
+            if self._marks_text and not is_text and (text := string_part(part, schema)) is not None:
+                term = either([written(key, text_value(text), True), term])
+            terms.append((self._rules.add(term), key in required))
         if not joined:
             return " ".join(term if needed else f"{term}?" for term, needed in terms)
         return self._joined(terms, literal(comma))

@@ -76,8 +76,7 @@ class OutputParser:
 
     def feed_token(self, text: str, tokens: int) -> None:
         """Feed the non-empty text that the ``tokens``-th output token completed."""
-        free = not (self._held or self._after_tag or self._fresh) and self._reading is None
-        if free and self._shown and (text in self._plain or self._table.learn(text)):
+        if self._is_free() and self._shown and (text in self._plain or self._table.learn(text)):
             # Nothing is pending, so the span is known without a lookup.
             self._events.append(self._kind(text, self.covered, tokens))
             self.covered = tokens
@@ -89,17 +88,20 @@ class OutputParser:
 
     def plain(self) -> tuple[Mapping[str, bytes], bool, int] | None:
         """Return what ``PlainTexts`` needs of the parser, if the next text can be plain."""
-        free = not (self._held or self._after_tag or self._fresh) and self._reading is None
-        if not free or not self._shown or self._kind is not TextDelta:
+        if not self._is_free() or not self._shown or self._kind is not TextDelta:
             return None
         return self._plain, self._table.holds_space, self.covered
 
     def feed(self, text: str) -> None:
-        free = not (self._held or self._after_tag or self._fresh) and self._reading is None
-        if free and self._table.is_plain(text):
+        if self._is_free() and self._table.is_plain(text):
             self._emit_text(text)
         else:
             self._feed_held(text)
+
+    def _is_free(self) -> bool:
+        """True if nothing is pending before the next text."""
+        held = self._held or self._after_tag or self._fresh or self._gaps.get(self._kind)
+        return not held and self._reading is None
 
     def _feed_held(self, text: str) -> None:
         if self._reading is not None:
@@ -126,10 +128,8 @@ class OutputParser:
         return self._step_text() if self._reading is None else self._read(self._reading)
 
     def _step_text(self) -> bool:
-        if self._after_tag or self._fresh:
-            started = self._step_start()
-            if started is not None:
-                return started
+        if (self._after_tag or self._fresh) and (started := self._step_start()) is not None:
+            return started
         found = self._table.first(self._held, self._offset, self._spans)
         if found is None:
             self._emit_text(self._take_held(len(self._held) - self._table.possible(self._held)))

@@ -48,7 +48,7 @@ def _inner(part: Any, key: str | int, root: dict[str, Any], references: int) -> 
     if not isinstance(part, dict) or references < 0:
         return None
     if isinstance(reference := part.get("$ref"), str):
-        return _inner(_resolve(reference, root), key, root, references - 1)
+        return _inner(resolve(reference, root), key, root, references - 1)
     if isinstance(key, int):
         first = part.get("prefixItems")
         if isinstance(first, list) and key < len(first):
@@ -80,7 +80,7 @@ def _types(part: Any, root: dict[str, Any], references: int) -> set[str]:
         names = [_named(kind) for kind in declared if isinstance(kind, str)]
         return set().union(*names) if all(names) else set()
     if isinstance(reference := part.get("$ref"), str):
-        return _types(_resolve(reference, root), root, references - 1)
+        return _types(resolve(reference, root), root, references - 1)
     if "const" in part:
         return {_type_of(part["const"])}
     if isinstance(options := part.get("enum"), list):
@@ -103,7 +103,8 @@ def _named(kind: str) -> set[str]:
     return set() if kind == "any" else {_TYPE_NAMES.get(kind, kind)}
 
 
-def _resolve(reference: str, root: dict[str, Any]) -> Any:
+def resolve(reference: str, root: dict[str, Any]) -> Any:
+    """Return the part of the schema ``root`` to which a reference points."""
     if not reference.startswith("#/"):
         return None
     part: Any = root

@@ -18,6 +18,7 @@ CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _MAX_KEY_CHARS = 128
 _NULLS = ("null", "None")
 _STRING, _NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
+_OTHERS = frozenset({"number", "boolean", "null", "object", "array"})
 
 
 def read_parameters(
@@ -139,12 +140,12 @@ class _Call:
             key = yield from self._key()
             if key is None:
                 return False
-            types = parameter_types(schema, key)
+            types, is_json = parameter_types(schema, key), False
             if body.attributes:
                 told = yield from _attributes(source, body, types)
                 if told is None:
                     return False
-                types = told
+                types, is_json = told
             while len(body.key_end) > 2 and (yield from source.accept(body.key_end)):
                 pass  # the model wrote it twice
             if body.value_open:
@@ -157,7 +158,7 @@ class _Call:
                     continue
             sink.arguments(f"{self._opening}{dumps(key)}: ")
             self._opening = ", "
-            writer = _writer(types, sink.arguments, untyped_json=body.untyped_json)
+            writer = _writer(types, sink.arguments, json=is_json, untyped_json=body.untyped_json)
             yield from self._value(writer.write)
             writer.end()
             while (yield from source.spells(body.value_close)):  # the model wrote it twice
@@ -292,8 +293,9 @@ def _opening_like(close: str) -> tuple[str, ...]:
 
 def _attributes(
     source: Source, body: ParametersBody, types: frozenset[str]
-) -> Generator[None, None, frozenset[str] | None]:
-    """Narrow a value's types by the attributes that follow its key; None if they do not end."""
+) -> Generator[None, None, tuple[frozenset[str], bool] | None]:
+    """Adapt a value's types to the attributes that follow its key. Return them and whether the
+    value is written as JSON; None if the attributes do not end."""
     pieces: list[str] = []
     yield from source.until(body.tag_end, emit=pieces.append)
     text = "".join(pieces)
@@ -301,11 +303,12 @@ def _attributes(
         return None
     match = _STRING_ATTRIBUTE.search(text)
     if match is None:
-        return types
+        return types, False
     if match[1] in _NAMES_OF_STRINGS:
-        return _STRING
-    # Not a string; the schema or the text itself determines the type.
-    return types - _STRING or frozenset({"number", "boolean", "null", "object", "array"})
+        return _STRING, False
+    # Not bare text; the schema or the text itself determines the type. A string has JSON's quotes.
+    strings = _STRING if not types or "string" in types else frozenset()
+    return (types - _STRING or _OTHERS) | strings, True
 
 
 class _ValueWriter(Protocol):
@@ -314,7 +317,10 @@ class _ValueWriter(Protocol):
     def end(self) -> None: ...
 
 
-def _writer(types: frozenset[str], emit: Emit, *, untyped_json: bool) -> _ValueWriter:
+def _writer(types: frozenset[str], emit: Emit, *, json: bool, untyped_json: bool) -> _ValueWriter:
+    """``json``: the model said that the value is not bare text."""
+    if json:
+        return _JsonWriter(types, emit, untyped_json=untyped_json)
     if types == _STRING or not (types or untyped_json):
         return _StringWriter(emit)
     if types == _NULLABLE:

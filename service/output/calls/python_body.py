@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator
+import sys
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 from service.formats.format import PythonBody
@@ -22,8 +23,17 @@ from service.output.calls.source import (
 _Ends = Callable[[int], Generator[None, None, bool]]
 
 _IDENTIFIER = re.compile(r"[\w.-]+")
-_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a", "0": "\0"}
-_HEX_DIGITS = {"x": 2, "u": 4, "U": 8}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v", "a": "\a"}
+_OCTAL = re.compile(r"([0-7]{1,3})")
+# By the first character of an escape: what is the code of a character, its base, and how many
+# characters may follow the first.
+_CODES = {
+    **dict.fromkeys("01234567", (_OCTAL, 8, 2)),
+    "x": (re.compile(r"x([0-9a-fA-F]{2})"), 16, 2),
+    "u": (re.compile(r"u([0-9a-fA-F]{4})"), 16, 4),
+    "U": (re.compile(r"U([0-9a-fA-F]{8})"), 16, 8),
+}
+_RAW = ("r", "R")
 _MOST_NAMES = 64
 _CLOSERS = {"(": ")", "[": "]", "{": "}"}
 
@@ -85,6 +95,7 @@ class _Call:
         # Where another call begins. Inside a string, these show that its closing quote is missing.
         self._next_calls = tuple(f"{comma}{name}(" for name in names for comma in between)
         self._next_names = tuple(f"{name}(" for name in names)
+        self._keywords = _Keywords(())
 
     def read(self) -> Waiting:
         source, sink = self._source, self._sink
@@ -103,6 +114,7 @@ class _Call:
     def _arguments(self, name: str) -> Waiting:
         source, sink = self._source, self._sink
         positions = _positions(self._tools.get(name))
+        self._keywords = _Keywords(positions)
         opening = "{"
         while True:
             yield from source.space()
@@ -111,7 +123,7 @@ class _Call:
             names = self._next_names
             if names and (yield from source.at(*names)) is not None:
                 raise _BrokenError
-            key, named = yield from _keyword(source, positions)
+            key, named = yield from _keyword(source, positions, self._keywords)
             sink.arguments(f"{opening}{dumps(key)}: ")
             opening = ", "
             yield from source.space()
@@ -158,24 +170,27 @@ class _Call:
         sink.arguments(python_to_json("".join(pieces).strip()))
 
     def _quote(self) -> Generator[None, None, str]:
-        """Return the quote that comes next, or an empty string."""
-        start = yield from self._source.peek(3)
+        """Return the quote that comes next, with the prefix of a raw string, or an empty string."""
+        prefix = (yield from self._source.peek())[:1]
+        prefix = prefix if prefix in _RAW else ""
+        start = (yield from self._source.peek(len(prefix) + 3))[len(prefix) :]
         if start in ('"""', "'''"):
-            return start
-        return start[:1] if start[:1] in ('"', "'") else ""
+            return prefix + start
+        return prefix + start[:1] if start[:1] in ('"', "'") else ""
 
     def _string(self, quote: str, emit: Emit, ends: _Ends) -> Waiting:
         """Stream the string that begins here, unescaped. A quote ends it only where ``ends``
         agrees, because models write quotes inside quotes."""
         source = self._source
         source.take(len(quote))
+        raw, quote = quote[0] in _RAW, quote.lstrip("rR")
         checked = 0  # up to this offset the string is known to continue
         while True:
             literals = (quote, "\\", *self._next_calls, *source.stop_tags)
             found = yield from source.until(*literals, emit=emit, keep=True)
             if found == "\\":
                 source.take(1)
-                emit((yield from _escape(source)))
+                emit((yield from (_raw_escape(source) if raw else _escape(source))))
                 continue
             if found == quote:
                 if (yield from ends(len(quote))):
@@ -216,7 +231,7 @@ class _Call:
         at, char = yield from source.solid(at + 1)
         if not named or char in ("", ")"):
             return True
-        return (yield from _keyword_ahead(source, at)) is not None
+        return (yield from _keyword_ahead(source, at, self._keywords)) is not None
 
     def _ends_call(self, start: int) -> Generator[None, None, bool]:
         source = self._source
@@ -244,7 +259,8 @@ class _Call:
             tag = (yield from source.at(*tags)) if tags else None
             if tag is not None and self._ends_expression(tag, pieces):
                 raise _BrokenError
-            if char in "\"'":
+            inside = bool(pieces) and (pieces[-1].isalnum() or pieces[-1] == "_")
+            if char in "\"'" or (char in _RAW and not inside and (yield from self._quote())):
                 if pieces and (pieces[-1].isalnum() or pieces[-1] in "\"'_"):
                     raise _BrokenError  # a string without its opening quote
                 yield from self._inner_string(pieces, closers)
@@ -283,10 +299,12 @@ def _positions(schema: dict[str, Any] | None) -> list[str]:
     return list(properties) if isinstance(properties, dict) else []
 
 
-def _keyword(source: Source, positions: list[str]) -> Generator[None, None, tuple[str, bool]]:
+def _keyword(
+    source: Source, positions: list[str], keywords: _Keywords
+) -> Generator[None, None, tuple[str, bool]]:
     """Read ``key=`` before an argument, or else take the name from its position. Return the name
     and whether it was given explicitly."""
-    match = yield from _keyword_ahead(source, 0)
+    match = yield from _keyword_ahead(source, 0, keywords)
     if match is not None:
         source.take(match.end())
         key = match[1]
@@ -300,14 +318,44 @@ _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _KEYWORD_START = re.compile(r"[^\W\d]\w*\s*=?")
 
 
-def _keyword_ahead(source: Source, start: int) -> Generator[None, None, re.Match[str] | None]:
+class _Keywords:
+    """The names that an argument may have: any identifier, and the tool's own ``properties``."""
+
+    def __init__(self, properties: Iterable[str]) -> None:
+        names = sorted(properties, key=len, reverse=True)
+        self._others = tuple(name for name in names if name and not name.isidentifier())
+
+    def match(self, text: str) -> re.Match[str] | None:
+        """Match ``key=`` at the start of the text."""
+        for name in self._others:
+            pattern = rf"({re.escape(name)})\s*=(?!=)"
+            if text.startswith(name) and (match := re.match(pattern, text)):
+                return match
+        return _KEYWORD.match(text)
+
+    def may_begin(self, text: str) -> bool:
+        """True if the text may be the start of ``key=``."""
+        partial = _KEYWORD_START.match(text)
+        if partial is not None and partial.end() == len(text):
+            return True
+        for name in self._others:
+            if name.startswith(text):
+                return True
+            if text.startswith(name) and text[len(name) :].strip() in ("", "="):
+                return True
+        return False
+
+
+def _keyword_ahead(
+    source: Source, start: int, keywords: _Keywords
+) -> Generator[None, None, re.Match[str] | None]:
     size = 1
     while True:
         text = (yield from source.peek(start + size))[start:]
-        if match := _KEYWORD.match(text):
+        if match := keywords.match(text):
             if match.end() < len(text):
                 return match
-        elif (partial := _KEYWORD_START.match(text)) is None or partial.end() < len(text):
+        elif not keywords.may_begin(text):
             return None
         if len(text) < size:
             raise EndOfTextError
@@ -316,22 +364,33 @@ def _keyword_ahead(source: Source, start: int) -> Generator[None, None, re.Match
         size += 1
 
 
+def _raw_escape(source: Source) -> Generator[None, None, str]:
+    """Read what follows a backslash in a raw string, where it only keeps a quote from ending it."""
+    char = yield from source.peek()
+    if not char:
+        raise EndOfTextError
+    return "\\" + source.take(1)
+
+
 def _escape(source: Source) -> Generator[None, None, str]:
     char = yield from source.peek()
     if not char:
         raise EndOfTextError
     source.take(1)
-    digits = _HEX_DIGITS.get(char)
-    if digits is not None:
-        text = yield from source.peek(digits)
-        try:
-            decoded = chr(int(text, 16))
-        except (ValueError, OverflowError):
+    if char in _CODES:
+        code, base, most = _CODES[char]
+        match = code.match((char + (yield from source.peek(most)))[: most + 1])
+        decoded = _character(int(match[1], base)) if match else None
+        if match is None or decoded is None:
             return f"\\{char}"
-        if len(text) < digits or not is_unicode(decoded):
-            return f"\\{char}"
-        source.take(digits)
+        source.take(match.end() - 1)
         return decoded
     if char == "\n":
         return ""
     return _ESCAPES.get(char) or (char if char in "\\'\"" else f"\\{char}")
+
+
+def _character(code: int) -> str | None:
+    """Return the character with this code; None if there is none that can be sent."""
+    character = chr(code) if code <= sys.maxunicode else ""
+    return character if character and is_unicode(character) else None

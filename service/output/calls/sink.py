@@ -31,9 +31,9 @@ class CallSink(Protocol):
 
 
 def check_name(name: str, tools: ToolSchemas, *, known: bool) -> None:
-    """Raise NotACallError for an invalid name. ``known``: it must also be one of the request's
-    tools."""
-    if len(name) > MAX_NAME_CHARS or _NAME.fullmatch(name) is None:
-        raise NotACallError
-    if known and name not in tools:
+    """Raise NotACallError for an invalid name. The request's tools may have any name. ``known``: it
+    must be the name of one of them."""
+    if name in tools:
+        return
+    if known or len(name) > MAX_NAME_CHARS or _NAME.fullmatch(name) is None:
         raise NotACallError

@@ -12,6 +12,7 @@ from service.constraint.arguments import (
     arguments_schema,
     check_text,
     is_binding,
+    string_part,
     text_terminal,
 )
 from service.constraint.request import Grammar, Regex, ToolShape
@@ -133,3 +134,27 @@ def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
 
 def test_a_schema_that_says_nothing_of_a_text_makes_no_terminal() -> None:
     assert text_terminal({"type": "string", "description": "any"}, "</v>") is None
+
+
+@pytest.mark.parametrize(
+    ("part", "found"),
+    [
+        ({"type": ["string", "null"], "maxLength": 3}, {"type": "string", "maxLength": 3}),
+        ({"anyOf": [{"enum": ["a"]}, {"type": "null"}]}, {"type": "string", "enum": ["a"]}),
+        ({"oneOf": [{"$ref": "#/$defs/city"}, {"type": "null"}], "title": "C"}, "city"),
+        ({"$ref": "#/$defs/city", "description": "d"}, "city"),
+        ({}, {"type": "string"}),
+        ({"type": ["integer", "null"]}, None),
+        ({"enum": [1, None]}, None),
+        ({"type": ["string", "null"], "format": "date"}, None),
+        ({"anyOf": [{"type": "string"}, {"enum": ["a", 1]}]}, None),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}], "maxLength": 3}, None),
+        ({"$ref": "#/$defs/loop"}, None),
+        (True, None),
+    ],
+)
+def test_the_strings_among_other_values_have_a_schema_of_their_own(part: Any, found: Any) -> None:
+    root: dict[str, Any] = {"$defs": {**CITY["$defs"], "loop": {"$ref": "#/$defs/loop"}}}
+    if found == "city":
+        found = {"type": "string", "enum": ["Oslo", "Rome"]}
+    assert string_part(part, root) == found

@@ -206,3 +206,68 @@ def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> Non
     text = next(filter(None, (walk(asked, seed) for seed in range(8))))
     ((_, arguments),) = calls_in(text, shipped)
     jsonschema.validate(arguments, schema)
+
+
+MARKED = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None
+    and isinstance(shipped.calls.body, ParametersBody)
+    and shipped.calls.body.attributes
+]
+
+
+@pytest.mark.parametrize("shipped", MARKED, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "city",
+    [
+        {"type": ["string", "null"]},
+        {"anyOf": [{"enum": ["Oslo", "Rome"]}, {"type": "null"}]},
+        {"enum": ["Oslo", 5, None]},
+        {},
+    ],
+    ids=str,
+)
+def test_a_string_among_other_values_is_written_as_text_or_as_json_and_read_as_itself(
+    shipped: ShippedFormat, city: dict[str, Any]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"city": city, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+    tools = (
+        ToolShape(name="get_weather", parameters=schema, strict=True, param="t"),
+        *(ToolShape(name=name, param="t") for name in ("set_alarm", "ping")),
+    )
+    request = ConstraintRequest(tools=tools, opening=opening(shipped))
+    asked = build_constraint(request, form(shipped), token_id)
+    as_text, as_json = _spellings(shipped)
+    read = 0
+    for example in shipped.examples:
+        if example.lenient or f"{as_text}Oslo" not in example.text:
+            continue
+        for written, value in (
+            (f"{as_text}Oslo", "Oslo"),
+            (f'{as_json}"Oslo"', "Oslo"),
+            (f"{as_json}null", None),
+        ):
+            text = example.text.replace(f"{as_text}Oslo", written)
+            assert accepts(asked, text), text
+            tools_by_name = {"get_weather": schema, "set_alarm": None, "ping": None}
+            found = summary(parse([text], form(shipped), tools_by_name))
+            whole = [json.loads(entry[1]) for entry in found if entry[0] == "arguments"]
+            assert any(call.get("city", "") == value for call in whole), found
+            read += 1
+    assert read
+
+
+def _spellings(shipped: ShippedFormat) -> tuple[str, str]:
+    """The attributes of text and of JSON, with the end of the tag."""
+    assert shipped.calls is not None
+    body = shipped.calls.body
+    assert isinstance(body, ParametersBody)
+    if body.attributes == "string":
+        return f' string="true"{body.tag_end}', f' string="false"{body.tag_end}'
+    return f' type="string"{body.tag_end}', f' type="null"{body.tag_end}'

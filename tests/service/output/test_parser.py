@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from service.formats import PLAIN, Opening, OutputFormat, detect_format, named_format
+from service.formats import PLAIN, Opening, OutputFormat, ReasoningTags, detect_format, named_format
 from service.output import tags
 from service.output.events import Delta, TextDelta, ToolArgumentsDelta
 from tests.service.output import parsing
@@ -205,6 +205,35 @@ def test_the_same_text_cut_anywhere_gives_the_same_events(
     assert summary(parse(pieces, **options)) == whole
     assert summary(parse(list(text), **options)) == whole
     assert parse(pieces, **options) == parse(pieces, **options, by_token=False)
+
+
+ACTION = '<|START_ACTION|>[{"tool_name": "ping", "parameters": {}}]<|END_ACTION|>'
+_MARKED = st.lists(
+    st.sampled_from(
+        [
+            *("<|START_THINKING|>hm<|END_THINKING|>", "<|START_THINKING|>", "<|END_THINKING|>"),
+            ACTION,
+            *("<co: 1>", "</co: 1>", "<co>", "It is", "hot", " ", "\n", " now."),
+        ]
+    ),
+    max_size=8,
+).map("".join)
+
+
+@given(text=_MARKED, places=st.lists(st.integers(0, 10_000), max_size=12))
+@example(text=f"Look.\n{ACTION}<co: 1>It is hot</co: 1> now.", places=[])
+@example(text="So. <|START_THINKING|>hm<|END_THINKING|><co: 1>It is</co: 1>", places=[])
+def test_white_space_before_a_mark_stays_in_place_however_the_text_is_cut(
+    text: str, places: list[int]
+) -> None:
+    """A call or reasoning may come directly before the mark."""
+    shipped = named_format("tool_calls", "cohere_command3")
+    reasoning = ReasoningTags("<|START_THINKING|>", "<|END_THINKING|>")
+    form = OutputFormat(reasoning, shipped.calls, marks=shipped.marks)
+    whole = of(text, output_format=form)
+    for by_token in (True, False):
+        assert summary(parse(cut(text, places), form, by_token=by_token)) == whole
+        assert summary(parse(list(text), form, by_token=by_token)) == whole
 
 
 @given(text=_texts(), places=st.lists(st.integers(0, 10_000), max_size=12))

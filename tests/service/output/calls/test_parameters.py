@@ -40,6 +40,7 @@ TOOLS: dict[str, Any] = {
             "n": {"type": "integer"},
             "flags": {"type": "array"},
             "maybe": {"type": ["string", "null"]},
+            "any": {},
         },
     },
     "ping": {"type": "object", "properties": {}},
@@ -119,6 +120,13 @@ def test_attributes_determine_whether_a_value_is_text() -> None:
 
     assert arguments(xml("x", "true", "5"), XML) == {"x": "5"}
     assert arguments(xml("x", "false", "5"), XML) == {"x": 5}
+    assert arguments(xml("x", "false", '"5"'), XML) == {"x": "5"}
+    for key in ("text", "maybe", "any"):
+        assert arguments(xml(key, "false", '"a \\"b\\" \\u00e9"'), XML) == {key: 'a "b" é'}
+        assert arguments(xml(key, "false", "Oslo"), XML) == {key: "Oslo"}
+    assert arguments(xml("maybe", "false", "null"), XML) == {"maybe": None}
+    assert arguments(xml("maybe", "true", "null"), XML) == {"maybe": "null"}
+    assert arguments(xml("n", "false", '"5"'), XML) == {"n": '"5"'}
     assert arguments(xml("a&quot;&amp;b", "true", "y"), XML) == {'a"&b': "y"}
     cdata = xml("text", "true", "<![CDATA[</parameter>]]><![CDATA[ &amp;]]>")
     assert arguments(cdata, XML) == {"text": "</parameter> &amp;"}

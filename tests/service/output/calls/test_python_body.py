@@ -18,6 +18,7 @@ from tests.service.output.calls.reading import Call, read
 TOOLS: dict[str, Any] = {
     "f": {"type": "object", "properties": {"a": {}, "b": {}}},
     "g": None,
+    "h": {"type": "object", "properties": {key: {} for key in ("a", "a-b", "a-b c", "1x", "@d")}},
 }
 
 
@@ -67,12 +68,34 @@ def test_what_python_writes_is_read_as_python_reads_it(values: dict[str, Any]) -
         ("f(a='it's', b=1)", {"a": "it's", "b": 1}),
         ('f(a="""two\nlines""")', {"a": "two\nlines"}),
         (r"f(a='\x41\u00e9\q')", {"a": "Aé\\q"}),
+        (r"f(a='\033[31m\101\0\7\1234\8')", {"a": "\033[31mA\0\7S4\\8"}),
+        (r"f(a='\u+123 \x 1\ud83d\U00110000')", {"a": r"\u+123 \x 1\ud83d\U00110000"}),
+        (r"f(a=r'\d+\n\'', b=R'a\\\\')", {"a": r"\d+\n\'", "b": r"a\\\\"}),
+        (r"f(a=[r'\d', 'x', {r'\w': R'r'}], b=r)", {"a": [r"\d", "x", {r"\w": "r"}], "b": "r"}),
         ("f(a='x\\\ny')", {"a": "xy"}),
         ("f(a=b.c)", {"a": "b.c"}),
     ],
 )
 def test_models_take_liberties(text: str, arguments: Any) -> None:
     [only], _ = calls(f"[{text}]")
+    assert (json.loads(only.arguments), only.whole) == (arguments, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ('a-b=5, a="x"', {"a-b": 5, "a": "x"}),
+        ("a='x', a-b=5", {"a": "x", "a-b": 5}),
+        (
+            "a-b c='x', a-b = 'y', 1x=[1], @d=None",
+            {"a-b c": "x", "a-b": "y", "1x": [1], "@d": None},
+        ),
+        ("a-b='it's, @d=', a=1", {"a-b": "it's, @d=", "a": 1}),
+        ("1, a-b=2, other=3", {"a": 1, "a-b": 2, "other": 3}),
+    ],
+)
+def test_an_argument_may_have_any_name_that_the_tools_schema_has(text: str, arguments: Any) -> None:
+    [only], _ = calls(f"[h({text})]")
     assert (json.loads(only.arguments), only.whole) == (arguments, True)
 
 
