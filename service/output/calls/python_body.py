@@ -323,7 +323,8 @@ class _Keywords:
 
     def __init__(self, properties: Iterable[str]) -> None:
         names = sorted(properties, key=len, reverse=True)
-        self._others = tuple(name for name in names if name and not name.isidentifier())
+        others = [name for name in names if name and not name.isidentifier()]
+        self._others = tuple(others[:_MOST_NAMES])  # each is looked for at each argument
 
     def match(self, text: str) -> re.Match[str] | None:
         """Match ``key=`` at the start of the text."""
