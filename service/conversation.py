@@ -101,14 +101,3 @@ def _template_tool(tool: ToolDefinition) -> JsonObject:
     if tool.parameters is not None:
         definition["parameters"] = tool.parameters
     return {"type": "function", "function": definition}
-
-
-def call_arguments(text: str) -> Any:
-    """Return a call's arguments as templates expect them: the object in ``text``, else the text."""
-    try:
-        # Stricter than the standard library: it rejects lone surrogates, which tokenizers cannot
-        # encode.
-        parsed = msgspec.json.decode(text or "{}")
-    except (msgspec.DecodeError, RecursionError):
-        return text
-    return parsed if isinstance(parsed, dict) else text

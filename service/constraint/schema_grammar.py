@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from itertools import accumulate
 from typing import Any
 
 import msgspec
 
+from service.constraint.references import (
+    MEANINGFUL,
+    RESTRICTING,
+    circular_references,
+    steps_of_references,
+)
 from service.constraint.schema import (
     SCHEMA_LISTS,
     SCHEMA_MAPS,
@@ -21,45 +28,72 @@ _ESCAPES = 'nrbtf\\"'
 
 def eased(schema: dict[str, Any] | bool, param: str) -> Iterator[Enforceable]:
     """Yield ever simpler versions of a schema whose grammar may be impossible or too large: first
-    with ``oneOf`` turned into ``anyOf``, then without patterns too."""
+    with recursive references alone, without keywords next to them, then with ``oneOf`` turned into
+    ``anyOf``, then without limits on the number of properties, then without patterns too."""
     if not isinstance(schema, dict):
         return
-    for keywords in (("oneOf",), ("oneOf", "pattern", "patternProperties")):
-        paths: list[str] = []
-        changed = _without(schema, keywords, param, paths)
-        if paths:
-            yield Enforceable(changed, [], paths)
+    before: list[str] = []
+    circular = circular_references(schema)
+    for keywords in accumulate(_STEPS):
+        step = _Step(keywords, circular)
+        changed = step.read(schema, param)
+        if step.paths != before:
+            yield Enforceable(changed, [], step.paths)
+        before = step.paths
 
 
-def _without(schema: Any, keywords: tuple[str, ...], path: str, paths: list[str]) -> Any:
-    if not isinstance(schema, dict):
-        return schema
-    kept = dict(schema)
-    for keyword in keywords:
-        if keyword not in kept:
-            continue
-        value = kept.pop(keyword)
-        paths.append(f"{path}.{keyword}")
-        if keyword == "oneOf":
-            if "anyOf" in kept:
-                kept["allOf"] = [*kept.get("allOf", []), {"anyOf": value}]
-            else:
-                kept["anyOf"] = value
-    for keyword, value in kept.items():
-        here = f"{path}.{keyword}"
-        if keyword in SCHEMA_MAPS and isinstance(value, dict):
-            kept[keyword] = {
-                name: _without(part, keywords, f"{here}.{name}", paths)
-                for name, part in value.items()
-            }
-        elif isinstance(value, list) and (keyword in SCHEMA_LISTS or keyword == "items"):
-            kept[keyword] = [
-                _without(part, keywords, f"{here}.{index}", paths)
-                for index, part in enumerate(value)
-            ]
-        elif keyword in SCHEMAS:
-            kept[keyword] = _without(value, keywords, here, paths)
-    return kept
+_STEPS: tuple[tuple[str, ...], ...] = (
+    (),
+    ("oneOf",),
+    ("minProperties", "maxProperties"),
+    ("pattern", "patternProperties"),
+)
+
+
+class _Step:
+    """Writes a schema without these keywords; ``circular``: the ids of subschemas from which the
+    keywords next to a reference are removed. ``paths``: what was left out."""
+
+    def __init__(self, keywords: tuple[str, ...], circular: Set[int]) -> None:
+        self._keywords = keywords
+        self._circular = circular
+        self.paths: list[str] = []
+
+    def read(self, schema: Any, path: str) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        kept = self._own(schema, path)
+        for keyword, value in kept.items():
+            here = f"{path}.{keyword}"
+            if keyword in SCHEMA_MAPS and isinstance(value, dict):
+                kept[keyword] = {
+                    name: self.read(part, f"{here}.{name}") for name, part in value.items()
+                }
+            elif isinstance(value, list) and (keyword in SCHEMA_LISTS or keyword == "items"):
+                kept[keyword] = [
+                    self.read(part, f"{here}.{index}") for index, part in enumerate(value)
+                ]
+            elif keyword in SCHEMAS:
+                kept[keyword] = self.read(value, here)
+        return kept
+
+    def _own(self, schema: dict[str, Any], path: str) -> dict[str, Any]:
+        kept = dict(schema)
+        if id(schema) in self._circular:
+            for keyword in [name for name in kept if name in RESTRICTING]:
+                del kept[keyword]
+                self.paths.append(f"{path}.{keyword}")
+        for keyword in self._keywords:
+            if keyword not in kept:
+                continue
+            value = kept.pop(keyword)
+            self.paths.append(f"{path}.{keyword}")
+            if keyword == "oneOf":
+                if "anyOf" in kept:
+                    kept["allOf"] = [*kept.get("allOf", []), {"anyOf": value}]
+                else:
+                    kept["anyOf"] = value
+        return kept
 
 
 def schema_grammar(
@@ -68,7 +102,7 @@ def schema_grammar(
     """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
-        body = _rewritten(schema, _without_idle)
+        body = _rewritten(schema, _WithoutIdle(schema))
     options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
     if any_whitespace:
         options["whitespace_pattern"] = _WHITESPACE
@@ -106,13 +140,24 @@ def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
     return changed
 
 
-def _without_idle(schema: dict[str, Any]) -> dict[str, Any]:
-    """Drop keywords that grammars do not know and whose values restrict nothing."""
-    return {
-        keyword: value
-        for keyword, value in schema.items()
-        if keyword not in UNENFORCED or UNENFORCED[keyword](value)
-    }
+class _WithoutIdle:
+    """Drops keywords that grammars do not know and whose values restrict nothing, and annotations
+    next to a reference, which would make it more than a reference."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._steps = steps_of_references(root)
+
+    def __call__(self, schema: dict[str, Any]) -> dict[str, Any]:
+        refers = isinstance(schema.get("$ref"), str)
+        return {
+            keyword: value
+            for keyword, value in schema.items()
+            if (keyword not in UNENFORCED or UNENFORCED[keyword](value))
+            and not (refers and self._is_annotation(keyword))
+        }
+
+    def _is_annotation(self, keyword: str) -> bool:
+        return keyword not in MEANINGFUL and keyword not in self._steps
 
 
 def _has_base(schema: dict[str, Any]) -> bool:

@@ -16,8 +16,11 @@ class Opening(enum.Enum):
     HEADER = enum.auto()
 
 
-def opening_of(output_format: OutputFormat, prompt: str, *, continues: bool) -> Opening:
-    """``continues``: the prompt ends in an unfinished assistant message."""
+def opening_of(
+    output_format: OutputFormat, prompt: str, *, continues: bool, begin: int = 0
+) -> Opening:
+    """``continues``: the prompt ends in an unfinished assistant message, which begins at
+    ``begin``."""
     channels = output_format.channels
     if channels is not None:
         return _in_channel(channels, prompt)
@@ -25,18 +28,18 @@ def opening_of(output_format: OutputFormat, prompt: str, *, continues: bool) -> 
     if tags is None:
         return Opening.TEXT
     if continues:
-        last_open = max(prompt.rfind(tag) for tag in tags.opens)
-        last_close = max(prompt.rfind(tag) for tag in tags.closes)
-        open_now = last_open > last_close
+        open_now = _last(tags.opens, prompt, begin) > _last(tags.closes, prompt, begin)
     else:
         open_now = prompt.rstrip().endswith(tags.opens)
     return Opening.REASONING if open_now else Opening.TEXT
 
 
-def reasoning_is_over(output_format: OutputFormat, prompt: str, *, continues: bool) -> bool:
+def reasoning_is_over(
+    output_format: OutputFormat, prompt: str, *, continues: bool, begin: int = 0
+) -> bool:
     """True if the prompt ends with a closed block of reasoning, as templates write it to disable
-    thinking, so that the answer comes next. ``continues`` as in ``opening_of``; an answer that
-    began after such a block still counts."""
+    thinking, so that the answer comes next. ``continues`` and ``begin`` as in ``opening_of``; an
+    answer that began after such a block still counts."""
     channels = output_format.channels
     if channels is not None:
         return _is_behind_reasoning(channels, prompt)
@@ -45,8 +48,11 @@ def reasoning_is_over(output_format: OutputFormat, prompt: str, *, continues: bo
         return False
     if _ends_with(prompt, tags.closes, output_format.ignored):
         return True
-    last_close = max(prompt.rfind(tag) for tag in tags.closes)
-    return continues and last_close > max(prompt.rfind(tag) for tag in tags.opens)
+    return continues and _last(tags.closes, prompt, begin) > _last(tags.opens, prompt, begin)
+
+
+def _last(tags: tuple[str, ...], prompt: str, begin: int) -> int:
+    return max(prompt.rfind(tag, begin) for tag in tags)
 
 
 def _ends_with(prompt: str, tags: tuple[str, ...], ignored: tuple[str, ...]) -> bool:

@@ -121,13 +121,16 @@ def replayed(exchange: Exchange, events: bytes, number: int) -> EventStream:
 
 
 def first_wanted(request: HttpCall) -> int:
-    """Return the number of the first event that the client needs: after ``starting_after``, else
-    after ``Last-Event-ID``, else 0. Raises InvalidRequestError."""
-    name = "starting_after"
-    text = request.query_params.get(name)
-    if text is None:
-        name = "Last-Event-ID"
-        text = header(request.scope, b"last-event-id").decode("latin-1")
+    """Return the number of the first event that the client needs: after ``starting_after`` and
+    ``Last-Event-ID``, whichever is later, as an ``EventSource`` keeps its address when it
+    reconnects; else 0. Raises InvalidRequestError."""
+    return max(
+        _after("starting_after", request.query_params.get("starting_after") or ""),
+        _after("Last-Event-ID", header(request.scope, b"last-event-id").decode("latin-1")),
+    )
+
+
+def _after(name: str, text: str) -> int:
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS):

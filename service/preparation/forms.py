@@ -102,7 +102,7 @@ def _eased(
     for easier, paths in eased_requests(request):
         constraint = build_constraint(easier, output_format, token_ids)
         if constraint is not None:
-            found.append(EasedForm(constraint, [*before, *paths]))
+            found.append(EasedForm(constraint, list(dict.fromkeys([*before, *paths]))))
     return found
 
 

@@ -14,7 +14,7 @@ from service.output.calls.coercion import parameter_types
 from service.output.calls.sink import ToolSchemas
 from service.preparation import forms
 from service.preparation.jobs import Asked
-from service.preparation.message_starts import offsets_of, prompt_messages
+from service.preparation.message_starts import continued_from, offsets_of, prompt_messages
 from service.preparation.prompts import prompt_ids, rendered, room
 from service.preparation.sampling import (
     beam_limit,
@@ -44,8 +44,12 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         param=conversation.param,
         add_special_tokens=conversation.add_special_tokens,
     )
+    begin = continued_from(conversation, offsets, text)
     opening = opening_of(
-        work.checkpoint.output_format, text, continues=conversation.continue_final_message
+        work.checkpoint.output_format,
+        text,
+        continues=conversation.continue_final_message,
+        begin=begin,
     )
     generation = GenerationRequest(
         request_id=work.job.request_id,
@@ -67,7 +71,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         sets_limit=task.token_limit is not None,
         length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
     )
-    return generation, asked_form(_constraint(task, text, opening, work), generation)
+    return generation, asked_form(_constraint(task, text, begin, opening, work), generation)
 
 
 def _params(task: Task, ids: list[int], work: Work) -> SamplingParams:
@@ -88,7 +92,9 @@ def _params(task: Task, ids: list[int], work: Work) -> SamplingParams:
     )
 
 
-def _constraint(task: Task, text: str, opening: Opening, work: Work) -> ConstraintRequest:
+def _constraint(
+    task: Task, text: str, begin: int, opening: Opening, work: Work
+) -> ConstraintRequest:
     conversation = task.conversation
     request = constraint_request(
         conversation,
@@ -96,7 +102,10 @@ def _constraint(task: Task, text: str, opening: Opening, work: Work) -> Constrai
         tools=task.tools,
         opening=opening,
         reasoning_is_over=reasoning_is_over(
-            work.checkpoint.output_format, text, continues=conversation.continue_final_message
+            work.checkpoint.output_format,
+            text,
+            continues=conversation.continue_final_message,
+            begin=begin,
         ),
     )
     return msgspec.structs.replace(request, may_free=True) if task.may_free else request

@@ -1,4 +1,4 @@
-"""With which token of the prompt each message of a conversation begins."""
+"""Where in the prompt each message of a conversation begins."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from itertools import accumulate, pairwise
 
 from service.checkpoint.message_offsets import MessageOffsets
 from service.checkpoint.tokenizer import Tokenizer
-from service.conversation import Conversation
+from service.conversation import Conversation, JsonObject
 from service.generation.request import PromptMessages
 
 # More of either would take too long to find.
@@ -20,6 +20,25 @@ def offsets_of(conversation: Conversation) -> MessageOffsets | None:
     """Return what observes the template; None if there are too many messages."""
     messages = conversation.messages
     return MessageOffsets(messages) if len(messages) <= _MOST_MESSAGES else None
+
+
+def continued_from(conversation: Conversation, offsets: MessageOffsets | None, text: str) -> int:
+    """Return where the final message begins in a prompt that continues it, or a place before that:
+    if the template does not show it, after the text of the message before; 0 if all else fails."""
+    if not conversation.continue_final_message:
+        return 0
+    starts = None if offsets is None else offsets.starts()
+    if starts:
+        return starts[-1]
+    *_, before, final = [{}, *conversation.messages]
+    said, begun = (_said(message).strip() for message in (before, final))
+    found = text.rfind(said, 0, len(text) - len(begun)) if said else -1
+    return found + len(said) if found >= 0 else 0
+
+
+def _said(message: JsonObject) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else ""
 
 
 def prompt_messages(

@@ -55,9 +55,20 @@ def rendered(conversation: Conversation, work: Work, offsets: MessageOffsets | N
                 offsets=offsets,
             )
         except TemplateError as error:
-            raise InvalidRequestError(f"{error}.", param=param) from error
+            raise InvalidRequestError(f"{error}.", param=_cause(conversation, error)) from error
         work.stage("tokenizer", param)
     return text
+
+
+def _cause(conversation: Conversation, error: TemplateError) -> str:
+    """Return the field that made the template fail: a call's arguments, if it failed on a type and
+    these are text, not an object; else all messages."""
+    if conversation.param == "messages" and isinstance(error.__cause__, TypeError):
+        for place, message in enumerate(conversation.messages):
+            for index, call in enumerate(message.get("tool_calls") or ()):
+                if isinstance(call["function"]["arguments"], str):
+                    return f"messages.{place}.tool_calls.{index}.function.arguments"
+    return conversation.param
 
 
 def _template_variables(conversation: Conversation, template: ChatTemplate) -> dict[str, Any]:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from service.conversation import Conversation, NamedTool, ToolDefinition, call_arguments
+from service.conversation import Conversation, NamedTool, ToolDefinition
 
 SCHEMA = {"type": "object"}
 TOOLS = (ToolDefinition(name="f", parameters=SCHEMA), ToolDefinition(name="g", description="d"))
@@ -51,17 +48,3 @@ def test_effort_switches_thinking_unless_it_is_switched_itself(
 ) -> None:
     talk = Conversation(messages=[], thinking=thinking, reasoning_effort=effort)
     assert talk.thinking_variables() == variables
-
-
-@given(st.dictionaries(st.text(max_size=5), st.integers(-9, 9) | st.text(max_size=5), max_size=4))
-def test_arguments_are_the_object_that_they_hold(arguments: dict[str, Any]) -> None:
-    assert call_arguments(json.dumps(arguments)) == arguments
-
-
-@pytest.mark.parametrize("text", ["not json", "[1]", "1", '"a"', r'{"a": "\ud800"}', "[" * 100_000])
-def test_arguments_that_are_not_an_object_stay_text(text: str) -> None:
-    assert call_arguments(text) == text
-
-
-def test_no_arguments_are_an_empty_object() -> None:
-    assert call_arguments("") == {}

@@ -13,9 +13,9 @@ from service.conversation import (
     JsonObject,
     NamedTool,
     ToolChoice,
-    call_arguments,
 )
 from service.errors import InvalidRequestError
+from service.wire.call_arguments import call_arguments
 from service.wire.chat.tools import (
     MAX_CHAT_TOOLS,
     FunctionDefinition,

@@ -18,6 +18,7 @@ _WHOLE = re.compile(
     r"|\\u(?![dD][89abAB])[0-9a-fA-F]{4}"
     r"|\\u[dD][89abAB][0-9a-fA-F]{2}(?:\\u[0-9a-fA-F]{4}|(?=[^\\]|\\[^u])))+"
 )
+_CUT = re.compile(r"\\(?:u(?:[0-9a-fA-F]{0,3}|[0-9a-fA-F]{4}(?:\\(?:u[0-9a-fA-F]{0,3})?)?))?\Z")
 
 
 class CustomInput:
@@ -56,7 +57,7 @@ class CustomInput:
     def end(self) -> str:
         """Return the rest, when no more arguments come."""
         if self._in_text:
-            return ""
+            return "" if self._ended else _rest(self._held)
         arguments = "".join(self._arguments)
         try:
             value = msgspec.json.decode(arguments)
@@ -64,6 +65,19 @@ class CustomInput:
             return arguments
         text = value.get(CUSTOM_INPUT) if isinstance(value, dict) else None
         return text if isinstance(text, str) else arguments
+
+
+def _rest(held: str) -> str:
+    """Return the text up to its closing quote. A backslash that escapes nothing is text, as models
+    write ``\\$`` in scripts; an escape that the end cuts off is dropped."""
+    pieces = []
+    place = 0
+    while place < len(held) and held[place] != '"' and not _CUT.match(held, place):
+        match = _WHOLE.match(held, place)
+        end = match.end() if match else place + 1
+        pieces.append(_unescape(held[place:end]) if match else held[place])
+        place = end
+    return "".join(pieces)
 
 
 def _unescape(raw: str) -> str:

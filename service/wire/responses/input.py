@@ -13,8 +13,9 @@ from typing import Annotated, Any, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from service.conversation import JsonObject, call_arguments
+from service.conversation import JsonObject
 from service.errors import ContextTooLongError, InvalidRequestError
+from service.wire.call_arguments import call_arguments
 from service.wire.decode import convert
 from service.wire.parts import medium_of, part_text
 from service.wire.responses.compaction import COMPACTIONS, summary_message

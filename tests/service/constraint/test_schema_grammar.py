@@ -12,7 +12,7 @@ from service.constraint.schema_grammar import eased, nested
 from tests.engine.constraint.random_schemas import SchemaMaker
 from tests.service.constraint.grammars import enforced
 
-VALUE = {"a": [1, 2.5, {"b": 'x\n"y"'}], "c": None, "d": {}, "e": [], "ü": "é😀"}
+VALUE: dict[str, Any] = {"a": [1, 2.5, {"b": 'x\n"y"'}], "c": None, "d": {}, "e": [], "ü": "é😀"}
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,46 @@ def test_keywords_that_make_a_grammar_impossible_are_dropped_step_by_step() -> N
     assert second.paths == ["s.properties.a.oneOf", "s.properties.b.pattern"]
     assert enforced(second.schema, '{"a": 1.5, "b": "x"}')
     assert not enforced(second.schema, '{"a": "x", "b": "x"}')
+
+
+def tree(**more: Any) -> dict[str, Any]:
+    child = {"$ref": "#/$defs/N", **more}
+    node = {"type": "object", "properties": {"v": {"type": "string"}, "child": child}}
+    return {"$defs": {"N": node}, "$ref": "#/$defs/N"}
+
+
+@pytest.mark.parametrize("keyword", ["nullable", "x-order", "example", "deprecated", "readOnly"])
+def test_an_annotation_next_to_a_recursive_reference_changes_nothing(keyword: str) -> None:
+    schema = tree(**{keyword: True})
+    assert enforced(schema, '{"v": "a", "child": {"child": {}}}')
+    assert not enforced(schema, '{"child": {"child": {"v": 1}}}')
+    assert list(eased(schema, "s")) == []
+
+
+def test_definitions_next_to_a_reference_are_kept_whatever_they_are_called() -> None:
+    schema = {"$ref": "#/parts/N", "parts": {"N": {"type": "integer"}}, "x-order": 1}
+    assert enforced(schema, "5")
+    assert not enforced(schema, '"a"')
+
+
+def test_restrictions_next_to_a_recursive_reference_are_left_out_first() -> None:
+    schema = tree(required=["v"], title="t", minProperties=1)
+    schema["$defs"]["M"] = {"pattern": "a"}
+    only, _ = eased(schema, "s")
+    place = "s.$defs.N.properties.child"
+    assert only.paths == [f"{place}.required", f"{place}.minProperties"]
+    assert enforced(only.schema, '{"child": {"v": "a", "child": {}}}')
+
+
+@pytest.mark.parametrize("keyword", ["anyOf", "oneOf"])
+def test_a_limit_on_properties_is_left_out_where_no_grammar_can_count_them(keyword: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"a": {"type": "string"}, "b": {"type": "string"}},
+        "maxProperties": 1,
+        keyword: [{"required": ["a"]}, {"required": ["b"]}],
+    }
+    *_, last = eased(schema, "s")
+    assert last.paths == [*(["s.oneOf"] * (keyword == "oneOf")), "s.maxProperties"]
+    assert enforced(last.schema, '{"a": "x"}')
+    assert not enforced(last.schema, "{}")

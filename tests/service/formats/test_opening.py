@@ -34,6 +34,22 @@ def test_a_prompt_shows_where_it_leaves_the_model(
     assert opening_of(OutputFormat(THINK), prompt, continues=continues) is expected
 
 
+@pytest.mark.parametrize("tag", ["<think>", "</think>"])
+def test_a_tag_before_the_message_that_goes_on_says_nothing_of_it(tag: str) -> None:
+    form = OutputFormat(THINK)
+    before = f"<|user|>What does {tag} do?<|assistant|>"
+
+    def opened(begun: str) -> Opening:
+        return opening_of(form, before + begun, continues=True, begin=len(before))
+
+    def over(begun: str) -> bool:
+        return reasoning_is_over(form, before + begun, continues=True, begin=len(before))
+
+    assert (opened("Well, "), over("Well, ")) == (Opening.TEXT, False)
+    assert (opened("<think>so"), over("<think>so")) == (Opening.REASONING, False)
+    assert (opened("<think>so</think>It"), over("<think>so</think>It")) == (Opening.TEXT, True)
+
+
 @pytest.mark.parametrize("shipped", shipped_formats("reasoning"), ids=lambda s: s.names[0])
 def test_a_prompt_that_ends_in_a_closed_block_is_behind_the_reasoning(
     shipped: ShippedFormat,

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -64,12 +65,15 @@ async def sent(stream: EventStream) -> bytes:
         ("", {}, 0),
         ("starting_after=0", {}, 1),
         ("", {"last_event_id": "41"}, 42),
-        ("starting_after=3", {"last_event_id": "41"}, 4),
-        ("starting_after=", {"last_event_id": "41"}, 0),
+        ("starting_after=3", {"last_event_id": "41"}, 42),
+        ("starting_after=41", {"last_event_id": "3"}, 42),
+        ("starting_after=", {"last_event_id": "41"}, 42),
         ("starting_after=" + 18 * "9", {}, 10**18),
     ],
 )
-def test_the_query_goes_before_the_header(query: str, headers: dict[str, str], first: int) -> None:
+def test_the_later_of_query_and_header_counts(
+    query: str, headers: dict[str, str], first: int
+) -> None:
     assert first_wanted(asked(query, **headers)) == first
 
 
@@ -78,6 +82,9 @@ def test_an_invalid_event_number_is_refused_by_name(text: str) -> None:
     with pytest.raises(InvalidRequestError) as refused:
         first_wanted(asked(last_event_id=text))
     assert refused.value.param == "Last-Event-ID"
+    with pytest.raises(InvalidRequestError) as refused:
+        first_wanted(asked(f"starting_after={quote(text)}", last_event_id="3"))
+    assert refused.value.param == "starting_after"
 
 
 @pytest.mark.parametrize(

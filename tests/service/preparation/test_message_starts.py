@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from service.checkpoint.checkpoint import load_checkpoint
 from service.checkpoint.message_offsets import MessageOffsets
+from service.checkpoint.template import ChatTemplate
 from service.checkpoint.tokenizer import Tokenizer
-from service.conversation import Conversation
-from service.preparation.message_starts import offsets_of, prompt_messages
+from service.conversation import Conversation, JsonObject
+from service.preparation.message_starts import continued_from, offsets_of, prompt_messages
 from tests.service.tiny_model import write_tiny_model
 
 BEGIN = "<|im_start|>"
@@ -72,3 +73,35 @@ def test_a_very_long_conversation_is_not_observed() -> None:
     messages = [{"role": "user", "content": "a"}]
     assert offsets_of(Conversation(messages=messages)) is not None
     assert offsets_of(Conversation(messages=messages * 5000)) is None
+
+
+IN_TURN = "{%- for m in messages %}{{- '<|' + m.role + '|>' + m.content }}{%- endfor %}"
+AT_ONCE = (
+    "{%- set all = namespace(text='') %}{%- for m in messages %}"
+    "{%- set all.text = all.text + '<|' + m.role + '|>' + m.content %}{%- endfor %}{{- all.text }}"
+)
+
+
+@pytest.mark.parametrize("source", [IN_TURN, AT_ONCE])
+@pytest.mark.parametrize("begun", ["Well, ", "<think>so", "What?"])
+def test_the_message_that_goes_on_begins_after_the_text_of_the_one_before(
+    source: str, begun: str
+) -> None:
+    asked = {"role": "user", "content": "What?"}
+    messages = [asked, {"role": "assistant", "content": begun}]
+    conversation = Conversation(messages=messages, continue_final_message=True)
+    offsets = offsets_of(conversation)
+    text = ChatTemplate(source).render(messages, continue_final_message=True, offsets=offsets)
+    assert text[continued_from(conversation, offsets, text) :] == f"<|assistant|>{begun}"
+    assert text[continued_from(conversation, None, text) :] == f"<|assistant|>{begun}"
+
+
+def test_where_it_begins_is_not_guessed_at() -> None:
+    begun = {"role": "assistant", "content": "Well"}
+    user = {"role": "user", "content": "What?"}
+    text = "<|user|>…<|assistant|>Well"
+    silent: JsonObject = {"role": "user", "content": None}
+    for messages in ([begun], [user, begun], [silent, begun]):
+        one = Conversation(messages=messages, continue_final_message=True)
+        assert continued_from(one, None, text) == 0
+    assert continued_from(Conversation(messages=[user]), None, "What?") == 0

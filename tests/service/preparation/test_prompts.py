@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from service.conversation import Conversation
+from service.conversation import Conversation, JsonObject
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input
 from service.preparation.jobs import Noted
@@ -71,6 +71,31 @@ def test_what_a_template_raises_and_that_there_is_none_is_the_messages_fault(
     (folder / "chat_template.jinja").unlink()
     with pytest.raises(InvalidRequestError, match="no chat template"):
         rendered(Conversation(messages=USER), work(load_checkpoint(folder)))
+
+
+def test_a_template_that_fails_on_a_call_s_text_names_it(tmp_path: Any) -> None:
+    folder = write_tiny_model(tmp_path)
+    (folder / "chat_template.jinja").write_text(
+        "{%- for message in messages %}{%- for call in message.tool_calls or [] %}"
+        "{%- for name, value in call.function.arguments|items %}{%- endfor %}"
+        "{%- endfor %}{{- 1 + message.content }}{%- endfor %}"
+    )
+    model = load_checkpoint(folder)
+    written: tuple[Any, ...] = ({"a": 1}, "not an object")
+    calls: list[JsonObject] = [
+        {"type": "function", "function": {"name": "f", "arguments": each}} for each in written
+    ]
+
+    def param(calls: list[JsonObject], param: str = "messages") -> str | None:
+        called: JsonObject = {"role": "assistant", "content": 1, "tool_calls": calls}
+        messages: list[JsonObject] = [{"role": "user", "content": 1}, called, *USER]
+        with pytest.raises(InvalidRequestError, match="failed on the messages") as refused:
+            rendered(Conversation(messages=messages, param=param), work(model))
+        return refused.value.param
+
+    assert param(calls) == "messages.1.tool_calls.1.function.arguments"
+    assert param(calls, "input") == "input"
+    assert param(calls[:1]) == "messages"
 
 
 def ids(text: str, context: int, noted: Noted | None = None, **fields: Any) -> list[int]:

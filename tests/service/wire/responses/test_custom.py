@@ -63,3 +63,24 @@ def test_a_half_that_stays_alone_is_replaced_and_nothing_after_it_is_lost() -> N
 )
 def test_arguments_of_another_form_are_not_lost(arguments: str, text: str) -> None:
     assert "".join(read(list(arguments))) == text
+
+
+@pytest.mark.parametrize(
+    ("inside", "text"),
+    [
+        (r"cost \$5 and more\ntext\"", 'cost \\$5 and more\ntext"'),
+        (r"x\u00", r"x\u00"),
+        (r"\d+\ud83d \\ \ud83d\ude80", "\\d+\ufffd \\ 🚀"),
+        (r"\$\u00e9\ud83d", "\\$é\ufffd"),
+    ],
+)
+@pytest.mark.parametrize("end", ['"', '"}', '", "more": "x"}'])
+def test_after_an_escape_that_is_none_the_text_goes_on(inside: str, text: str, end: str) -> None:
+    arguments = f'{{"input": "{inside}{end}'
+    assert "".join(read([arguments])) == "".join(read(list(arguments))) == text
+
+
+@pytest.mark.parametrize("cut", ["", "\\", r"\u", r"\u00e", r"\ud83d", "\\ud83d\\", r"\ud83d\ude0"])
+def test_an_escape_that_the_end_cuts_off_is_dropped(cut: str) -> None:
+    assert "".join(read([r'{"input": "a', cut])) == "a"
+    assert "".join(read([r'{"input": "\$a', cut])) == r"\$a"
