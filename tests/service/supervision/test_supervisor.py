@@ -209,6 +209,35 @@ def test_an_engine_that_dies_again_and_again_is_refused_for_and_still_tried(
         server.__exit__()
 
 
+def test_a_restart_that_the_system_refuses_is_tried_again_and_ends_nothing(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARVED_START", "3")  # after the worker and the engine
+    server = QuireServer(str(checkpoint), *SMALL)
+    server.module = "tests.service.starved_cli"
+    with server:
+        os.kill(child(server, "engine"), signal.SIGKILL)
+        until(lambda: "cannot be started" in server.output(), 20, "the failed attempt")
+        assert complete(server) == 200  # it waits for the next engine
+        assert server.terminate() == 0
+        (line,) = [line for line in server.log_lines() if line["event"] == "cannot be started"]
+        assert (line["child"], line["error"]) == ("engine", "Resource temporarily unavailable")
+        assert "Traceback" not in server.output()
+
+
+def test_a_first_start_that_the_system_refuses_is_reported_in_one_sentence(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARVED_START", "2")
+    server = QuireServer(str(checkpoint), *SMALL)
+    server.module = "tests.service.starved_cli"
+    server.start()
+    assert ended(server) == 1
+    last = server.output().rstrip().splitlines()[-1]
+    assert last == "quire: the engine could not start: Resource temporarily unavailable"
+    assert "Traceback" not in server.output()
+
+
 def is_listening(server: QuireServer) -> bool:
     with contextlib.suppress(OSError):
         return server.get("/health/live")[0] == 200
