@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -26,7 +26,11 @@ from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
 from service.supervision.page import SupervisorPage
-from service.supervision.runtime_directory import engine_sockets, make_signing_key
+from service.supervision.runtime_directory import (
+    engine_sockets,
+    files_of_starts,
+    make_signing_key,
+)
 
 # Memory that all workers of a server share, besides each one's ledger.
 _SHARED = ("history", "limits", "engines")
@@ -35,12 +39,13 @@ _SHARED = ("history", "limits", "engines")
 @dataclass(slots=True)
 class Plan:
     """``page``: the supervisor's, read by workers. ``download``: of the weights, without which no
-    engine can start; None: they are there."""
+    engine can start; None: they are there. ``files``: without which no process can start again."""
 
     workers: list[Child]
     engines: list[Child]
     page: SupervisorPage
     download: Child | None = None
+    files: list[Path] = field(default_factory=list)
 
     @property
     def children(self) -> list[Child]:
@@ -132,12 +137,14 @@ def plan(
     ]
     of_engines = [*faults, *to_argv(config)]
     sockets = engine_sockets(first_socket, engines)
-    return Plan(
+    parts = Plan(
         list(_workers(settings, common, inherited, ledgers, directory, tick)),
         list(_engines(settings, of_engines, sockets, environments, tick)),
         page,
         None if weights is None else _download(settings, weights, directory, tick),
     )
+    parts.files = files_of_starts(directory)
+    return parts
 
 
 def _download(

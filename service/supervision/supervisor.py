@@ -54,7 +54,11 @@ from service.supervision.listener import (
 )
 from service.supervision.page import SupervisorPage
 from service.supervision.plan import Plan, plan
-from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
+from service.supervision.runtime_directory import (
+    RuntimeDirectoryError,
+    lost_file,
+    runtime_directory,
+)
 
 _TICK_SECONDS = 0.2
 _LONGEST_TICK_SECONDS = 1.0
@@ -237,6 +241,18 @@ class Supervisor:
                 self._failure = f"the {child.name} could not start: {error.strerror or error}"
                 return
 
+    def _restart(self, child: Child) -> None:
+        """Start a child while the server runs; end the server if no child can start any more."""
+        lost = lost_file(self._parts.files)
+        if lost is None:
+            child.restart()
+            return
+        self._failure = (
+            f"{lost} was removed while the server ran, without which the {child.name} cannot start "
+            "again; restart the server, and exclude quire-* from what cleans old files"
+        )
+        _log.error("ending, a file was removed", child=child.name, path=str(lost))
+
     def _keep_alive(self, parts: Plan, address: ServerAddress, wakeups: int) -> None:
         """Run until a stop signal arrives or a child fails at its first start."""
         while not (self._stopping or self._failure):
@@ -247,7 +263,7 @@ class Supervisor:
             now = time.monotonic()
             for child in self._children:
                 if child.restart_at is not None and child.restart_at <= now:
-                    child.restart()
+                    self._restart(child)
                 child.kill_if_it_hangs(now)
             parts.inform_workers(now)
             all_run = all(child.is_ready for child in self._children)
@@ -301,7 +317,7 @@ class Supervisor:
             return
         _log.info("downloaded", model=self._model)
         for engine in self._parts.end_download():
-            engine.restart()
+            self._restart(engine)
         self._children = self._parts.children
 
     def _stop(self, children: Sequence[Child], timeout: float, wakeups: int) -> None:

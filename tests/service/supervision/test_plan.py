@@ -164,3 +164,10 @@ def test_an_engine_that_no_host_joins_does_not_get_the_secret(tmp_path: Path) ->
 def test_settings_of_several_hosts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="one engine uses several hosts"):
         planned(tmp_path, engines=2, hosts=2)
+
+
+def test_the_files_that_starts_need_are_those_that_children_are_given(tmp_path: Path) -> None:
+    parts = planned(tmp_path, workers=2, engines=1)
+    pages = {child.arguments[0].removeprefix("--beats=") for child in parts.children}
+    own = {str(tmp_path / name) for name in ("supervisor.page", "signing.key")}
+    assert set(map(str, parts.files)) == pages | own

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -236,6 +237,22 @@ def test_a_first_start_that_the_system_refuses_is_reported_in_one_sentence(
     last = server.output().rstrip().splitlines()[-1]
     assert last == "quire: the engine could not start: Resource temporarily unavailable"
     assert "Traceback" not in server.output()
+
+
+@pytest.mark.parametrize("module", ["engine", "service.worker"])
+def test_a_removed_runtime_directory_ends_it_once_a_child_is_to_start_again(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with QuireServer(str(checkpoint), *SMALL) as server:
+        (directory,) = tmp_path.iterdir()
+        shutil.rmtree(directory)
+        assert complete(server) == 200
+        os.kill(child(server, module), signal.SIGKILL)
+        assert ended(server) == 1
+        last = server.output().rstrip().splitlines()[-1]
+        assert last.startswith(f"quire: {directory} was removed while the server ran")
+        assert "FileNotFoundError" not in server.output()
 
 
 def is_listening(server: QuireServer) -> bool:
