@@ -56,7 +56,6 @@ from service.supervision.page import SupervisorPage
 from service.supervision.plan import Plan, plan
 from service.supervision.runtime_directory import (
     RuntimeDirectoryError,
-    lost_file,
     runtime_directory,
 )
 
@@ -242,16 +241,12 @@ class Supervisor:
                 return
 
     def _restart(self, child: Child) -> None:
-        """Start a child while the server runs; end the server if no child can start any more."""
-        lost = lost_file(self._parts.files)
-        if lost is None:
+        """Start a child while the server runs; end the server if none may start any more."""
+        if obstacle := self._parts.obstacle():
+            self._failure = obstacle
+            _log.error("ending, no process may start again", child=child.name, reason=obstacle)
+        else:
             child.restart()
-            return
-        self._failure = (
-            f"{lost} was removed while the server ran, without which the {child.name} cannot start "
-            "again; restart the server, and exclude quire-* from what cleans old files"
-        )
-        _log.error("ending, a file was removed", child=child.name, path=str(lost))
 
     def _keep_alive(self, parts: Plan, address: ServerAddress, wakeups: int) -> None:
         """Run until a stop signal arrives or a child fails at its first start."""

@@ -255,6 +255,21 @@ def test_a_removed_runtime_directory_ends_it_once_a_child_is_to_start_again(
         assert "FileNotFoundError" not in server.output()
 
 
+@pytest.mark.parametrize("module", ["engine", "service.worker"])
+def test_changed_files_of_the_model_end_it_once_a_child_is_to_start_again(
+    tmp_path: Path, module: str
+) -> None:
+    model = write_tiny_checkpoint(tmp_path / "tiny")
+    with QuireServer(str(model), *SMALL) as server:
+        changed = model / "tokenizer.json"
+        changed.write_text(changed.read_text() + " ")
+        assert complete(server) == 200
+        os.kill(child(server, module), signal.SIGKILL)
+        assert ended(server) == 1
+        last = server.output().rstrip().splitlines()[-1]
+        assert last.startswith(f"quire: the model's file {changed} changed while the server ran")
+
+
 def is_listening(server: QuireServer) -> bool:
     with contextlib.suppress(OSError):
         return server.get("/health/live")[0] == 200
