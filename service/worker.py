@@ -424,6 +424,7 @@ def main(argv: list[str]) -> int:
     if options.exit_with_parent:
         watch_parent(lambda: os._exit(1), options.parent_pid)
     _allow_many_connections()
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # a pool that gets no threads fails for good
     records = Records(most=settings.keep_requests)
     telemetry = make_telemetry(settings, options, writer, records)
     records.on_ended(telemetry.ended_requests.put)

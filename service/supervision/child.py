@@ -13,7 +13,7 @@ from engine.beats import Page, Sign
 from observability.logging import get_logger
 from service.supervision.child_process import main_thread_ticks, signal_group, spawn
 from service.supervision.hang_watch import Silence
-from service.supervision.restarts import HEALTHY_SECONDS, RestartPolicy
+from service.supervision.restarts import FAILING_DEATHS, HEALTHY_SECONDS, RestartPolicy
 
 _log = get_logger()
 _MOST_CHARS = 2000  # of a sentence that says why it cannot start
@@ -52,6 +52,28 @@ class Child:
             self.failure_file.unlink(missing_ok=True)
         self.pid = spawn(self.module, self.arguments, self.environ, inherit=self.inherit)
         _log.info("started", child=self.name, pid=self.pid)
+
+    def restart(self) -> None:
+        """Start it again. If the system cannot, because processes or memory are short, that counts
+        as a death without progress and is tried again later."""
+        try:
+            self.start()
+        except OSError as error:
+            _log.error("cannot be started", child=self.name, error=error.strerror or str(error))
+            self.restart_later(progress=False)
+
+    def restart_later(self, *, progress: bool) -> None:
+        """Have it started again after the policy's delay. ``progress``: it made some before it
+        died."""
+        delay = self.policy.delay_after(progress=progress)
+        _log.info("restarting", child=self.name, delay_seconds=delay)
+        if self.policy.fruitless_deaths >= FAILING_DEATHS:
+            _log.error(
+                "keeps dying without progress",
+                child=self.name,
+                deaths=self.policy.fruitless_deaths,
+            )
+        self.restart_at = time.monotonic() + delay
 
     def signal(self, number: signal.Signals) -> None:
         if self.pid is not None:

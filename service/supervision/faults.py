@@ -8,6 +8,7 @@ from pathlib import Path
 from engine.faults.page import FaultPage
 from engine.faults.table import Fault
 from observability.logging import get_logger
+from service.supervision.runtime_directory import FAULTS_FILE
 
 _log = get_logger()
 
@@ -17,7 +18,7 @@ def fault_arguments(directory: Path, faults: Sequence[Fault]) -> list[str]:
     written to ``directory``."""
     if not faults:
         return []
-    path = directory / "faults"
+    path = directory / FAULTS_FILE
     FaultPage.create(path, faults)
     for fault in faults:
         _log.warning("this server injects a fault into itself", fault=fault.name)

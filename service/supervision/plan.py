@@ -6,7 +6,7 @@ import itertools
 import os
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -25,8 +25,14 @@ from service.supervision.engine_devices import engine_environments
 from service.supervision.faults import fault_arguments
 from service.supervision.hang_watch import Silence, engine_hangs, worker_hangs
 from service.supervision.kept_memory import kept_memory
+from service.supervision.model_files import ModelFiles
 from service.supervision.page import SupervisorPage
-from service.supervision.runtime_directory import engine_sockets, make_signing_key
+from service.supervision.runtime_directory import (
+    engine_sockets,
+    files_of_starts,
+    lost_file,
+    make_signing_key,
+)
 
 # Memory that all workers of a server share, besides each one's ledger.
 _SHARED = ("history", "limits", "engines")
@@ -35,12 +41,15 @@ _SHARED = ("history", "limits", "engines")
 @dataclass(slots=True)
 class Plan:
     """``page``: the supervisor's, read by workers. ``download``: of the weights, without which no
-    engine can start; None: they are there."""
+    engine can start; None: they are there. ``files``: without which no process can start again.
+    ``model_files``: those of the model, from which all processes must start."""
 
     workers: list[Child]
     engines: list[Child]
     page: SupervisorPage
     download: Child | None = None
+    files: list[Path] = field(default_factory=list)
+    model_files: ModelFiles | None = None
 
     @property
     def children(self) -> list[Child]:
@@ -59,7 +68,30 @@ class Plan:
         """The weights are there: return the engines, which may start now."""
         self.download = None
         self.page.download = None
+        if self.model_files is not None:
+            self.model_files.note()
         return self.engines
+
+    def obstacle(self) -> str:
+        """Return why no process may start again; empty: they may."""
+        if (lost := lost_file(self.files)) is not None:
+            return (
+                f"{lost} was removed while the server ran, without which no process can start "
+                "again; restart the server, and exclude quire-* from what cleans old files"
+            )
+        changed = None if self.model_files is None else self.model_files.changed()
+        if changed is not None:
+            return (
+                f"the model's file {changed} changed while the server ran, so that a process that "
+                "starts now would not fit those that run; restart the server"
+            )
+        return ""
+
+    def watch_model(self, directory: Path) -> None:
+        """Note the model's files, once its weights are there."""
+        self.model_files = ModelFiles(directory)
+        if self.download is None:
+            self.model_files.note()
 
     def inform_workers(self, now: float) -> None:
         """Write on the page what runs at ``now``, in monotonic seconds."""
@@ -132,12 +164,15 @@ def plan(
     ]
     of_engines = [*faults, *to_argv(config)]
     sockets = engine_sockets(first_socket, engines)
-    return Plan(
+    parts = Plan(
         list(_workers(settings, common, inherited, ledgers, directory, tick)),
         list(_engines(settings, of_engines, sockets, environments, tick)),
         page,
         None if weights is None else _download(settings, weights, directory, tick),
     )
+    parts.files = files_of_starts(directory)
+    parts.watch_model(model_dir)
+    return parts
 
 
 def _download(

@@ -9,7 +9,7 @@ import secrets
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from observability.logging import get_logger
@@ -18,6 +18,8 @@ _PREFIX = "quire-"
 # Held while its owner lives: the kernel releases it when that process ends, for any reason.
 _LOCK = "supervisor.lock"
 _SIGNING_FILE = "signing.key"
+FAULTS_FILE = "faults"
+_SUFFIXES_OF_STARTS = (".page", ".key")
 # A unix socket's path is limited to 107 bytes.
 _LONGEST = 80
 
@@ -59,6 +61,30 @@ def make_signing_key(directory: Path) -> None:
 def read_signing_key(directory: Path) -> str:
     """Raises OSError."""
     return (directory / _SIGNING_FILE).read_text()
+
+
+def files_of_starts(directory: Path) -> list[Path]:
+    """Return the files that are there now and that each process opens when it starts. Raises
+    OSError."""
+    return sorted(
+        path
+        for path in directory.iterdir()
+        if path.suffix in _SUFFIXES_OF_STARTS or path.name == FAULTS_FILE
+    )
+
+
+def lost_file(files: Iterable[Path]) -> Path | None:
+    """Return the first of the files that was removed, or its directory if that was; None if all
+    are there."""
+    for path in files:
+        for place in (path.parent, path):
+            try:
+                place.stat()
+            except FileNotFoundError:
+                return place
+            except OSError:  # its state is not known
+                continue
+    return None
 
 
 def _create() -> tuple[Path, int]:

@@ -54,8 +54,10 @@ from service.supervision.listener import (
 )
 from service.supervision.page import SupervisorPage
 from service.supervision.plan import Plan, plan
-from service.supervision.restarts import FAILING_DEATHS
-from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
+from service.supervision.runtime_directory import (
+    RuntimeDirectoryError,
+    runtime_directory,
+)
 
 _TICK_SECONDS = 0.2
 _LONGEST_TICK_SECONDS = 1.0
@@ -193,8 +195,7 @@ class Supervisor:
         self._print_banner(address, admin)
         self._loading_since = time.monotonic()
         try:
-            for child in parts.first:
-                child.start()
+            self._start_first(parts.first)
             self._keep_alive(parts, address, wakeups)
             # Workers accept connections while they drain; after that none may wait in the
             # backlog.
@@ -231,6 +232,22 @@ class Supervisor:
             weights=self._weights,
         )
 
+    def _start_first(self, children: Sequence[Child]) -> None:
+        for child in children:
+            try:
+                child.start()
+            except OSError as error:
+                self._failure = f"the {child.name} could not start: {error.strerror or error}"
+                return
+
+    def _restart(self, child: Child) -> None:
+        """Start a child while the server runs; end the server if none may start any more."""
+        if obstacle := self._parts.obstacle():
+            self._failure = obstacle
+            _log.error("ending, no process may start again", child=child.name, reason=obstacle)
+        else:
+            child.restart()
+
     def _keep_alive(self, parts: Plan, address: ServerAddress, wakeups: int) -> None:
         """Run until a stop signal arrives or a child fails at its first start."""
         while not (self._stopping or self._failure):
@@ -241,7 +258,7 @@ class Supervisor:
             now = time.monotonic()
             for child in self._children:
                 if child.restart_at is not None and child.restart_at <= now:
-                    child.start()
+                    self._restart(child)
                 child.kill_if_it_hangs(now)
             parts.inform_workers(now)
             all_run = all(child.is_ready for child in self._children)
@@ -286,16 +303,7 @@ class Supervisor:
             why = f": {why}" if why else f" ({describe_exit(code)}); see the log"
             self._failure = f"the {child.name} could not start{why}"
             return
-        delay = child.policy.delay_after(progress=child.made_progress)
-        _log.info("restarting", child=child.name, delay_seconds=delay)
-        if child.policy.fruitless_deaths >= FAILING_DEATHS:
-            _log.error(
-                "keeps dying without progress",
-                child=child.name,
-                deaths=child.policy.fruitless_deaths,
-                exit=describe_exit(code),
-            )
-        child.restart_at = time.monotonic() + delay
+        child.restart_later(progress=child.made_progress)
         self._loading_since = self._loading_since or time.monotonic()
 
     def _end_download(self, code: int) -> None:
@@ -304,7 +312,7 @@ class Supervisor:
             return
         _log.info("downloaded", model=self._model)
         for engine in self._parts.end_download():
-            engine.start()
+            self._restart(engine)
         self._children = self._parts.children
 
     def _stop(self, children: Sequence[Child], timeout: float, wakeups: int) -> None:

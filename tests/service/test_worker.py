@@ -42,6 +42,17 @@ from service.worker import main
 main(sys.argv[1:])
 print(json.dumps({{"loaded": [name for name in {HEAVY} if name in sys.modules]}}))
 """
+MAIN_THEN_COUNT_THREADS = """
+import json, os, sys
+from tokenizers import Tokenizer
+from service.worker import main
+
+main(sys.argv[2:])
+tokenizer = Tokenizer.from_file(sys.argv[1])
+before = set(os.listdir("/proc/self/task"))
+tokenizer.encode_batch_fast(["some words"] * 64)
+print(json.dumps({"new_threads": len(set(os.listdir("/proc/self/task")) - before)}))
+"""
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +130,18 @@ def test_it_answers_without_the_libraries_that_would_slow_its_start(
         assert running.get("/health/ready")[0] == 503
         assert running.terminate() == 0
         assert [line for line in running.log_lines() if "loaded" in line] == [{"loaded": []}]
+
+
+def test_its_tokenizer_needs_no_threads_which_may_be_short_at_the_first_request(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    program = ("-c", MAIN_THEN_COUNT_THREADS, str(checkpoint / "tokenizer.json"))
+    with worker(checkpoint, tmp_path, "--store-url=none", program=program) as running:
+        assert running.get("/health/ready")[0] == 503
+        assert running.terminate() == 0
+        counts = [line for line in running.log_lines() if "new_threads" in line]
+        assert counts == [{"new_threads": 0}]
 
 
 def test_the_store_and_its_libraries_come_once_the_worker_accepts(

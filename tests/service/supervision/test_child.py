@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import time
@@ -11,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from engine.beats import Page, Sign
+from service.supervision import child as child_module
 from service.supervision.child import Child
 from service.supervision.child_process import await_end
 from service.supervision.hang_watch import Silence
-from service.supervision.restarts import HEALTHY_SECONDS
+from service.supervision.restarts import FIRST_DELAY_SECONDS, HEALTHY_SECONDS
 
 
 @pytest.fixture
@@ -62,6 +64,31 @@ def test_it_is_ready_once_it_says_so_and_not_after_its_death_or_restart(child: C
     assert not child.is_ready
     child.start()
     assert not child.is_ready
+
+
+def test_one_that_the_system_cannot_start_again_is_tried_again_later(
+    child: Child, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert child.pid is not None
+    child.signal(signal.SIGKILL)
+    assert await_end([child.pid], 10) == []
+    child.pid = None
+
+    def fail(*_args: object, **_kwargs: object) -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(child_module, "spawn", fail)
+        for deaths in (1, 2):
+            before = time.monotonic()
+            child.restart()
+            assert child.pid is None
+            assert child.policy.fruitless_deaths == deaths
+            assert child.restart_at is not None
+            assert child.restart_at - before >= FIRST_DELAY_SECONDS * deaths
+    child.restart()
+    assert child.pid is not None
+    assert child.restart_at is None
 
 
 def test_work_or_a_long_healthy_life_is_progress(child: Child) -> None:

@@ -164,3 +164,32 @@ def test_an_engine_that_no_host_joins_does_not_get_the_secret(tmp_path: Path) ->
 def test_settings_of_several_hosts_that_do_not_fit_together_are_refused(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="one engine uses several hosts"):
         planned(tmp_path, engines=2, hosts=2)
+
+
+def test_the_files_that_starts_need_are_those_that_children_are_given(tmp_path: Path) -> None:
+    parts = planned(tmp_path, workers=2, engines=1)
+    pages = {child.arguments[0].removeprefix("--beats=") for child in parts.children}
+    own = {str(tmp_path / name) for name in ("supervisor.page", "signing.key")}
+    assert set(map(str, parts.files)) == pages | own
+
+
+def test_the_models_files_are_noted_at_the_start_or_after_their_download(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    model.mkdir()
+    config = model / "config.json"
+    config.write_text("{}")
+    parts = planned(tmp_path)
+    parts.watch_model(model)
+    assert parts.obstacle() == ""
+    config.write_text("{ }")
+    assert str(config) in parts.obstacle()
+    parts.download = parts.engines[0]
+    parts.watch_model(model)
+    config.write_text("{  }")
+    assert parts.obstacle() == ""
+    parts.end_download()
+    assert parts.obstacle() == ""
+    config.write_text("{   }")
+    assert str(config) in parts.obstacle()
+    parts.files[0].unlink()
+    assert str(parts.files[0]) in parts.obstacle()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -12,6 +13,8 @@ import pytest
 from engine.python_command import python_command
 from service.supervision.runtime_directory import (
     engine_sockets,
+    files_of_starts,
+    lost_file,
     make_signing_key,
     read_signing_key,
     runtime_directory,
@@ -137,3 +140,19 @@ def test_several_engines_have_numbered_sockets_and_a_single_one_has_not() -> Non
     first = Path("/run/engine.sock")
     assert engine_sockets(first, 1) == [first]
     assert engine_sockets(first, 2) == [Path("/run/engine-0.sock"), Path("/run/engine-1.sock")]
+
+
+def test_what_starts_need_is_noted_and_a_removed_file_is_found(tmp_path: Path) -> None:
+    directory = tmp_path / "quire-1"
+    directory.mkdir()
+    make_signing_key(directory)
+    needed = [directory / name for name in ("engine.page", "faults", "signing.key")]
+    for path in (*needed[:2], directory / "engine.sock", directory / "supervisor.lock"):
+        path.touch()
+    assert files_of_starts(directory) == needed
+    (directory / "engine.sock").unlink()
+    assert lost_file(needed) is None
+    needed[1].unlink()
+    assert lost_file(needed) == needed[1]
+    shutil.rmtree(directory)
+    assert lost_file(needed) == directory

@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -207,6 +208,66 @@ def test_an_engine_that_dies_again_and_again_is_refused_for_and_still_tried(
         assert complete(server) == 200
     finally:
         server.__exit__()
+
+
+def test_a_restart_that_the_system_refuses_is_tried_again_and_ends_nothing(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARVED_START", "3")  # after the worker and the engine
+    server = QuireServer(str(checkpoint), *SMALL)
+    server.module = "tests.service.starved_cli"
+    with server:
+        os.kill(child(server, "engine"), signal.SIGKILL)
+        until(lambda: "cannot be started" in server.output(), 20, "the failed attempt")
+        assert complete(server) == 200  # it waits for the next engine
+        assert server.terminate() == 0
+        (line,) = [line for line in server.log_lines() if line["event"] == "cannot be started"]
+        assert (line["child"], line["error"]) == ("engine", "Resource temporarily unavailable")
+        assert "Traceback" not in server.output()
+
+
+def test_a_first_start_that_the_system_refuses_is_reported_in_one_sentence(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STARVED_START", "2")
+    server = QuireServer(str(checkpoint), *SMALL)
+    server.module = "tests.service.starved_cli"
+    server.start()
+    assert ended(server) == 1
+    last = server.output().rstrip().splitlines()[-1]
+    assert last == "quire: the engine could not start: Resource temporarily unavailable"
+    assert "Traceback" not in server.output()
+
+
+@pytest.mark.parametrize("module", ["engine", "service.worker"])
+def test_a_removed_runtime_directory_ends_it_once_a_child_is_to_start_again(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with QuireServer(str(checkpoint), *SMALL) as server:
+        (directory,) = tmp_path.iterdir()
+        shutil.rmtree(directory)
+        assert complete(server) == 200
+        os.kill(child(server, module), signal.SIGKILL)
+        assert ended(server) == 1
+        last = server.output().rstrip().splitlines()[-1]
+        assert last.startswith(f"quire: {directory} was removed while the server ran")
+        assert "FileNotFoundError" not in server.output()
+
+
+@pytest.mark.parametrize("module", ["engine", "service.worker"])
+def test_changed_files_of_the_model_end_it_once_a_child_is_to_start_again(
+    tmp_path: Path, module: str
+) -> None:
+    model = write_tiny_checkpoint(tmp_path / "tiny")
+    with QuireServer(str(model), *SMALL) as server:
+        changed = model / "tokenizer.json"
+        changed.write_text(changed.read_text() + " ")
+        assert complete(server) == 200
+        os.kill(child(server, module), signal.SIGKILL)
+        assert ended(server) == 1
+        last = server.output().rstrip().splitlines()[-1]
+        assert last.startswith(f"quire: the model's file {changed} changed while the server ran")
 
 
 def is_listening(server: QuireServer) -> bool:
