@@ -169,25 +169,25 @@ def narrowed(whole: Tensor, dim: int, ranges: tuple[tuple[int, int], ...]) -> Te
 
 
 def checkpoint_files(directory: Path) -> list[Path]:
-    """Return the safetensors files of a checkpoint, sharded or not. Raises WeightsError if there
-    are none."""
-    if (directory / INDEX).is_file():
-        try:
-            weight_map = read_object(directory / INDEX).section("weight_map")
-        except ConfigError as error:
-            raise WeightsError(str(error)) from error
-        names = sorted({str(name) for name in weight_map.values.values()}) if weight_map else []
-        if not names:
-            raise WeightsError(f"{directory / INDEX} maps no weights")
-        for name in names:
-            if Path(name).name != name:
-                raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
-        return [directory / name for name in names]
+    """Return the safetensors files of a checkpoint: the single one if it is there, as transformers
+    does, else those that the index names. Raises WeightsError if there are none."""
     if (directory / SINGLE).is_file():
         return [directory / SINGLE]
-    raise WeightsError(
-        f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
-    )
+    if not (directory / INDEX).is_file():
+        raise WeightsError(
+            f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
+        )
+    try:
+        weight_map = read_object(directory / INDEX).section("weight_map")
+    except ConfigError as error:
+        raise WeightsError(str(error)) from error
+    names = sorted({str(name) for name in weight_map.values.values()}) if weight_map else []
+    if not names:
+        raise WeightsError(f"{directory / INDEX} maps no weights")
+    for name in names:
+        if Path(name).name != name:
+            raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
+    return [directory / name for name in names]
 
 
 def opened(

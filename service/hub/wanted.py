@@ -155,10 +155,11 @@ class _Index(msgspec.Struct):
 
 
 def weight_files(name: str, files: Iterable[HubFile], index: bytes | None) -> list[HubFile]:
-    """Return the files with the weights: those that the index names, as the engine reads them, or
-    the only one. ``index``: its content; None: there is none. Raises NotServableError."""
+    """Return the files with the weights, as the engine reads them: the single one if it is there,
+    else those that the index names. ``index``: its content; None: there is none. Raises
+    NotServableError."""
     by_name = {file.name: file for file in files}
-    if _SINGLE in by_name and index is None:
+    if _SINGLE in by_name:
         return [by_name[_SINGLE]]
     try:
         named = msgspec.json.decode(index or b"", type=_Index).weight_map.values()
