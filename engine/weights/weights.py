@@ -235,7 +235,7 @@ def matched(
     known: set[str] = set()
     missing, wrong = [], []
     for name, shape in shapes.items():
-        spelling = next((spelling for spelling in _spellings(name) if spelling in stored), None)
+        spelling = next((spelling for spelling in spellings(name) if spelling in stored), None)
         if spelling is None:
             missing.append(name)
             continue
@@ -245,7 +245,7 @@ def matched(
             wrong.append(f"{found.name} {list(found.shape)} instead of {list(shape)}")
         elif found.dtype not in SERVED_DTYPES:
             wrong.append(f"{found.name} of type {found.dtype}, which is not supported")
-    ignored = {spelling for name in unused for spelling in _spellings(name)}
+    ignored = {spelling for name in unused for spelling in spellings(name)}
     unexpected = [
         each.name
         for name, each in stored.items()
@@ -257,7 +257,8 @@ def matched(
     return named
 
 
-def _spellings(name: str) -> list[str]:
+def spellings(name: str) -> list[str]:
+    """Return the names by which checkpoints may store the tensor ``name``."""
     bare = [name.removeprefix(p) for p in _OPTIONAL_PREFIXES if name.startswith(p)]
     return [name, *bare]
 
