@@ -11,9 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pocket import MODEL_DIR
+from service.checkpoint.defaults import (
+    GENERATION,
+    IgnoredDefault,
+    SamplingDefaults,
+    sampling_defaults,
+)
 from service.checkpoint.probe import written_by, written_by_stranger
 from service.checkpoint.template import ChatTemplate
 from service.checkpoint.tokenizer import Tokenizer
@@ -26,25 +30,11 @@ from service.formats import (
 )
 
 
-class SamplingDefaults(msgspec.Struct, frozen=True):
-    """The defaults from generation_config.json for parameters that a request does not set; its
-    other keys are ignored. None: the API's own default. An explicit ``do_sample: false`` means
-    temperature 0."""
-
-    do_sample: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    max_new_tokens: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """``special_tokens``: those that tokenizer_config.json names (bos_token, …);
     ``template_writes``: what the chat template renders for a small conversation, for format
-    detection."""
+    detection; ``ignored_defaults``: sampling defaults that cannot be used."""
 
     directory: Path
     tokenizer: Tokenizer
@@ -53,6 +43,7 @@ class Checkpoint:
     output_format: OutputFormat
     special_tokens: dict[str, str] = field(default_factory=dict)
     template_writes: str = ""
+    ignored_defaults: list[IgnoredDefault] = field(default_factory=list)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -93,7 +84,7 @@ def load_checkpoint(
     config = _read_json(directory / "tokenizer_config.json")
     special = _special_tokens(config)
     source, tool_use = _template_sources(directory, config)
-    generation = _read_json(directory / "generation_config.json")
+    defaults, ignored = sampling_defaults(_read_json(directory / GENERATION))
     declared = config.get("response_template") or _read_json(directory / "response_template.json")
     tokenizer = Tokenizer(directory / "tokenizer.json")
     template = None if source is None else ChatTemplate(source, special, tool_use=tool_use)
@@ -107,7 +98,7 @@ def load_checkpoint(
         directory=directory,
         tokenizer=tokenizer,
         template=template,
-        defaults=msgspec.convert(generation, SamplingDefaults),
+        defaults=defaults,
         output_format=_output_format(
             declared,
             "" if template is None else "\n".join((*template.sources, template_writes)),
@@ -117,6 +108,7 @@ def load_checkpoint(
         ),
         special_tokens=special,
         template_writes=template_writes,
+        ignored_defaults=ignored,
     )
 
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import pocket
-from service.checkpoint.checkpoint import SamplingDefaults, load_checkpoint
+from service.checkpoint.checkpoint import load_checkpoint
+from service.checkpoint.defaults import SamplingDefaults
 from service.checkpoint.vocabulary import UnsupportedTokenizerError
 from service.formats import ReasoningTags, named_format
 from tests.service.tiny_model import write_tiny_model
