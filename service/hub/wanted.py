@@ -37,10 +37,11 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """``digest``: SHA-256 of a large file (64 digits), Git's SHA-1 of others (40)."""
+    """``digest``: SHA-256 of a large file (64 digits), Git's SHA-1 of others (40). ``size``: None
+    if the hub, a mirror then, does not state it."""
 
     name: str
-    size: int
+    size: int | None
     digest: str
 
 
