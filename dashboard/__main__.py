@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, named_url, watched
 from dashboard.trace_link import trace_url
 
 _EVERY_ADDRESS = "::"
+_MOST_PORT = 65_535
 
 
 def command(host: str, port: int) -> list[str]:
@@ -33,6 +35,13 @@ def command(host: str, port: int) -> list[str]:
     return [sys.executable, "-P", "-m", "streamlit", "run", str(app), *options]
 
 
+def _port(text: str) -> int:
+    with contextlib.suppress(ValueError):
+        if 0 <= int(text) <= _MOST_PORT:
+            return int(text)
+    raise argparse.ArgumentTypeError(f"a port is 0 to {_MOST_PORT}, not {text!r}")
+
+
 def parse(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="quire dashboard", description="A live view of running servers, and a playground."
@@ -51,7 +60,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default="127.0.0.1",
         help="address to listen on (%(default)s); :: means all, of IPv6 and IPv4",
     )
-    parser.add_argument("--port", type=int, default=8501, help="port to listen on (%(default)s)")
+    parser.add_argument("--port", type=_port, default=8501, help="port to listen on (%(default)s)")
     return parser.parse_args(arguments)
 
 

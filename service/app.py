@@ -14,6 +14,7 @@ from observability.logging import get_logger
 from service.admission.admission import Admission
 from service.admission.drain import Drain
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from service.checkpoint.defaults import GENERATION
 from service.constraint.trial import GrammarTrial
 from service.engine.engines import Engines
 from service.engine.pool import connect_engines
@@ -81,6 +82,8 @@ def create_app(
         tool_call_parser=settings.tool_call_parser,
         reasoning_parser=settings.reasoning_parser,
     )
+    for one in checkpoint.ignored_defaults:
+        _log.warning("a default of the model is ignored", file=GENERATION, **one._asdict())
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
     services = _services(
         settings,

@@ -12,6 +12,7 @@ from engine.architecture.errors import ModelError
 from engine.config import EngineConfig, hosts_problem
 from engine.servable import check_settings
 from engine.simulation.spec import parse_spec
+from service.checkpoint.files import files_problem
 from service.grpc.available import problem as grpc_problem
 from service.served_model import ServedModel
 from service.settings import ServiceSettings
@@ -83,7 +84,8 @@ def directory_problem(model: Path, *, simulated: bool = False) -> str:
         return f"{model} is not a model directory: it has no config.json; {_FORMS}"
     if not (model / "tokenizer.json").is_file():
         return f"{model} has no tokenizer.json"
-    return ""
+    wrong = files_problem(model)
+    return f"the model in {model} cannot be served: {wrong}" if wrong else ""
 
 
 def _path_for(model: ServedModel, directory: Path, engine: EngineConfig) -> str:

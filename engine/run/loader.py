@@ -34,6 +34,7 @@ from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
 from engine.weights.experts import ExpertWeights, expert_storage, stacked_shapes
 from engine.weights.families import FamilyWeights, stored_shapes
+from engine.weights.head import has_own_head
 from engine.weights.quantization import QuantisedWeights, Quantization
 from engine.weights.sharded import ShardedWeights, SlicingSource
 from engine.weights.weights import (
@@ -139,24 +140,24 @@ def load_decoder(
 
 
 def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:
-    """An image-text config.json has the flag twice, and the two may differ, so the files decide
-    whether the output head is tied to the embeddings. They also decide how experts are stored:
-    tools that quantize experts split them, and transformers writes their matrices transposed."""
-    if settings.dummy_seed is None and (settings.directory / LINK).exists():
-        return _as_in_gguf(config)
-    is_stacked = config.experts is not None and config.expert_storage is not ExpertStorage.APART
-    if settings.dummy_seed is not None or (config.text_part is None and not is_stacked):
+    """The files decide whether the output head is tied to the embeddings, as in transformers. They
+    also decide how experts are stored: tools that quantize experts split them, and transformers
+    writes their matrices transposed."""
+    directory = settings.directory
+    if settings.dummy_seed is not None:
         return config
-    stored = text_shapes(settings.directory, config.text_part)
-    has_head = any(name.startswith(HEAD.removesuffix("weight")) for name in stored)
-    is_tied = config.tie_word_embeddings and not (has_head and config.text_part is not None)
-    return replace(
-        config,
-        tie_word_embeddings=is_tied,
-        expert_storage=expert_storage(
-            stored, stored_shapes(parameter_shapes(config), config), config.expert_storage
-        ),
-    )
+    if (directory / LINK).exists():
+        return _as_in_gguf(config)
+    shapes = stored_shapes(parameter_shapes(config), config)
+    if config.tie_word_embeddings and has_own_head(
+        directory, next(iter(shapes)), settings.dtype, config.text_part
+    ):
+        _log.info("the model has its own output head, though config.json ties it to the embeddings")
+        config = replace(config, tie_word_embeddings=False)
+    if config.experts is None or config.expert_storage is ExpertStorage.APART:
+        return config
+    stored = text_shapes(directory, config.text_part)
+    return replace(config, expert_storage=expert_storage(stored, shapes, config.expert_storage))
 
 
 def _as_in_gguf(config: ModelConfig) -> ModelConfig:

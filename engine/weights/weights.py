@@ -169,25 +169,25 @@ def narrowed(whole: Tensor, dim: int, ranges: tuple[tuple[int, int], ...]) -> Te
 
 
 def checkpoint_files(directory: Path) -> list[Path]:
-    """Return the safetensors files of a checkpoint, sharded or not. Raises WeightsError if there
-    are none."""
-    if (directory / INDEX).is_file():
-        try:
-            weight_map = read_object(directory / INDEX).section("weight_map")
-        except ConfigError as error:
-            raise WeightsError(str(error)) from error
-        names = sorted({str(name) for name in weight_map.values.values()}) if weight_map else []
-        if not names:
-            raise WeightsError(f"{directory / INDEX} maps no weights")
-        for name in names:
-            if Path(name).name != name:
-                raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
-        return [directory / name for name in names]
+    """Return the safetensors files of a checkpoint: the single one if it is there, as transformers
+    does, else those that the index names. Raises WeightsError if there are none."""
     if (directory / SINGLE).is_file():
         return [directory / SINGLE]
-    raise WeightsError(
-        f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
-    )
+    if not (directory / INDEX).is_file():
+        raise WeightsError(
+            f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
+        )
+    try:
+        weight_map = read_object(directory / INDEX).section("weight_map")
+    except ConfigError as error:
+        raise WeightsError(str(error)) from error
+    names = sorted({str(name) for name in weight_map.values.values()}) if weight_map else []
+    if not names:
+        raise WeightsError(f"{directory / INDEX} maps no weights")
+    for name in names:
+        if Path(name).name != name:
+            raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
+    return [directory / name for name in names]
 
 
 def opened(
@@ -235,7 +235,7 @@ def matched(
     known: set[str] = set()
     missing, wrong = [], []
     for name, shape in shapes.items():
-        spelling = next((spelling for spelling in _spellings(name) if spelling in stored), None)
+        spelling = next((spelling for spelling in spellings(name) if spelling in stored), None)
         if spelling is None:
             missing.append(name)
             continue
@@ -245,7 +245,7 @@ def matched(
             wrong.append(f"{found.name} {list(found.shape)} instead of {list(shape)}")
         elif found.dtype not in SERVED_DTYPES:
             wrong.append(f"{found.name} of type {found.dtype}, which is not supported")
-    ignored = {spelling for name in unused for spelling in _spellings(name)}
+    ignored = {spelling for name in unused for spelling in spellings(name)}
     unexpected = [
         each.name
         for name, each in stored.items()
@@ -257,7 +257,8 @@ def matched(
     return named
 
 
-def _spellings(name: str) -> list[str]:
+def spellings(name: str) -> list[str]:
+    """Return the names by which checkpoints may store the tensor ``name``."""
     bare = [name.removeprefix(p) for p in _OPTIONAL_PREFIXES if name.startswith(p)]
     return [name, *bare]
 

@@ -6,16 +6,27 @@ Weights and shapes are read by the engine.
 from __future__ import annotations
 
 import functools
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from pocket import MODEL_DIR
+from service.checkpoint.defaults import (
+    GENERATION,
+    IgnoredDefault,
+    SamplingDefaults,
+    sampling_defaults,
+)
+from service.checkpoint.files import (
+    RESPONSE_TEMPLATE,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    CheckpointError,
+    read_json,
+    template_file,
+)
 from service.checkpoint.probe import written_by, written_by_stranger
-from service.checkpoint.template import ChatTemplate
+from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import Tokenizer
 from service.checkpoint.vocabulary import Vocabulary
 from service.formats import (
@@ -26,25 +37,11 @@ from service.formats import (
 )
 
 
-class SamplingDefaults(msgspec.Struct, frozen=True):
-    """The defaults from generation_config.json for parameters that a request does not set; its
-    other keys are ignored. None: the API's own default. An explicit ``do_sample: false`` means
-    temperature 0."""
-
-    do_sample: bool | None = None
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    max_new_tokens: int | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """``special_tokens``: those that tokenizer_config.json names (bos_token, …);
     ``template_writes``: what the chat template renders for a small conversation, for format
-    detection."""
+    detection; ``ignored_defaults``: sampling defaults that cannot be used."""
 
     directory: Path
     tokenizer: Tokenizer
@@ -53,6 +50,7 @@ class Checkpoint:
     output_format: OutputFormat
     special_tokens: dict[str, str] = field(default_factory=dict)
     template_writes: str = ""
+    ignored_defaults: list[IgnoredDefault] = field(default_factory=list)
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -62,10 +60,6 @@ class Checkpoint:
     def has_own_template(self) -> bool:
         """True if its chat template is that of Quire's embedded model, and thus trusted."""
         return self.template is not None and _is_own(self.template)
-
-
-# Files of a processor, whose chat template transformers takes before a tokenizer's.
-_PROCESSORS = ("processor_config.json", "chat_template.json")
 
 
 def _is_own(template: ChatTemplate) -> bool:
@@ -88,26 +82,30 @@ def load_checkpoint(
     or are ``none``, or ``auto`` for detection. ``template_writes``: as found by another process;
     None: it is determined here.
 
-    Raises OSError for missing files, ValueError for invalid ones and for unknown names.
+    Raises OSError for missing files, CheckpointError for invalid ones, and ValueError for unknown
+    names.
     """
-    config = _read_json(directory / "tokenizer_config.json")
+    config = read_json(directory, TOKENIZER_CONFIG)
     special = _special_tokens(config)
-    source, tool_use = _template_sources(directory, config)
-    generation = _read_json(directory / "generation_config.json")
-    declared = config.get("response_template") or _read_json(directory / "response_template.json")
-    tokenizer = Tokenizer(directory / "tokenizer.json")
+    file, source, tool_use = template_file(directory, config)
+    defaults, ignored = sampling_defaults(read_json(directory, GENERATION))
+    declared = config.get("response_template") or read_json(directory, RESPONSE_TEMPLATE)
+    tokenizer = _tokenizer(directory)
     template = None if source is None else ChatTemplate(source, special, tool_use=tool_use)
     if template is None or source is None:
         template_writes = ""
     elif template_writes is None and _is_own(template):
         template_writes = written_by(template)
     elif template_writes is None:
-        template_writes = written_by_stranger(source, special, tool_use=tool_use)
+        try:
+            template_writes = written_by_stranger(source, special, tool_use=tool_use)
+        except TemplateError as error:
+            raise CheckpointError(file, error) from error
     return Checkpoint(
         directory=directory,
         tokenizer=tokenizer,
         template=template,
-        defaults=msgspec.convert(generation, SamplingDefaults),
+        defaults=defaults,
         output_format=_output_format(
             declared,
             "" if template is None else "\n".join((*template.sources, template_writes)),
@@ -117,7 +115,19 @@ def load_checkpoint(
         ),
         special_tokens=special,
         template_writes=template_writes,
+        ignored_defaults=ignored,
     )
+
+
+def _tokenizer(directory: Path) -> Tokenizer:
+    try:
+        return Tokenizer(directory / TOKENIZER)
+    except OSError:
+        raise
+    except KeyError as error:
+        raise CheckpointError(TOKENIZER, f"it has no {error}") from error
+    except Exception as error:  # the library raises Exception itself
+        raise CheckpointError(TOKENIZER, error) from error
 
 
 def _output_format(
@@ -136,18 +146,6 @@ def _output_format(
     return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    if not path.exists():
-        return {}
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except RecursionError:
-        raise ValueError(f"{path.name} is nested too deeply") from None
-    if not isinstance(value, dict):
-        raise ValueError(f"{path.name} does not hold a JSON object")
-    return value
-
-
 def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
     tokens: dict[str, str] = {}
     for name in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token"):
@@ -157,35 +155,3 @@ def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
         if isinstance(token, str):
             tokens[name] = token
     return tokens
-
-
-def _template_sources(directory: Path, config: dict[str, Any]) -> tuple[str | None, str | None]:
-    """Return the chat template, and a separate one for conversations with tools if there is one, by
-    transformers' order: those that the processor of a model has that also reads images
-    (``_PROCESSORS``), ``chat_template.jinja``, tokenizer_config.json."""
-    for name in _PROCESSORS:
-        if (own := _read_json(directory / name).get("chat_template")) is not None:
-            return _declared_templates(own)
-    file = directory / "chat_template.jinja"
-    if file.exists():
-        tool_use = directory / "additional_chat_templates" / "tool_use.jinja"
-        return (
-            file.read_text(encoding="utf-8"),
-            tool_use.read_text(encoding="utf-8") if tool_use.exists() else None,
-        )
-    return _declared_templates(config.get("chat_template"))
-
-
-def _declared_templates(declared: Any) -> tuple[str | None, str | None]:
-    """``declared``: a template, or named ones: an object, or a list of such with two fields."""
-    if isinstance(declared, list):
-        declared = {entry["name"]: entry["template"] for entry in declared}
-    if not isinstance(declared, dict):
-        return _text(declared), None
-    named: dict[str, Any] = declared
-    first = next(iter(named.values()), None)
-    return _text(named.get("default", first)), _text(named.get("tool_use"))
-
-
-def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) else None

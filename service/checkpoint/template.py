@@ -85,6 +85,30 @@ def _strftime_now(pattern: str) -> str:
     return datetime.datetime.now().strftime(pattern)
 
 
+def _environment() -> ImmutableSandboxedEnvironment:
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        extensions=[_GenerationBlocks, jinja2.ext.loopcontrols],
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise_exception
+    environment.globals["strftime_now"] = _strftime_now
+    environment.globals["dict"] = _PlainDict()
+    return environment
+
+
+def syntax_problem(source: str) -> str:
+    """Return why a template does not parse; empty if it does. Nothing of it is evaluated."""
+    try:
+        _environment().parse(source)
+    except jinja2.TemplateSyntaxError as error:
+        return f"the chat template does not parse: {error.message} (line {error.lineno})"
+    except (RecursionError, ValueError):  # found when it is compiled
+        return ""
+    return ""
+
+
 class ChatTemplate:
     """A chat template, with a second one for conversations with tools if the checkpoint has one. It
     is compiled on first use, never before, because compiling alone may take any time and memory:
@@ -119,15 +143,7 @@ class ChatTemplate:
 
     @functools.cached_property
     def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True,
-            lstrip_blocks=True,
-            extensions=[_GenerationBlocks, jinja2.ext.loopcontrols],
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise_exception
-        environment.globals["strftime_now"] = _strftime_now
-        environment.globals["dict"] = _PlainDict()
+        environment = _environment()
         try:
             parsed = environment.parse(self.source)
             template = environment.from_string(parsed)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,10 @@ class Fetched:
     is_whole: bool
     files: int
     size: int
+
+
+def _size(file: HubFile, checked: Mapping[str, CheckedFile]) -> int:
+    return checked[file.name].size if file.name in checked else file.size or 0
 
 
 class Fetching:
@@ -129,7 +133,7 @@ class Fetching:
         files = [
             HubFile(
                 check_path(one.rfilename),
-                max(0, one.size or 0),
+                None if one.size is None else max(0, one.size),
                 check_digest(one.lfs.sha256 if one.lfs is not None else one.blob_id or ""),
             )
             for one in info.siblings or ()
@@ -143,7 +147,7 @@ class Fetching:
         # A GGUF file has all of it.
         small = small_files(files) if place.variant is None else []
         for file in small:
-            if file.size > _MOST_SMALL_BYTES:
+            if file.size is not None and file.size > _MOST_SMALL_BYTES:
                 raise HubError(
                     f"{file.name} of '{place.name}' has {in_units(file.size)}, and at most "
                     f"{in_units(_MOST_SMALL_BYTES)} are read; choose another repository"
@@ -177,12 +181,13 @@ class Fetching:
             directory,
             record.is_whole,
             len(wanted),
-            sum(file.size for file in wanted),
+            sum(_size(file, checked) for file in wanted),
         )
 
     def _check_room(self, commit: str, files: Sequence[HubFile]) -> None:
-        """Raise HubError if the disk cannot hold what is missing."""
-        needed = sum(file.size for file in files) - bytes_there(self._place, commit, files)
+        """Raise HubError if the disk cannot hold what is missing, as far as sizes are known."""
+        known = [file for file in files if file.size is not None]
+        needed = sum(file.size or 0 for file in known) - bytes_there(self._place, commit, known)
         self._place.folder.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self._place.folder).free
         if needed > free:
@@ -246,7 +251,7 @@ class Fetching:
 
     @staticmethod
     def _is_right(path: Path, file: HubFile) -> bool:
-        has_size = path.stat().st_size == file.size
+        has_size = file.size is None or path.stat().st_size == file.size
         if not file.digest:  # a mirror that has no checksums
             _log.warning("the hub states no checksum", file=file.name)
             return has_size

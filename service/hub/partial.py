@@ -63,7 +63,7 @@ def _finish(
     part: Path, blob: Path, file: HubFile, location: str, url: str, token: str | None
 ) -> None:
     begin = part.stat().st_size
-    if begin > file.size:
+    if file.size is not None and begin > file.size:
         part.unlink()
         return
     _log.info("continuing a download", file=file.name, at_bytes=begin, total_bytes=file.size)

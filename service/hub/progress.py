@@ -33,12 +33,15 @@ Report = Callable[[int, int], None]
 
 
 def bytes_there(place: ModelPlace, commit: str, files: Sequence[HubFile]) -> int:
-    """Return how many bytes of the files have arrived."""
+    """Return how many bytes of the files have arrived; of those of unknown size, how many are there
+    at the end."""
     directory, partial = place.snapshot(commit), partial_files(place.blobs)
     done = 0
     for file in files:
         if (directory / file.name).exists():
-            done += file.size
+            done += _size(directory / file.name) if file.size is None else file.size
+        elif file.size is None:
+            continue
         else:
             sizes = (_size(path) for path in partial.get(file.digest, ()))
             done += min(max(sizes, default=0), file.size)
@@ -59,7 +62,7 @@ class Progress:
         self, place: ModelPlace, commit: str, files: Sequence[HubFile], reports: Sequence[Report]
     ) -> None:
         self._look = functools.partial(bytes_there, place, commit, files)
-        self._total = sum(file.size for file in files)
+        self._known = sum(file.size or 0 for file in files)
         self._reports = reports
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="download-progress", daemon=True)
@@ -86,7 +89,7 @@ class Progress:
     def _report(self) -> None:
         done = self._look()
         for report in self._reports:
-            report(done, self._total)
+            report(done, max(done, self._known))
 
 
 @dataclass(slots=True)

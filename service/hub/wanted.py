@@ -37,10 +37,11 @@ _PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """``digest``: SHA-256 of a large file (64 digits), Git's SHA-1 of others (40)."""
+    """``digest``: SHA-256 of a large file (64 digits), Git's SHA-1 of others (40). ``size``: None
+    if the hub, a mirror then, does not state it."""
 
     name: str
-    size: int
+    size: int | None
     digest: str
 
 
@@ -155,10 +156,11 @@ class _Index(msgspec.Struct):
 
 
 def weight_files(name: str, files: Iterable[HubFile], index: bytes | None) -> list[HubFile]:
-    """Return the files with the weights: those that the index names, as the engine reads them, or
-    the only one. ``index``: its content; None: there is none. Raises NotServableError."""
+    """Return the files with the weights, as the engine reads them: the single one if it is there,
+    else those that the index names. ``index``: its content; None: there is none. Raises
+    NotServableError."""
     by_name = {file.name: file for file in files}
-    if _SINGLE in by_name and index is None:
+    if _SINGLE in by_name:
         return [by_name[_SINGLE]]
     try:
         named = msgspec.json.decode(index or b"", type=_Index).weight_map.values()

@@ -6,7 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from engine.messages import MAX_BAD_WORD_TOKENS, SamplingParams, token_mask
-from service.checkpoint.checkpoint import Checkpoint, SamplingDefaults
+from service.checkpoint.checkpoint import Checkpoint
+from service.checkpoint.defaults import SamplingDefaults
 from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
 from service.wire.sampling import TOKEN_LOGPROBS, SamplingFields

@@ -68,3 +68,11 @@ def test_admin_apis_are_named_in_the_servers_order() -> None:
     assert [server.admin for server in named] == ["", "http://c:2"]
     with pytest.raises(ValueError, match="names 1 admin APIs for 2 servers"):
         watched({**both, ADMIN_VARIABLE: "http://c:2"})
+
+
+@pytest.mark.parametrize("port", ["-1", "65536", "99999", "x"])
+def test_a_port_that_cannot_be_is_refused(port: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse([f"--port={port}"])
+    assert "argument --port: a port is 0 to 65535" in capsys.readouterr().err
+    assert parse(["--port", "65535"]).port == 65535

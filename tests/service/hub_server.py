@@ -33,7 +33,7 @@ def git_sha1(data: bytes) -> str:
 class Repository:
     """``files``: of its only commit. ``wrong``: bytes that are sent instead of a file's own.
     ``token``: that reads it; None: it is public. ``gated``: even with the token.
-    ``has_checksums``: as every hub has, and not every mirror."""
+    ``has_checksums``, ``has_sizes``: as every hub has, and not every mirror."""
 
     files: dict[str, bytes]
     wrong: dict[str, bytes] = field(default_factory=dict)
@@ -41,6 +41,7 @@ class Repository:
     token: str | None = None
     gated: bool = False
     has_checksums: bool = True
+    has_sizes: bool = True
 
     @classmethod
     def of(cls, directory: Path, **more: Any) -> Self:
@@ -176,7 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
         siblings = [
             {
                 "rfilename": file,
-                "size": len(data),
+                **({"size": len(data)} if repository.has_sizes else {}),
                 **({"blobId": git_sha1(data)} if repository.has_checksums else {}),
                 **(
                     {

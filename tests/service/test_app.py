@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
+from structlog.testing import capture_logs
 
 from service.app import create_app
 from service.records.records import Records
@@ -78,3 +80,20 @@ def test_the_app_looks_at_the_records_that_telemetry_reports_to(
     )
     assert app.state.services.records is records
     assert records.limited_by() == "loading"
+
+
+def test_a_default_of_the_model_that_cannot_be_used_is_logged(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    model = shutil.copytree(tiny_model, tmp_path / "model")
+    (model / "generation_config.json").write_text('{"temperature": -1}', encoding="utf-8")
+    with capture_logs() as logs:
+        create_app(
+            ServiceSettings(store_url="none"),
+            model_dir=model,
+            socket_path=tmp_path / "s",
+            telemetry=NoTelemetry(),
+        )
+    [line] = [line for line in logs if line["log_level"] == "warning"]
+    named = line["file"], line["field"], line["value"]
+    assert named == ("generation_config.json", "temperature", "-1")

@@ -42,6 +42,14 @@ def test_a_directory_that_lacks_a_file_names_it(tmp_path: Path, missing: str) ->
         check(str(model))
 
 
+@pytest.mark.parametrize("file", ["tokenizer.json", "tokenizer_config.json"])
+def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, file: str) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    (model / file).write_text("{", encoding="utf-8")
+    with pytest.raises(ModelError, match=f"^the model in .*/m cannot be served: {file}: it is not"):
+        check(str(model))
+
+
 def test_a_path_that_is_no_model_gets_a_remedy(tmp_path: Path) -> None:
     assert "no such model directory" in directory_problem(tmp_path / "nowhere")
     assert "; give a directory" in directory_problem(tmp_path / "nowhere")

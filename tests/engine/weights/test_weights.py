@@ -24,7 +24,7 @@ from engine.run.loader import (
     load_encoder,
     parameter_shapes,
 )
-from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes
+from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, checkpoint_files
 from tests.engine.tiny_encoders import SCORERS, save_encoder
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -118,6 +118,13 @@ def test_no_weights_and_broken_weights_are_distinguished(model: Path) -> None:
     (model / "pytorch_model.bin").write_bytes(b"")
     with pytest.raises(WeightsError, match="only safetensors"):
         load(model)
+
+
+def test_the_single_file_comes_before_an_index(model: Path) -> None:
+    """As in transformers: an index from before the files were merged names other weights."""
+    index = model / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": {"a": "old-00001-of-00001.safetensors"}}))
+    assert checkpoint_files(model) == [model / "model.safetensors"]
 
 
 def test_a_shard_that_is_missing_or_outside_the_directory_is_named(tmp_path: Path) -> None:

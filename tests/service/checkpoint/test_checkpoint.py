@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 import pocket
-from service.checkpoint.checkpoint import SamplingDefaults, load_checkpoint
-from service.checkpoint.vocabulary import UnsupportedTokenizerError
+from service.checkpoint.checkpoint import load_checkpoint
+from service.checkpoint.defaults import SamplingDefaults
+from service.checkpoint.files import CheckpointError
 from service.formats import ReasoningTags, named_format
 from tests.service.tiny_model import write_tiny_model
 
@@ -113,7 +114,9 @@ def test_the_result_of_another_process_is_used_unchanged(tmp_path: Path) -> None
 
 
 def test_invalid_and_missing_files_are_distinguished(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"generation_config\.json does not hold a JSON object"):
+    with pytest.raises(
+        ValueError, match=r"generation_config\.json: it does not hold a JSON object"
+    ):
         load_checkpoint(model(tmp_path / "unsound", generation_config=[1]))
     directory = model(tmp_path / "missing")
     (directory / "tokenizer.json").unlink()
@@ -137,5 +140,23 @@ def test_a_token_id_far_beyond_the_number_of_tokens_is_refused(tmp_path: Path) -
     vocabulary = tokenizer["model"]["vocab"]
     vocabulary[next(iter(vocabulary))] = 3_000_000_000
     path.write_text(json.dumps({**tokenizer, "added_tokens": [added]}))
-    with pytest.raises(UnsupportedTokenizerError, match="ids may be unused"):
+    with pytest.raises(CheckpointError, match="ids may be unused"):
         load_checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "reason"),
+    [
+        ("tokenizer.json", "{}", "."),
+        ("tokenizer.json", '{"model": 3}', "."),
+        ("chat_template.jinja", "{% for x in %}", "does not parse"),
+        ("chat_template.jinja", "{{ 1 | no_such }}", "No filter named 'no_such'"),
+    ],
+)
+def test_what_cannot_be_built_names_its_file(
+    file: str, content: str, reason: str, tmp_path: Path
+) -> None:
+    directory = model(tmp_path)
+    (directory / file).write_text(content, encoding="utf-8")
+    with pytest.raises(CheckpointError, match=f"^{file}: .*{reason}"):
+        load_checkpoint(directory)

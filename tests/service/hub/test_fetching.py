@@ -149,6 +149,20 @@ def test_a_mirror_without_checksums_is_checked_by_size(
         Fetching(place(tmp_path)).run()
 
 
+@pytest.mark.parametrize("has_checksums", [True, False])
+def test_a_mirror_without_sizes_can_be_used(
+    has_checksums: bool, hub: HubServer, tmp_path: Path
+) -> None:
+    repository = hub.repositories[NAME]
+    repository.has_sizes, repository.has_checksums = False, has_checksums
+    reports: list[tuple[int, int]] = []
+    found = Fetching(place(tmp_path), reports=[lambda *one: reports.append(one)]).run()
+    assert found.is_whole
+    assert found.size == sum(path.stat().st_size for path in found.directory.iterdir())
+    size = (MODEL_DIR / "model.safetensors").stat().st_size
+    assert (reports[0], reports[-1]) == ((0, 0), (size, size))
+
+
 def test_of_a_repository_of_gguf_files_only_the_one_asked_for(
     hub: HubServer, tmp_path: Path
 ) -> None:

@@ -53,14 +53,14 @@ def index(*shards: str) -> bytes:
     return json.dumps({"weight_map": {f"w{n}": one for n, one in enumerate(shards)}}).encode()
 
 
-def test_weights_are_the_only_file_or_those_of_the_index() -> None:
+def test_weights_are_the_single_file_or_those_of_the_index() -> None:
     single = files("model.safetensors", "consolidated.safetensors")
     assert names(weight_files("o/n", single, None)) == ["model.safetensors"]
     shards = ("a.safetensors", "b.safetensors")
-    found = weight_files(
-        "o/n", files(*shards, "model.safetensors"), index("b.safetensors", *shards)
-    )
-    assert names(found) == list(shards)
+    stale = index("b.safetensors", *shards)
+    assert names(weight_files("o/n", files(*shards), stale)) == list(shards)
+    both = files(*shards, "model.safetensors")
+    assert names(weight_files("o/n", both, stale)) == ["model.safetensors"]
 
 
 @pytest.mark.parametrize(

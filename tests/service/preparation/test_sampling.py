@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from engine.messages import SamplingParams
-from service.checkpoint.checkpoint import Checkpoint, SamplingDefaults, load_checkpoint
+from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from service.checkpoint.defaults import SamplingDefaults
 from service.errors import InvalidRequestError
 from service.preparation.sampling import (
     MOST_BEAM_TOKENS,

@@ -1,0 +1,64 @@
+"""Heads that are stored although config.json ties them to the embeddings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM
+
+from engine.messages import SamplingParams
+from engine.weights.head import has_own_head
+from tests.engine.driving import Engine, load_runner
+from tests.engine.tiny_models import VARIANTS, Variant, save_model
+
+EMBEDDINGS = {"gpt2": "transformer.wte.weight"}
+LLAMA = "model.embed_tokens.weight"
+FAMILIES = ["llama", "qwen2", "gemma3", "gpt2"]
+
+
+def stored_with_head(directory: Path, family: str, *, own: bool) -> str:
+    """Return the name of the embeddings."""
+    settings = VARIANTS[family].settings | {"tie_word_embeddings": True}
+    save_model(Variant(family, settings), directory)
+    path, name = directory / "model.safetensors", EMBEDDINGS.get(family, LLAMA)
+    tensors = load_file(path)
+    assert "lm_head.weight" not in tensors
+    head = tensors[name].flip(0) if own else tensors[name].clone()
+    save_file(tensors | {"lm_head.weight": head.contiguous()}, path, metadata={"format": "pt"})
+    return name
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_head_that_differs_is_used_as_transformers_does(family: str, tmp_path: Path) -> None:
+    name = stored_with_head(tmp_path, family, own=True)
+    assert has_own_head(tmp_path, name, torch.float32, None)
+    oracle: Any = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float32)
+    prompt = [1, 2, 3]
+    with torch.no_grad():
+        wanted = oracle(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)
+    params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=5)
+    (output,) = Engine(tmp_path, max_model_len=64).generate([prompt], params)
+    assert output.token_ids == [int(wanted.argmax())]
+    assert [top.logprob for top in output.logprobs[0].top] == pytest.approx(
+        wanted.topk(5).values.tolist(), abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_copy_of_the_embeddings_stays_tied(family: str, tmp_path: Path) -> None:
+    name = stored_with_head(tmp_path, family, own=False)
+    assert not has_own_head(tmp_path, name, torch.float32, None)
+    tied = load_runner(tmp_path).info.num_parameters
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert tied == sum(each.numel() for key, each in tensors.items() if key != "lm_head.weight")
+
+
+def test_only_what_the_served_dtype_shows_makes_a_difference(tmp_path: Path) -> None:
+    one = torch.ones(4, 8)
+    save_file({LLAMA: one, "lm_head.weight": one + 1e-6}, tmp_path / "model.safetensors")
+    assert has_own_head(tmp_path, LLAMA, torch.float32, None)
+    assert not has_own_head(tmp_path, LLAMA, torch.bfloat16, None)
