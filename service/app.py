@@ -83,7 +83,7 @@ def create_app(
         reasoning_parser=settings.reasoning_parser,
     )
     for one in checkpoint.ignored_defaults:
-        _log.warning("a default of the model is ignored", file=GENERATION, **one._asdict())
+        _log.warning("a sampling default of the model is ignored", file=GENERATION, **one._asdict())
     _log.info("output format", format=checkpoint.output_format.name or "plain text")
     services = _services(
         settings,

@@ -35,7 +35,7 @@ class Feature(StrEnum):
     ROTATED_NORMS = "norms of queries and keys after these are rotated"
     UNROTATED_SCALING = "queries scaled only in layers without rotary embeddings"
     SCALED_INPUTS = "mixtures that scale what experts read"
-    SHARED_EXPERT = "an expert that every token has"
+    SHARED_EXPERT = "a shared expert that every token uses"
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,8 @@ class HotSettings:
             raise ProblemError(
                 412,
                 "revision",
-                "'If-Match' has a weak tag (W/\"…\"), as proxies make them, and it needs the exact "
-                "revision: send \"…\" with the 'revision' from GET /admin/v1/settings.",
+                "'If-Match' has only weak tags (W/\"…\", as some proxies make them); send the "
+                "exact 'revision' from GET /admin/v1/settings, in quotes.",
             )
         raise ProblemError(
             412, "revision", "The settings have changed since they were read; read them again."

@@ -14,6 +14,8 @@ TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 RESPONSE_TEMPLATE = "response_template.json"
 
+_TEMPLATE = "chat_template.jinja"
+_TOOL_TEMPLATE = "additional_chat_templates/tool_use.jinja"
 # Files of a processor, whose chat template transformers takes before a tokenizer's.
 _PROCESSORS = ("processor_config.json", "chat_template.json")
 _MOST_PARSED = 1 << 20  # characters of a template that the supervisor parses
@@ -65,10 +67,10 @@ def template_file(directory: Path, config: dict[str, Any]) -> TemplateFile:
     for name in _PROCESSORS:
         if (own := read_json(directory, name).get("chat_template")) is not None:
             return _declared(name, own)
-    file, tool_use = "chat_template.jinja", "additional_chat_templates/tool_use.jinja"
-    if (directory / file).exists():
-        with_tools = read_text(directory, tool_use) if (directory / tool_use).exists() else None
-        return TemplateFile(file, read_text(directory, file), with_tools)
+    if (directory / _TEMPLATE).exists():
+        has_tools = (directory / _TOOL_TEMPLATE).exists()
+        with_tools = read_text(directory, _TOOL_TEMPLATE) if has_tools else None
+        return TemplateFile(_TEMPLATE, read_text(directory, _TEMPLATE), with_tools)
     return _declared(TOKENIZER_CONFIG, config.get("chat_template"))
 
 
@@ -85,9 +87,10 @@ def files_problem(directory: Path) -> str:
         _check_tokenizer(directory)
     except CheckpointError as error:
         return str(error)
-    for source in (template.source, template.tool_use):
+    tool_file = _TOOL_TEMPLATE if template.file == _TEMPLATE else template.file
+    for file, source in ((template.file, template.source), (tool_file, template.tool_use)):
         if source is not None and len(source) <= _MOST_PARSED and (wrong := syntax_problem(source)):
-            return f"{template.file}: {wrong}"
+            return f"{file}: {wrong}"
     return ""
 
 

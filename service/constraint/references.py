@@ -82,6 +82,8 @@ def _target(root: dict[str, Any], reference: str) -> Any:
         return None
     found: Any = root
     for step in reference.split("/")[1:]:
+        if found is None:
+            return None
         if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
             found = found[int(step)]
         else:

@@ -118,7 +118,8 @@ class HandingOver:
             unsent = self._sequences.in_state(SequenceState.UNSENT)
             self._sequences.fail(unsent, EngineFailedError("it could not be handed over"))
             self._handover.end_trials()
-        _log.info("sequences handed over", count=count)
+        else:
+            _log.info("sequences handed over", count=count)
         self._task = None
         self._on_done()
 

@@ -18,7 +18,7 @@ from engine.gguf.part_names import part_name
 from service.hub.errors import NotServableError
 
 WEIGHTS_INDEX = "model.safetensors.index.json"
-_SINGLE = "model.safetensors"
+SINGLE_WEIGHTS = "model.safetensors"
 
 _CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
@@ -71,7 +71,7 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
             f"'{name}' has no tokenizer.json; choose a repository that has one, or download this "
             "one and convert its tokenizer with transformers"
         )
-    if not weights or {_SINGLE, WEIGHTS_INDEX} & there:
+    if not weights or {SINGLE_WEIGHTS, WEIGHTS_INDEX} & there:
         return
     if pickles := sorted(one for one in there if PurePosixPath(one).suffix in _PICKLES):
         raise NotServableError(
@@ -83,7 +83,7 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
             f"'{name}' is an adapter without the model's own weights; choose a merged model"
         )
     raise NotServableError(
-        f"'{name}' has neither {_SINGLE} nor {WEIGHTS_INDEX}; choose a "
+        f"'{name}' has neither {SINGLE_WEIGHTS} nor {WEIGHTS_INDEX}; choose a "
         "repository with safetensors weights"
     )
 
@@ -160,8 +160,8 @@ def weight_files(name: str, files: Iterable[HubFile], index: bytes | None) -> li
     else those that the index names. ``index``: its content; None: there is none. Raises
     NotServableError."""
     by_name = {file.name: file for file in files}
-    if _SINGLE in by_name:
-        return [by_name[_SINGLE]]
+    if SINGLE_WEIGHTS in by_name:
+        return [by_name[SINGLE_WEIGHTS]]
     try:
         named = msgspec.json.decode(index or b"", type=_Index).weight_map.values()
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

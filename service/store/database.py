@@ -179,12 +179,11 @@ class Database:
         async with self._sessions() as session:
             await self._lease(session, running, lease)
             if deletes:
-                await session.execute(delete(ResponseRow).where(ResponseRow.expires_at <= now))
                 has_ended = or_(
                     ResponseRow.status.not_in(RUNNING), ResponseRow.lease_until < self._now
                 )
-                excess = delete(ResponseRow).where(ResponseRow.id.in_(too_much), has_ended)
-                await session.execute(excess)
+                for no_longer in (ResponseRow.expires_at <= now, ResponseRow.id.in_(too_much)):
+                    await session.execute(delete(ResponseRow).where(no_longer, has_ended))
             await session.commit()
 
 

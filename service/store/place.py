@@ -25,8 +25,8 @@ _REST = re.compile(
     r"(/(?P<database>[^?]*))?"
 )
 _MOST_PORT = 65_535
-# Those of the driver's parameters whose values are text, or that SQLAlchemy makes numbers of; it
-# sets the two times itself.
+# Those of the driver's parameters whose values are text, or that SQLAlchemy makes numbers of.
+# `make_engine` overrides the two timeouts.
 _NUMBERS = ("port", "prepared_statement_cache_size")
 _PARAMETERS = (
     *("host", "user", "password", "database", "passfile", "service", "servicefile"),

@@ -49,5 +49,5 @@ class UsageWriter:
             self._table.release(sorted(now, key=lambda one: one.row in lately))
             self._next = time.monotonic() + _SECONDS
             if self._table.overflowed and not self._said_overflow:
-                _log.warning("more keys are used than usage can be counted for; see 'other'")
+                _log.warning("some usage cannot be counted by key; it is counted under 'other'")
                 self._said_overflow = True

@@ -76,14 +76,14 @@ class Plan:
         """Return why no process may start again; empty: they may."""
         if (lost := lost_file(self.files)) is not None:
             return (
-                f"{lost} was removed while the server ran, without which no process can start "
-                "again; restart the server, and exclude quire-* from what cleans old files"
+                f"{lost}, which every process needs at its start, was removed while the server "
+                "ran; restart the server, and exempt quire-* from the cleanup of old files"
             )
         changed = None if self.model_files is None else self.model_files.changed()
         if changed is not None:
             return (
-                f"the model's file {changed} changed while the server ran, so that a process that "
-                "starts now would not fit those that run; restart the server"
+                f"the model's file {changed} was changed, added or removed while the server ran, "
+                "so a process started now would not match those that run; restart the server"
             )
         return ""
 

@@ -244,7 +244,9 @@ class Supervisor:
         """Start a child while the server runs; end the server if none may start any more."""
         if obstacle := self._parts.obstacle():
             self._failure = obstacle
-            _log.error("ending, no process may start again", child=child.name, reason=obstacle)
+            _log.error(
+                "the server ends: no process may start again", child=child.name, reason=obstacle
+            )
         else:
             child.restart()
 

@@ -187,6 +187,8 @@ class LimitLedger:
         for alias in aliases:
             use = used.get(alias, MinuteUse())
             with self.memory.lock():
+                if alias not in used and self.memory.known(alias) is None:
+                    continue
                 tenant = self._tenant_or_none(alias, self._clock())
                 if tenant is None:
                     continue

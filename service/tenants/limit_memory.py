@@ -22,7 +22,7 @@ from collections.abc import Callable
 
 from observability.logging import get_logger
 
-MOST_TENANTS = 10_240  # of 1,656 bytes: more than a keys file has
+MOST_TENANTS = 10_240  # of 1,656 bytes each; a keys file has fewer
 MOST_WORKERS = 32
 _CELL = 8
 _ALIAS_BYTES = 32
@@ -60,7 +60,7 @@ _SIZE = (_HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS) * _CELL
 _MUTEX = 0
 _COLUMNS = 1
 
-# For so long it is not looked again whether a tenant has given its place up: that takes 10 ms.
+# After a search without success, which takes 10 ms, none is made for so long.
 _FULL_SECONDS = 1.0
 
 _SPINS = 20
@@ -311,7 +311,8 @@ class LimitMemory:
             self._reused = self._cells[_REUSED]
         self._slots[name] = free
         at = _HEAD_CELLS + free * _TENANT_CELLS
-        for cell in range(at, at + _TENANT_CELLS):
+        # Never without a name: if this process is killed here, others would take it for the end.
+        for cell in range(at + _ALIAS_CELLS, at + _TENANT_CELLS):
             self._cells[cell] = 0
         self._memory[at * _CELL : at * _CELL + _ALIAS_BYTES] = name
         return free

@@ -96,8 +96,8 @@ def test_any_revision_or_one_of_several_may_be_named(form: str) -> None:
 @pytest.mark.parametrize(
     ("form", "said"),
     [
-        ('W/"{}"', "exact revision"),
-        ('W/"{}", W/"other"', "exact revision"),
+        ('W/"{}"', "exact 'revision'"),
+        ('W/"{}", W/"other"', "exact 'revision'"),
         ('"other", W/"{}"', "have changed"),
         ('"*"', "have changed"),
         ("", "have changed"),

@@ -40,6 +40,15 @@ def test_a_file_that_cannot_be_used_is_named(
     assert files_problem(directory).startswith(f"{file}: {reason}")
 
 
+def test_of_two_templates_the_broken_one_is_named(tmp_path: Path) -> None:
+    directory = write_tiny_checkpoint(tmp_path)
+    (directory / "chat_template.jinja").write_text("sound", encoding="utf-8")
+    tool_use = directory / "additional_chat_templates" / "tool_use.jinja"
+    tool_use.parent.mkdir()
+    tool_use.write_text("{% for x in %}", encoding="utf-8")
+    assert files_problem(directory).startswith("additional_chat_templates/tool_use.jinja: ")
+
+
 def test_the_line_of_an_error_in_a_template_is_given(tmp_path: Path) -> None:
     directory = write_tiny_checkpoint(tmp_path)
     (directory / "chat_template.jinja").write_text("a\n{% for x in %}", encoding="utf-8")

@@ -58,6 +58,11 @@ async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Da
     await database.sweep(responses=1, size=1 << 30, running=(), lease=60)
     names = ["resp_old", "resp_mid", "resp_new"]
     assert await database.remaining(names) == {"resp_old", "resp_new"}
+    late = msgspec.structs.replace(record("resp_late", ttl=-1), status="in_progress")
+    await database.write([late, record("resp_over", ttl=-1)], (), lease=60)
+    await database.sweep(responses=10, size=1 << 30, running=(), lease=60)
+    assert await database.remaining(["resp_late", "resp_over"]) == {"resp_late"}
+    await database.remove({"resp_late"})
     await database.write([old], (), lease=-60)  # its process is gone
     await database.sweep(responses=1, size=1 << 30, running=(), lease=60)
     assert await database.remaining(names) == {"resp_new"}

@@ -251,7 +251,7 @@ def test_a_removed_runtime_directory_ends_it_once_a_child_is_to_start_again(
         os.kill(child(server, module), signal.SIGKILL)
         assert ended(server) == 1
         last = server.output().rstrip().splitlines()[-1]
-        assert last.startswith(f"quire: {directory} was removed while the server ran")
+        assert last.startswith(f"quire: {directory}, which every process needs at its start, was ")
         assert "FileNotFoundError" not in server.output()
 
 
@@ -267,7 +267,7 @@ def test_changed_files_of_the_model_end_it_once_a_child_is_to_start_again(
         os.kill(child(server, module), signal.SIGKILL)
         assert ended(server) == 1
         last = server.output().rstrip().splitlines()[-1]
-        assert last.startswith(f"quire: the model's file {changed} changed while the server ran")
+        assert last.startswith(f"quire: the model's file {changed} was changed, added or removed")
 
 
 def is_listening(server: QuireServer) -> bool:

@@ -168,6 +168,11 @@ def test_a_tenant_for_whom_there_is_no_room_disturbs_nobody(
     ledger.settle(second, 0)
 
 
+def test_what_others_have_not_used_makes_no_tenant_known(ledger: LimitLedger) -> None:
+    ledger.note_others({"two": MinuteUse(1)}, ["one", "two"])
+    assert ledger.memory.aliases() == ["two"]
+
+
 def test_a_tenant_whose_use_of_the_day_is_stored_gives_its_place_up(
     ledger: LimitLedger, time: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
