@@ -40,11 +40,10 @@ def fingerprint(message: Submit) -> bytes:
         asked: object = msgspec.structs.replace(task.params, seed=0)
     else:
         asked = (task.second_text, task.dimensions, task.activate)
-    # As strings, because the encoders sort no other keys (logit_bias has numbers).
-    parts = msgspec.to_builtins(
-        (message.prompt_token_ids, asked), str_keys=True, order="deterministic"
-    )
-    return hashlib.blake2b(msgspec.msgpack.encode(parts), digest_size=16).digest()
+    # With keys as strings, because msgspec sorts no others (logit_bias has numbers).
+    asked = msgspec.to_builtins(asked, str_keys=True, order="deterministic")
+    data = msgspec.msgpack.encode((message.prompt_token_ids, asked))
+    return hashlib.blake2b(data, digest_size=16).digest()
 
 
 class _Memory:

@@ -54,10 +54,7 @@ from service.supervision.listener import (
 )
 from service.supervision.page import SupervisorPage
 from service.supervision.plan import Plan, plan
-from service.supervision.runtime_directory import (
-    RuntimeDirectoryError,
-    runtime_directory,
-)
+from service.supervision.runtime_directory import RuntimeDirectoryError, runtime_directory
 
 _TICK_SECONDS = 0.2
 _LONGEST_TICK_SECONDS = 1.0

@@ -9,6 +9,7 @@ import jsonschema
 import pytest
 
 from engine.constraint.grammar import compile_grammar
+from engine.messages import Constraint
 from service.constraint.build import build_constraint
 from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
 from service.formats import (
@@ -151,6 +152,25 @@ BARE = [
 ]
 
 
+def weather_schema(city: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {"city": city, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+        "additionalProperties": False,
+    }
+
+
+def weather_calls(shipped: ShippedFormat, schema: dict[str, Any]) -> Constraint | None:
+    """Return what holds calls to a strict tool with this schema, and to the examples' others."""
+    tools = (
+        ToolShape(name="get_weather", parameters=schema, strict=True, param="t"),
+        *(ToolShape(name=name, param="t") for name in ("set_alarm", "ping")),
+    )
+    request = ConstraintRequest(tools=tools, opening=opening(shipped))
+    return build_constraint(request, form(shipped), token_id)
+
+
 @pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
 @pytest.mark.parametrize(
     "city",
@@ -167,18 +187,7 @@ def test_a_string_without_quotes_follows_its_schema(
     shipped: ShippedFormat, city: dict[str, Any]
 ) -> None:
     """The format's own example, with other values in it. The oracle is the schema itself."""
-    schema = {
-        "type": "object",
-        "properties": {"city": {"type": "string", **city}, "days": {"type": "integer"}},
-        "required": ["city", "days"],
-        "additionalProperties": False,
-    }
-    tools = (
-        ToolShape(name="get_weather", parameters=schema, strict=True, param="t"),
-        *(ToolShape(name=name, param="t") for name in ("set_alarm", "ping")),
-    )
-    request = ConstraintRequest(tools=tools, opening=opening(shipped))
-    asked = build_constraint(request, form(shipped), token_id)
+    asked = weather_calls(shipped, weather_schema({"type": "string", **city}))
     for example in shipped.examples:
         if example.lenient or not example.calls or "Oslo" not in example.text:
             continue
@@ -231,18 +240,8 @@ MARKED = [
 def test_a_string_among_other_values_is_written_as_text_or_as_json_and_read_as_itself(
     shipped: ShippedFormat, city: dict[str, Any]
 ) -> None:
-    schema = {
-        "type": "object",
-        "properties": {"city": city, "days": {"type": "integer"}},
-        "required": ["city", "days"],
-        "additionalProperties": False,
-    }
-    tools = (
-        ToolShape(name="get_weather", parameters=schema, strict=True, param="t"),
-        *(ToolShape(name=name, param="t") for name in ("set_alarm", "ping")),
-    )
-    request = ConstraintRequest(tools=tools, opening=opening(shipped))
-    asked = build_constraint(request, form(shipped), token_id)
+    schema = weather_schema(city)
+    asked = weather_calls(shipped, schema)
     as_text, as_json = _spellings(shipped)
     read = 0
     for example in shipped.examples:
