@@ -31,9 +31,9 @@ ALICE = UsageGroup("alice", "m", "chat_completions")
 BOB = UsageGroup("bob", "n", "responses")
 
 
-async def test_what_is_kept_is_found_by_request_and_by_trace(empty_url: str) -> None:
+async def test_what_is_kept_is_found_by_request_and_by_trace(url: str) -> None:
     wanted = kept(7, error="a reason", finish_reasons=("stop", "length"))
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         one.keep(kept(6), wanted, kept(8))
         await one.written()
         assert await one.archive.find(wanted.request_id) == wanted
@@ -42,10 +42,10 @@ async def test_what_is_kept_is_found_by_request_and_by_trace(empty_url: str) -> 
         assert await one.archive.find("no id; --") is None
 
 
-async def test_pages_follow_each_other_without_a_gap_in_any_order(empty_url: str) -> None:
+async def test_pages_follow_each_other_without_a_gap_in_any_order(url: str) -> None:
     # Some end at the same moment, and some have no first token.
     requests = [kept(number, ended=BASE - number // 3) for number in range(150)]
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         one.keep(*requests)
         await one.written()
         records = Records()
@@ -81,9 +81,9 @@ async def test_pages_follow_each_other_without_a_gap_in_any_order(empty_url: str
         ({"since": BASE - 10, "until": BASE - 3}, lambda r: BASE - 10 <= r.ended < BASE - 3),
     ],
 )
-async def test_filters(empty_url: str, fields: dict[str, object], is_found: object) -> None:
+async def test_filters(url: str, fields: dict[str, object], is_found: object) -> None:
     requests = [kept(number) for number in range(60)]
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         one.keep(*requests)
         await one.written()
         page = await one.archive.query(RequestQuery(sort="-ended", **fields))  # type: ignore[arg-type]
@@ -111,8 +111,8 @@ async def test_a_query_that_cannot_be_answered_is_refused(tmp_path: Path, query:
             await one.archive.query(query)  # type: ignore[arg-type]
 
 
-async def test_usage_is_by_group_and_hour_or_day(empty_url: str) -> None:
-    async with archived(empty_url) as one:
+async def test_usage_is_by_group_and_hour_or_day(url: str) -> None:
+    async with archived(url) as one:
         one.use(NOON, ALICE, prompt_tokens=100, cached_tokens=60, output_tokens=10, seconds=0.5)
         one.use(NOON + 1, ALICE, prompt_tokens=1, errors=1, reasoning_tokens=3)
         one.use(NOON + 2, BOB, output_tokens=7)
@@ -133,7 +133,7 @@ async def test_usage_is_by_group_and_hour_or_day(empty_url: str) -> None:
 
 
 async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_worker(
-    empty_url: str, tmp_path: Path
+    url: str, tmp_path: Path
 ) -> None:
     ledger = tmp_path / "ledger"
 
@@ -145,14 +145,14 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
         killed.usage.count(NOON, ALICE, UsageFigures(output_tokens=10))
         killed.ended_requests.put(row_of(kept(1)))
     for _ in range(2):
-        async with archived(empty_url, ledger=descriptor()) as one:
+        async with archived(url, ledger=descriptor()) as one:
             one.use(NOON, ALICE, output_tokens=1)
             await one.archive.usage("key", NOON, NOON + HOUR)
             one.use(NOON, ALICE, output_tokens=1)
             one.archive._usage._stored.clear()  # as if the answer had been lost
             [row] = await one.archive.usage("key", NOON, NOON + HOUR)
     assert (row.requests, row.output_tokens) == (5, 14)
-    async with archived(empty_url) as other:  # another server's, with its own ledger
+    async with archived(url) as other:  # another server's, with its own ledger
         other.use(NOON, ALICE, output_tokens=100)
         [row] = await other.archive.usage("key", NOON, NOON + HOUR)
         assert (row.requests, row.output_tokens) == (6, 114)
@@ -160,12 +160,12 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
 
 
 async def test_more_keys_than_the_ledger_has_rows_for_are_stored(
-    empty_url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("service.telemetry.requests.USAGE_ROWS", 8)
     monkeypatch.setattr("service.store.archive._WRITE_SECONDS", 0.01)
     table = Telemetry(["m"], version="1", keys_change=True, keeps_requests=True)
-    one = Archived(empty_url, table, ArchiveLimits())
+    one = Archived(url, table, ArchiveLimits())
     one.responses.open()
     one.archive.open()
     for _ in range(2):
@@ -178,30 +178,30 @@ async def test_more_keys_than_the_ledger_has_rows_for_are_stored(
     await one.responses.close()
 
 
-async def test_a_record_that_is_written_again_is_stored_once(empty_url: str) -> None:
-    async with archived(empty_url) as one:
+async def test_a_record_that_is_written_again_is_stored_once(url: str) -> None:
+    async with archived(url) as one:
         one.keep(kept(1), kept(1))
         await one.written()
         page = await one.archive.query(RequestQuery())
         assert ids(page.requests) == [kept(1).request_id]
 
 
-async def test_audit_rows_are_kept_in_order(empty_url: str) -> None:
+async def test_audit_rows_are_kept_in_order(url: str) -> None:
     rows = [
         AuditRow(time=BASE + n, actor="ann", address="::1", action="drain", after=str(n))
         for n in range(3)
     ]
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         for row in rows:
             one.archive.keep_audit(row)
         assert await one.archive.audit_rows(10) == tuple(rows[::-1])
         assert await one.archive.audit_rows(1) == (rows[2],)
 
 
-async def test_an_audit_row_that_the_database_refuses_stops_no_other_row(empty_url: str) -> None:
+async def test_an_audit_row_that_the_database_refuses_stops_no_other_row(url: str) -> None:
     """PostgreSQL takes no NUL. SQLite takes everything."""
     actions = ["drain", "POST /\0", "resume"]
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         for number, action in enumerate(actions):
             row = AuditRow(time=BASE + number, actor="ann", address="::1", action=action)
             one.archive.keep_audit(row)
@@ -214,11 +214,11 @@ async def test_an_audit_row_that_the_database_refuses_stops_no_other_row(empty_u
 
 
 async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_stored(
-    empty_url: str,
+    url: str,
 ) -> None:
     # PostgreSQL takes no NUL; SQLite takes everything, so that there the entry itself is broken.
-    bad = kept(2, outcome="\0" if empty_url.startswith("postgresql") else None)
-    async with archived(empty_url) as one:
+    bad = kept(2, outcome="\0" if url.startswith("postgresql") else None)
+    async with archived(url) as one:
         one.keep(kept(1), bad, kept(3))
         await one.written()
         page = await one.archive.query(RequestQuery(sort="-ended"))
@@ -227,16 +227,16 @@ async def test_what_a_database_refuses_is_dropped_and_counted_and_the_rest_is_st
 
 
 async def test_what_is_pending_is_written_for_a_reader_elsewhere(
-    empty_url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     row = AuditRow(time=BASE, actor="ann", address="::1", action="drain")
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         await asyncio.sleep(0.1)  # the writer has its pause
         one.keep(kept(1))
         one.use(NOON, ALICE, output_tokens=5)
         one.archive.keep_audit(row)
         await one.archive.write_now(usage=True)
-        async with archived(empty_url) as other:
+        async with archived(url) as other:
             assert await other.archive.find(kept(1).request_id) == kept(1)
             [used] = await other.archive.usage("key", NOON, NOON + HOUR)
             assert used.output_tokens == 5
@@ -263,7 +263,7 @@ async def test_without_a_database_everything_is_unavailable() -> None:
 
 
 async def test_while_the_database_is_away_records_are_dropped_and_counted_and_usage_is_not(
-    empty_url: str,
+    url: str,
 ) -> None:
     telemetry = telemetry_of()
     most = 12_000
@@ -271,7 +271,7 @@ async def test_while_the_database_is_away_records_are_dropped_and_counted_and_us
         with telemetry.metrics.ledger:
             telemetry.usage.count(NOON, ALICE, UsageFigures(output_tokens=1))
             telemetry.ended_requests.put(row_of(kept(number)))
-    one = Archived(empty_url, telemetry, ArchiveLimits())
+    one = Archived(url, telemetry, ArchiveLimits())
     dropped = one.dropped
     assert 0 < dropped < most
     one.responses.open()
@@ -292,7 +292,7 @@ async def test_while_the_database_is_away_records_are_dropped_and_counted_and_us
 
 
 async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_long(
-    empty_url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running = most = 0
     go = asyncio.Event()
@@ -308,7 +308,7 @@ async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_
         finally:
             running -= 1
 
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         one.keep(kept(1))
         await one.written()
         monkeypatch.setattr(ArchiveDatabase, "rows", slow)

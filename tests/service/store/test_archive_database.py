@@ -18,9 +18,9 @@ SLOW = {
 
 
 async def test_a_query_that_takes_too_long_is_stopped(
-    empty_url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         database = one.archive._database
         assert database is not None
         monkeypatch.setattr(archive_database, "QUERY_SECONDS", 0.3)

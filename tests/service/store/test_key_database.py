@@ -7,8 +7,8 @@ from service.store.place import store_place
 from service.tenants.stored_key import KeyGrant, new_key
 
 
-async def test_the_number_grows_with_each_change_only(empty_url: str) -> None:
-    database = KeyDatabase(store_place(empty_url))
+async def test_the_number_grows_with_each_change_only(url: str) -> None:
+    database = KeyDatabase(store_place(url))
     await database.bring_up_to_date()
     numbers = [await database.revision()]
     key, _ = new_key(KeyGrant(alias="team"))

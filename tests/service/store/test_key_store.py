@@ -17,8 +17,8 @@ TEAM = KeyGrant(alias="team", tokens_per_minute=1000, models=("m\0", "ü"))
 
 
 @pytest.fixture
-async def store(empty_url: str) -> AsyncIterator[KeyStore]:
-    made = KeyStore(store_place(empty_url))
+async def store(url: str) -> AsyncIterator[KeyStore]:
+    made = KeyStore(store_place(url))
     await made.prepare()
     yield made
     await made.close()
@@ -32,13 +32,13 @@ async def test_a_key_is_found_as_it_was_made(store: KeyStore) -> None:
     assert (found.digest, found.grant, found.expires) == (digest_of(made.text), TEAM, until)
 
 
-async def test_a_change_is_told_and_a_use_is_not(store: KeyStore, empty_url: str) -> None:
+async def test_a_change_is_told_and_a_use_is_not(store: KeyStore, url: str) -> None:
     told = await store.newer()
     assert told is not None
     revision, keys = told
     assert keys == ()
     assert await store.newer(revision) is None
-    other = KeyStore(store_place(empty_url))
+    other = KeyStore(store_place(url))
     made = await other.create(TEAM)
     told = await store.newer(revision)
     assert told is not None
@@ -75,8 +75,8 @@ async def test_revocation_ends_one_key_or_all_of_an_alias(store: KeyStore) -> No
     assert all(key.revoked for key in await store.keys())
 
 
-async def test_changes_at_once_are_all_kept(store: KeyStore, empty_url: str) -> None:
-    stores = [KeyStore(store_place(empty_url)) for _ in range(3)]
+async def test_changes_at_once_are_all_kept(store: KeyStore, url: str) -> None:
+    stores = [KeyStore(store_place(url)) for _ in range(3)]
     aliases = [f"a{number}" for number in range(9)]
     await asyncio.gather(
         *(stores[number % 3].create(KeyGrant(alias=alias)) for number, alias in enumerate(aliases))

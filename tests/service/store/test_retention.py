@@ -32,10 +32,10 @@ def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_batches")
-async def test_requests_that_are_too_old_are_deleted(empty_url: str) -> None:
+async def test_requests_that_are_too_old_are_deleted(url: str) -> None:
     old = [kept(number, ended=BASE - 3 * DAY - number) for number in range(10)]
     young = [kept(number) for number in range(100, 110)]
-    async with archived(empty_url, ArchiveLimits(request_days=1.5)) as one:
+    async with archived(url, ArchiveLimits(request_days=1.5)) as one:
         one.keep(*old, *young)
         await one.written()
         assert one.archive._database is not None
@@ -47,9 +47,9 @@ async def test_requests_that_are_too_old_are_deleted(empty_url: str) -> None:
 
 
 @pytest.mark.usefixtures("small_batches")
-async def test_requests_beyond_the_limit_are_deleted_the_oldest_first(empty_url: str) -> None:
+async def test_requests_beyond_the_limit_are_deleted_the_oldest_first(url: str) -> None:
     requests = [kept(number) for number in range(59, -1, -1)]
-    async with archived(empty_url) as one:
+    async with archived(url) as one:
         one.keep(*requests)
         await one.written()
         database = one.archive._database
@@ -60,7 +60,7 @@ async def test_requests_beyond_the_limit_are_deleted_the_oldest_first(empty_url:
                 pass
             return ids((await one.archive.query(RequestQuery(sort="-ended"))).requests)
 
-        if empty_url.startswith("sqlite"):
+        if url.startswith("sqlite"):
             assert await left() == ids(requests[::-1][:25])
             return
         # PostgreSQL's estimate of its rows comes a moment later.
@@ -70,8 +70,8 @@ async def test_requests_beyond_the_limit_are_deleted_the_oldest_first(empty_url:
         assert await left() == ids(requests[::-1][:25])
 
 
-async def test_old_hours_become_days_and_sums_stay(empty_url: str) -> None:
-    async with archived(empty_url) as one:
+async def test_old_hours_become_days_and_sums_stay(url: str) -> None:
+    async with archived(url) as one:
         database = one.archive._database
         assert database is not None
 

@@ -55,26 +55,26 @@ def not_a_day(name: str | None, kind: str, _parents: object) -> bool:
 
 @pytest.mark.proves("migrations", "process")
 async def test_a_schema_one_migration_newer_is_used_and_a_still_newer_one_is_refused(
-    empty_url: str,
+    url: str,
 ) -> None:
-    async with opened(empty_url) as store:
+    async with opened(url) as store:
         await store.put(record("resp_a"))
     newer = "UPDATE quire_schema_version SET version_num = '{:04}'"
-    await execute(empty_url, newer.format(NEWEST + 1))
-    async with opened(empty_url) as store:
+    await execute(url, newer.format(NEWEST + 1))
+    async with opened(url) as store:
         assert await store.get("resp_a", "me") is not None
-    await execute(empty_url, newer.format(NEWEST + 2))
-    engine = create_async_engine(database_url(store_place(empty_url)))
+    await execute(url, newer.format(NEWEST + 2))
+    engine = create_async_engine(database_url(store_place(url)))
     with pytest.raises(SchemaError, match=f"version {NEWEST + 2}, .* up to {NEWEST + 1}"):
         await bring_up_to_date(engine)
     await engine.dispose()
 
 
-async def test_a_version_that_is_not_a_number_is_refused(empty_url: str) -> None:
-    async with opened(empty_url):
+async def test_a_version_that_is_not_a_number_is_refused(url: str) -> None:
+    async with opened(url):
         pass
-    await execute(empty_url, "UPDATE quire_schema_version SET version_num = 'garbage'")
-    engine = create_async_engine(database_url(store_place(empty_url)))
+    await execute(url, "UPDATE quire_schema_version SET version_num = 'garbage'")
+    engine = create_async_engine(database_url(store_place(url)))
     with pytest.raises(SchemaError, match="quire_schema_version has 'garbage'"):
         await bring_up_to_date(engine)
     await engine.dispose()

@@ -61,12 +61,12 @@ async def test_usage_is_merged_once_a_day() -> None:
 
 
 async def test_the_writer_deletes_batch_after_batch_by_itself(
-    empty_url: str, monkeypatch: pytest.MonkeyPatch
+    url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(retention, "MOST_AT_ONCE", 7)
     monkeypatch.setattr(retention, "FEWEST_AT_ONCE", 7)
     old = [kept(number, ended=BASE - 3 * DAY - number) for number in range(50)]
-    async with archived(empty_url, ArchiveLimits(request_days=1.0)) as one:
+    async with archived(url, ArchiveLimits(request_days=1.0)) as one:
         one.keep(*old, kept(100))
         await one.written()
         one.archive._sweep._at = 0.0
