@@ -61,6 +61,8 @@ def _anthropic_message(error: QuireError) -> str:
         counted, most = error.tokens
         # Clients recognize these words, and then shorten the conversation themselves.
         return f"prompt is too long: {counted} tokens > {most} maximum. Shorten the {error.param}."
+    if error.param and "." in error.param and error.param not in error.message:
+        return f"{error.param}: {error.message}"  # their errors have no field for the place
     return error.message
 
 

@@ -13,13 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from service.constraint.request import AnswerShape, JsonSchema
-from service.conversation import (
-    Conversation,
-    JsonObject,
-    NamedTool,
-    ToolChoice,
-    ToolDefinition,
-)
+from service.conversation import Conversation, JsonObject
 from service.errors import InvalidRequestError, NoThreadsError
 from service.wire.decode import Ignored, decode
 from service.wire.messages.blocks import (
@@ -37,6 +31,13 @@ from service.wire.messages.blocks import (
     ToolUseBlock,
 )
 from service.wire.messages.signatures import Signer
+from service.wire.messages.tools import (
+    InputTool,
+    InputToolChoice,
+    check_tools,
+    definitions_of,
+    shapes_of,
+)
 from service.wire.parts import stand_in, text_only_error
 from service.wire.sampling import Name, SamplingFields, StopString
 from service.wire.task import Task
@@ -48,32 +49,6 @@ MIN_THINKING_BUDGET = 1024
 class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     role: Literal["user", "assistant", "system"]
     content: str | Annotated[list[InputBlock], Meta(max_length=16384)]
-
-
-class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``type`` None or ``custom``: the client's own function. Any other is a tool that the vendor
-    would run; it is not run here, and is named in a response header."""
-
-    type: Name | None = None
-    name: Annotated[str, Meta(max_length=256)] = ""
-    description: str | None = None
-    input_schema: dict[str, Any] | None = None
-    strict: bool = False
-    cache_control: Any = None
-    defer_loading: Any = None
-    eager_input_streaming: Any = None
-    allowed_callers: Any = None
-    input_examples: Any = None
-
-    @property
-    def is_hosted(self) -> bool:
-        return self.type not in (None, "custom")
-
-
-class InputToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    type: Literal["auto", "any", "tool", "none"]
-    name: Name | None = None
-    disable_parallel_tool_use: bool = False
 
 
 class ThinkingMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -111,10 +86,6 @@ class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     context_management: dict[str, Any] | None = None
     compaction: dict[str, Any] | None = None
     cache_control: dict[str, Any] | None = None
-
-    @property
-    def hosted_tools(self) -> list[str]:
-        return [tool.name or str(tool.type) for tool in self.tools or () if tool.is_hosted]
 
 
 class CountRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -182,20 +153,10 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
         raise NoThreadsError(
             "Threads are not supported; send the whole conversation.", param="thread"
         )
-    for index, tool in enumerate(request.tools or ()):
-        if not tool.is_hosted and (not tool.name or tool.input_schema is None):
-            raise InvalidRequestError(
-                "A tool needs 'name' and 'input_schema'.", param=f"tools.{index}"
-            )
-    choice = request.tool_choice
-    if choice is not None and choice.type == "tool" and not choice.name:
-        raise InvalidRequestError("'tool_choice' of type tool needs a name.", param="tool_choice")
-    ignored.drop_options(
-        tuple(f"tools[{i}]" for i, tool in enumerate(request.tools or ()) if tool.is_hosted)
-    )
-    ignored.add(*(f"tools.{name}" for name in request.hosted_tools))
+    check_tools(request.tools or (), request.tool_choice, ignored)
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)
+    _check_last_calls(request.messages[-1], f"messages.{len(request.messages) - 1}")
 
 
 def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
@@ -237,6 +198,19 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
             )
 
 
+def _check_last_calls(message: InputMessage, path: str) -> None:
+    """Raise InvalidRequestError for a conversation that ends with a call: it has no result, and a
+    turn cannot be continued after it."""
+    if message.role == "assistant" and not isinstance(message.content, str):
+        for place, block in enumerate(message.content):
+            if isinstance(block, ToolUseBlock):
+                raise InvalidRequestError(
+                    "The conversation ends with a tool_use block; send its tool_result block in a "
+                    "user message after it.",
+                    param=f"{path}.content.{place}",
+                )
+
+
 # --- as a conversation --------------------------------------------------------------------------
 
 
@@ -261,17 +235,8 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
     choice = request.tool_choice
     return Conversation(
         messages=messages,
-        tools=tuple(
-            ToolDefinition(
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.input_schema,
-                strict=tool.strict,
-            )
-            for tool in request.tools or ()
-            if not tool.is_hosted
-        ),
-        tool_choice=_tool_choice(choice),
+        tools=definitions_of(request.tools or ()),
+        tool_choice="auto" if choice is None else choice.choice(),
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
         thinking=request.thinking is not None and request.thinking.type != "disabled",
         reasoning_effort=None if request.output_config is None else request.output_config.effort,
@@ -287,6 +252,7 @@ def messages_task(request: MessagesRequest, signer: Signer) -> Task:
         request.sampling(),
         token_limit=request.max_tokens,
         answer=output_shape(request),
+        tools=shapes_of(request.tools or ()),
         tier=ANTHROPIC_TIERS.get(request.service_tier or ""),
     )
 
@@ -311,17 +277,6 @@ def output_shape(request: PromptFields) -> AnswerShape | None:
     if asked.get("type") != "json_schema" or not isinstance(asked.get("schema"), dict):
         raise InvalidRequestError(f"'{param}' must be a json_schema with its schema.", param=param)
     return JsonSchema(schema=asked["schema"], param=f"{param}.schema")
-
-
-def _tool_choice(choice: InputToolChoice | None) -> ToolChoice:
-    match choice:
-        case InputToolChoice(type="any"):
-            return "required"
-        case InputToolChoice(type="none"):
-            return "none"
-        case InputToolChoice(type="tool", name=str(name)):
-            return NamedTool(name)
-    return "auto"
 
 
 def _joined(content: str | Sequence[ResultPart] | None) -> str:

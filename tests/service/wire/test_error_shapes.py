@@ -43,6 +43,18 @@ def test_a_client_that_uses_threads_gets_an_error_that_names_what_is_unsupported
     assert details == {"error_code": error.kind.code, "unsupported": ["thread"]}
 
 
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("No name.", "tools.1: No name."),
+        ("'tools.1' has no name.", "'tools.1' has no name."),
+    ],
+)
+def test_anthropics_clients_are_shown_where_it_is(message: str, shown: str) -> None:
+    body = json.loads(anthropic_shape(InvalidRequestError(message, param="tools.1"), "req_1"))
+    assert body["error"]["message"] == shown
+
+
 def test_anthropics_clients_recognize_a_prompt_that_is_too_long() -> None:
     error = ContextTooLongError("This model's maximum …", param="messages")
     assert json.loads(anthropic_shape(error, "r"))["error"]["message"] == error.message

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from service.conversation import Conversation, NamedTool
+from service.conversation import Conversation
 from service.errors import InvalidRequestError, NoThreadsError
-from service.wire.decode import Ignored
 from service.wire.messages.request import (
     MessagesRequest,
     decode_count,
@@ -22,6 +21,10 @@ from service.wire.messages.signatures import Signer
 USER = {"role": "user", "content": "Hi"}
 TOOL = {"name": "f", "input_schema": {"type": "object"}}
 SIGNER = Signer("a secret")
+ENDS_WITH_A_CALL = (
+    {"type": "text", "text": "Let me see."},
+    {"type": "tool_use", "id": "t", "name": "f", "input": {}},
+)
 
 
 def decode(**fields: Any) -> MessagesRequest:
@@ -76,32 +79,12 @@ def test_altered_sealed_thinking_is_refused_naming_its_position() -> None:
     assert caught.value.param == "messages.1.content.0"
 
 
-@pytest.mark.parametrize(
-    ("asked", "choice"),
-    [
-        (None, "auto"),
-        ({"type": "auto"}, "auto"),
-        ({"type": "any"}, "required"),
-        ({"type": "none"}, "none"),
-        ({"type": "tool", "name": "f"}, NamedTool("f")),
-    ],
-)
-def test_every_choice_of_tools_has_its_meaning(asked: Any, choice: Any) -> None:
-    made = conversation(tools=[TOOL], tool_choice=asked)
-    assert made.tool_choice == choice
+def test_a_choice_may_allow_one_call_only() -> None:
+    choice = {"type": "any", "disable_parallel_tool_use": True}
+    assert not conversation(tools=[TOOL], tool_choice=choice).parallel_tool_calls
+    made = conversation(tools=[TOOL], tool_choice={"type": "any"})
     assert made.parallel_tool_calls
-    assert [tool.name for tool in made.tools] == ["f"]
-    once = {"type": "auto", "disable_parallel_tool_use": True}
-    assert not conversation(tools=[TOOL], tool_choice=once).parallel_tool_calls
-
-
-def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
-    ignored = Ignored()
-    hosted = {"type": "web_search_20250305", "name": "web_search", "max_uses": 5}
-    body = {"model": "m", "max_tokens": 9, "messages": [USER], "tools": [hosted, TOOL]}
-    request = decode_messages(json.dumps(body).encode(), ignored)
-    assert ignored.names == ["tools.web_search"]
-    assert [tool.name for tool in messages_conversation(request, SIGNER).tools] == ["f"]
+    assert made.tool_choice == "required"
 
 
 @pytest.mark.parametrize(
@@ -109,8 +92,7 @@ def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
     [
         ({"max_tokens": 0}, "max_tokens"),
         ({"messages": []}, "messages"),
-        ({"tools": [TOOL, {"name": "g"}]}, "tools.1"),
-        ({"tool_choice": {"type": "tool"}}, "tool_choice"),
+        ({"tools": [TOOL, TOOL]}, "tools.1.name"),
         ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
         ({"thinking": {"type": "enabled", "budget_tokens": 1023}}, "thinking.budget_tokens"),
         ({"thinking": {"type": "enabled", "budget_tokens": 2000}}, "max_tokens"),
@@ -119,6 +101,7 @@ def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
             "messages.0.content.0",
         ),
         ({"messages": [said({"type": "image", "source": {}})]}, "messages.0.content.0.type"),
+        ({"messages": [USER, said(*ENDS_WITH_A_CALL, role="assistant")]}, "messages.1.content.1"),
     ],
 )
 def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) -> None:

@@ -1,0 +1,67 @@
+"""Anthropic's tools: which are the client's own, what their calls must match, what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from service.conversation import NamedTool
+from service.errors import InvalidRequestError
+from service.wire.decode import Ignored
+from service.wire.messages.tools import (
+    InputTool,
+    InputToolChoice,
+    check_tools,
+    definitions_of,
+    shapes_of,
+)
+
+TOOL = {"name": "f", "input_schema": {"type": "object"}}
+HOSTED = {"type": "web_search_20250305", "name": "web_search"}
+
+
+def tools(*given: dict[str, Any]) -> list[InputTool]:
+    return msgspec.convert(given, list[InputTool])
+
+
+@pytest.mark.parametrize(
+    ("asked", "choice"),
+    [
+        ({"type": "auto"}, "auto"),
+        ({"type": "any"}, "required"),
+        ({"type": "none"}, "none"),
+        ({"type": "tool", "name": "f"}, NamedTool("f")),
+    ],
+)
+def test_every_choice_of_tools_has_its_meaning(asked: Any, choice: Any) -> None:
+    assert msgspec.convert(asked, InputToolChoice).choice() == choice
+
+
+def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
+    ignored = Ignored()
+    given = tools(HOSTED, {**TOOL, "strict": True}, HOSTED)
+    check_tools(given, None, ignored)
+    assert ignored.names == ["tools.web_search"]
+    assert [tool.name for tool in definitions_of(given)] == ["f"]
+
+
+def test_a_constraint_names_the_tools_place_in_the_request() -> None:
+    (shape,) = shapes_of(tools(HOSTED, {**TOOL, "strict": True}))
+    assert (shape.name, shape.param, shape.strict) == ("f", "tools.1.input_schema", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "choice", "param"),
+    [
+        ([TOOL, {"name": "g"}], None, "tools.1"),
+        ([TOOL, {"input_schema": {}}], None, "tools.1"),
+        ([TOOL, HOSTED, TOOL], None, "tools.2.name"),
+        ([TOOL], {"type": "tool"}, "tool_choice"),
+    ],
+)
+def test_an_unsound_tool_is_named(given: list[Any], choice: Any, param: str) -> None:
+    with pytest.raises(InvalidRequestError) as caught:
+        check_tools(tools(*given), msgspec.convert(choice, InputToolChoice | None), Ignored())
+    assert caught.value.param == param
