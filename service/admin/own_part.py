@@ -31,6 +31,7 @@ from service.admin.part_messages import (
     SettingsAsk,
     SettingsPart,
     StoreAsk,
+    StorePart,
 )
 from service.admin.timed import Timed
 from service.engine.inspections import NoInspectionError
@@ -63,7 +64,7 @@ OVERRIDE_AT = Question("/peer/override", OverrideAsk, Nothing)
 KV_MAP_AT = Question("/peer/kv-map", EngineName, KvMapPart)
 AUDIT_OF = Question("/peer/audit", AuditAsk, AuditRows)
 LOOK_AT_KEYS_AT = Question("/peer/look-at-keys", Nothing, Nothing)
-STORE_AT = Question("/peer/store", StoreAsk, Nothing)
+STORE_AT = Question("/peer/store", StoreAsk, StorePart)
 
 
 def remembered(records: Records, query: RequestQuery) -> bool:
@@ -192,8 +193,6 @@ class OwnPart:
         await self._services.key_sources.look()
         return asked
 
-    async def _store(self, asked: StoreAsk) -> Nothing:
+    async def _store(self, asked: StoreAsk) -> StorePart:
         archive = self._services.archive
-        if archive is not None:
-            await archive.write_now(usage=asked.usage)
-        return Nothing()
+        return StorePart(archive is None or await archive.write_now(usage=asked.usage))

@@ -62,6 +62,12 @@ class StoreAsk(msgspec.Struct, frozen=True):
     usage: bool = False
 
 
+class StorePart(msgspec.Struct, frozen=True):
+    """``is_written``: the store has everything from this worker."""
+
+    is_written: bool
+
+
 class EngineName(msgspec.Struct, frozen=True):
     """The index of an engine."""
 

@@ -37,7 +37,6 @@ from service.admin.part_messages import (
     DrainAsk,
     DrainPart,
     EngineName,
-    Nothing,
     OverviewAsk,
     RequestIds,
     RequestName,
@@ -45,6 +44,7 @@ from service.admin.part_messages import (
     SettingsAsk,
     SettingsPart,
     StoreAsk,
+    StorePart,
 )
 from service.errors import NotFoundError
 from service.peers.asking import PeerLostError, PeerUnreachableError
@@ -90,13 +90,17 @@ class Whole:
     async def gather(self, question: Question[_Asked, _Told], asked: _Asked) -> Gathered[_Told]:
         """Put a question to all workers that run. Raises what this worker's own answer does."""
         own = await self.own.answer(question, asked)
+        found = await self._ask_others(question, asked)
+        parts = [own, *itertools.chain.from_iterable(found.values())]
+        return Gathered(parts, tuple(other for other, part in found.items() if not part))
+
+    async def _ask_others(
+        self, question: Question[_Asked, _Told], asked: _Asked
+    ) -> dict[int, list[_Told]]:
+        """Return the part of each other worker; none from one that does not answer in time."""
         others = self.peers.others()
-        if not others:
-            return Gathered([own])
         found = await asyncio.gather(*(self._ask(other, question, asked) for other in others))
-        parts = [own, *itertools.chain.from_iterable(found)]
-        missing = (other for other, part in zip(others, found, strict=True) if not part)
-        return Gathered(parts, tuple(missing))
+        return dict(zip(others, found, strict=True))
 
     async def ask(
         self, identity: str, question: Question[_Asked, _Told], asked: _Asked
@@ -198,9 +202,16 @@ class Whole:
         found = await self.gather(AUDIT_OF, AuditAsk(limit))
         return Gathered(_newest((part.rows for part in found.parts), limit), found.missing)
 
-    async def store_now(self, *, usage: bool = False) -> Gathered[Nothing]:
-        """Have all workers write what they have for the store, before it is read."""
-        return await self.gather(STORE_AT, StoreAsk(usage))
+    async def store_now(self, *, usage: bool = False) -> Gathered[StorePart]:
+        """Have all workers write what they have for the store, before it is read. Other workers
+        that cannot write all of it now are missing; if this one cannot, reading fails, too."""
+        asked = StoreAsk(usage)
+        own = await self.own.answer(STORE_AT, asked)
+        found = await self._ask_others(STORE_AT, asked)
+        missing = (
+            other for other, parts in found.items() if not any(part.is_written for part in parts)
+        )
+        return Gathered([own], tuple(missing))
 
     async def adopt(self) -> None:
         """Take over what operators have changed, which this worker, just started, does not know:

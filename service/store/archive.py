@@ -191,11 +191,13 @@ class RequestArchive:
             if not await self._write_requests():
                 break
 
-    async def write_now(self, *, usage: bool) -> None:
-        """Write what is pending, with or without usage, for a reader at another worker. If the
-        database does not respond, it stays pending."""
+    async def write_now(self, *, usage: bool) -> bool:
+        """Write what is pending, with or without usage, for a reader at another worker. False if
+        the database does not respond: it stays pending."""
+        if self._place is None:
+            return True
         if not self._up or self._database is None:
-            return
+            return False
         try:
             await self._write_first_requests()
             await self._write_audit()
@@ -203,6 +205,8 @@ class RequestArchive:
                 await self._usage.write(self._database)
         except self._database.FAILURES as error:
             _log.warning("archive could not be written", error=self._reason(error))
+            return False
+        return True
 
     async def _write_audit(self) -> None:
         from service.store.archive_database import audit_values

@@ -75,9 +75,11 @@ class Written:
 
     def __init__(self) -> None:
         self.calls: list[bool] = []
+        self.is_up = True
 
-    async def write_now(self, *, usage: bool) -> None:
+    async def write_now(self, *, usage: bool) -> bool:
         self.calls.append(usage)
+        return self.is_up
 
 
 async def test_every_worker_writes_to_the_store_before_it_is_read() -> None:
@@ -88,6 +90,9 @@ async def test_every_worker_writes_to_the_store_before_it_is_read() -> None:
         assert (await wholes[1].store_now(usage=True)).headers == {}
         await wholes[0].audit_rows(10, is_shared=True)
         assert [one.calls for one in archives] == [[True, False]] * 3
+        archives[0].is_up = False  # as after a restart, until it has opened the database
+        assert (await wholes[1].store_now()).headers == {MISSING_HEADER: "0"}
+        archives[0].is_up = True
         await servers[2].stop(5)
         assert (await wholes[1].store_now()).headers == {MISSING_HEADER: "2"}
 
