@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,10 @@ class TransportError(Exception):
 
 
 class TimedOutError(TransportError):
+    pass
+
+
+class TooManyRedirects(TransportError):  # noqa: N818 - the client's name for it
     pass
 
 
@@ -51,7 +56,10 @@ def caused(error: Exception, cause: Exception) -> Exception:
             "(refused)",
         ),
         (ValueError("first\nsecond"), HubError, "cannot download 'owner/name': first"),
-        (KeyError(), HubError, "cannot download 'owner/name': KeyError"),
+        (LookupError(), HubError, "cannot download 'owner/name': LookupError"),
+        (KeyError("id"), HubError, "does not answer as a hub does"),
+        (json.JSONDecodeError("no", "<html>", 0), HubError, "does not answer as a hub does"),
+        (TooManyRedirects("20"), HubError, "does not answer as a hub does"),
     ],
 )
 def test_one_sentence(error: Exception, kind: type[HubError], said: str) -> None:
