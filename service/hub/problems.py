@@ -8,7 +8,6 @@ from collections.abc import Iterator
 
 from huggingface_hub import constants
 from huggingface_hub.errors import (
-    FileMetadataError,
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
@@ -28,7 +27,9 @@ _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 # changed its client between releases.
 _TRANSPORT_ERRORS = frozenset({"TransportError", "StreamError", "XetDownloadError"})
 # What its code raises when another server answers, such as the login page of a network.
-_OTHER_ANSWERS = frozenset({"JSONDecodeError", "KeyError", "TooManyRedirects", "DecodingError"})
+_OTHER_ANSWERS = frozenset(
+    {"JSONDecodeError", "KeyError", "TooManyRedirects", "DecodingError", "FileMetadataError"}
+)
 _BUSY = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 
 
@@ -65,6 +66,10 @@ def explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> Hu
 
 def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> HubError | None:
     name, hub = place.name, shown_endpoint()
+    if any(kind.__name__ in _OTHER_ANSWERS for kind in type(error).__mro__):
+        return HubError(
+            f"{hub} does not answer as a hub does; check HF_ENDPOINT, and proxies on the way"
+        )
     match error:
         case HubError():
             return error
@@ -95,26 +100,16 @@ def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> H
             return HubError(f"'{name}' is not a model's name: {_first_line(error)}")
         case HfHubHTTPError():
             return _refused(error, place, has_token=has_token)
-        case FileMetadataError():
-            return _not_a_hub(hub)
         case LocalEntryNotFoundError():
             return None  # the library's own summary of what caused it
         case OSError():
             return _disk_problem(error, place)
-    if any(kind.__name__ in _OTHER_ANSWERS for kind in type(error).__mro__):
-        return _not_a_hub(hub)
     if _is_transient(error):
         return HubUnreachableError(
             f"cannot reach {hub} for '{name}' ({_first_line(error)}); check the network, proxies "
             "and HF_ENDPOINT, then start again: what was downloaded is kept"
         )
     return None
-
-
-def _not_a_hub(hub: str) -> HubError:
-    return HubError(
-        f"{hub} does not answer as a hub does; check HF_ENDPOINT, and proxies on the way"
-    )
 
 
 def _refused(error: HfHubHTTPError, place: ModelPlace, *, has_token: bool) -> HubError:
