@@ -14,6 +14,8 @@ from torch import Tensor
 
 from engine.architecture.rope import RopeConfig
 
+_FIRST_POSITIONS = 65536  # 32 MB for heads of 128 elements
+
 
 def inverse_frequencies(rope: RopeConfig, head_dim: int, max_positions: int = 0) -> Tensor:
     """float32 [head_dim / 2]: radians by which each pair turns per position, for ``head_dim``
@@ -67,28 +69,51 @@ def _yarn(rope: RopeConfig, plain: Tensor, head_dim: int) -> Tensor:
 
 class RotaryEmbedding:
     """The table of rotations up to ``max_positions``, gathered once per step for all layers. The
-    pairs of a head that do not turn are multiplied by one, which changes nothing."""
+    pairs of a head that do not turn are multiplied by one, which changes nothing.
+
+    On the CPU the table begins small and grows with the longest sequence so far: models whose
+    configuration allows ten million positions would take 5 GB, and few sequences are long. A GPU's
+    table is whole, because there the host does not know the positions.
+    """
 
     def __init__(
         self, rope: RopeConfig, head_dim: int, max_positions: int, device: torch.device
     ) -> None:
-        positions = torch.arange(max_positions, dtype=torch.float32)
+        self._max_positions = max_positions
+        self._device = device
         dim = rope.rotary_dim(head_dim)
-        angles = torch.outer(positions, inverse_frequencies(rope, dim, max_positions))
-        radius = torch.full_like(angles, rope.attention_factor)
-        table = torch.polar(radius, angles)  # complex64
-        if dim < head_dim:
-            still = torch.ones(max_positions, (head_dim - dim) // 2, dtype=table.dtype)
-            table = torch.cat((table, still), dim=1)
-        self._table = table.to(device)
+        self._frequencies = inverse_frequencies(rope, dim, max_positions)
+        self._radius = rope.attention_factor
+        self._still = (head_dim - dim) // 2  # pairs that do not turn
+        first = min(max_positions, _FIRST_POSITIONS) if device.type == "cpu" else max_positions
+        self._table = self._rows(0, first)
 
     def rotations(self, positions: Tensor) -> Tensor:
         """complex64 [tokens, 1, head_dim / 2] for int64 positions [tokens]."""
+        if self._table.shape[0] < self._max_positions and positions.shape[0]:
+            self._grow(int(positions.max()) + 1)
         return self._table.index_select(0, positions).unsqueeze(1)
 
     def cosines_and_sines(self) -> Tensor:
         """The whole table as float32 [max_positions, head_dim / 2, 2], for kernels."""
+        self._grow(self._max_positions)
         return torch.view_as_real(self._table)
+
+    def _grow(self, needed: int) -> None:
+        """Extend the table to ``needed`` positions, or to twice its length if that is more."""
+        length = self._table.shape[0]
+        if needed > length:
+            end = min(self._max_positions, max(needed, 2 * length))
+            self._table = torch.cat((self._table, self._rows(length, end)))
+
+    def _rows(self, begin: int, end: int) -> Tensor:
+        """complex64 [end - begin, head_dim / 2]."""
+        positions = torch.arange(begin, end, dtype=torch.float32)
+        angles = torch.outer(positions, self._frequencies)
+        rows = torch.polar(torch.full_like(angles, self._radius), angles)
+        if self._still:
+            rows = torch.cat((rows, torch.ones(end - begin, self._still, dtype=rows.dtype)), dim=1)
+        return rows.to(self._device)
 
 
 def rotate_(x: Tensor, rotations: Tensor) -> None:

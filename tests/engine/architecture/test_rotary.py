@@ -8,8 +8,9 @@ from transformers import LlamaConfig, Phi3Config
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding, apply_rotary_pos_emb
 
+from engine.architecture import rotary
 from engine.architecture.fields import ConfigFields
-from engine.architecture.rope import read_long_rope, read_proportional, read_rope
+from engine.architecture.rope import RopeConfig, read_long_rope, read_proportional, read_rope
 from engine.architecture.rotary import RotaryEmbedding, inverse_frequencies, pair_order, rotate_
 from tests.engine.architecture.rope_settings import POSITIONS, SETTINGS
 
@@ -41,6 +42,23 @@ def test_rotating_adjacent_pairs_equals_rotating_halves_as_transformers_does(
     rotate_(ours, table.rotations(positions))
     tolerance = 2e-4 if dtype == torch.float32 else 5e-2
     torch.testing.assert_close(ours.float(), expected[..., order], atol=tolerance, rtol=0)
+
+
+def test_the_table_grows_with_the_longest_sequence(monkeypatch: pytest.MonkeyPatch) -> None:
+    cpu = torch.device("cpu")
+    rope = RopeConfig(share=0.5)
+    whole = RotaryEmbedding(rope, 64, 1000, cpu).cosines_and_sines()
+    monkeypatch.setattr(rotary, "_FIRST_POSITIONS", 64)
+    table = RotaryEmbedding(rope, 64, 1000, cpu)
+    sizes = []
+    for positions in ([5, 63], [64, 3], [], [300], [999, 0]):
+        index = torch.tensor(positions, dtype=torch.int64)
+        found = torch.view_as_real(table.rotations(index)[:, 0])
+        torch.testing.assert_close(found, whole[index], rtol=0, atol=0)
+        sizes.append(table._table.shape[0])
+    assert sizes == [64, 128, 128, 301, 1000]
+    table = RotaryEmbedding(rope, 64, 1000, cpu)
+    torch.testing.assert_close(table.cosines_and_sines(), whole, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("length", [100, 256, 257, 1000])
