@@ -53,6 +53,7 @@ _FORMAT_PATTERNS = {
 # Larger numeric bounds overflow in the code that builds the grammar.
 _LARGEST_BOUND = 2**62
 _LARGEST_REACHED = 2**59
+_LARGEST_EXACT = 2**53  # the library keeps numbers as doubles
 _UPPER_BOUNDS = frozenset({"maximum", "exclusiveMaximum"})
 _LOWER_BOUNDS = frozenset({"minimum", "exclusiveMinimum"})
 _NAME_PATTERNS = {"uuid": _UUID % "[0-9a-fA-F]", **_FORMAT_PATTERNS}
@@ -183,9 +184,21 @@ class _Reader:
                 )
         if _is_about_strings(kept):
             self._read_string(kept, path)
+        self._read_values(kept, path)
         self._read_bounds(kept, path)
         self._read_counts(kept, path)
         return kept
+
+    def _read_values(self, kept: dict[str, Any], path: str) -> None:
+        """Leave out values that would be generated as other numbers."""
+        for keyword in ("const", "enum"):
+            if keyword in kept and _has_inexact_integer(kept[keyword]):
+                del kept[keyword]
+                self._leave_out(
+                    f"The schema keyword '{keyword}' cannot be enforced with integers beyond "
+                    "2^53; use strings.",
+                    f"{path}.{keyword}",
+                )
 
     def _read_bounds(self, kept: dict[str, Any], path: str) -> None:
         """Replace bounds that are too large for any practical use with smaller ones."""
@@ -311,6 +324,20 @@ class _Reader:
 
     def _leave_out(self, message: str, path: str) -> None:
         self.left_out.append(InvalidRequestError(message, param=path))
+
+
+def _has_inexact_integer(value: Any) -> bool:
+    """Look at the numbers in a JSON value, at any depth."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, int) and abs(one) > _LARGEST_EXACT:
+            return True
+        if isinstance(one, dict):
+            waiting += one.values()
+        elif isinstance(one, list):
+            waiting += one
+    return False
 
 
 def _said(schema: dict[str, Any]) -> dict[str, Any]:

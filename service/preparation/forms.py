@@ -232,4 +232,6 @@ async def _culprit(
 
 
 def _readable(error: str) -> str:
+    if "circular references with sibling keys" in error:
+        return "keywords next to a '$ref' that leads back to itself cannot be enforced."
     return f"{error.rstrip('.')}."

@@ -207,6 +207,16 @@ def test_a_form_that_cannot_be_had_is_a_400_that_names_the_field(
     assert refused.value.param == param
 
 
+def test_keywords_next_to_a_recursive_reference_are_refused_in_a_sentence(
+    client: openai.OpenAI,
+) -> None:
+    tree = {"type": "object", "properties": {"child": {"$ref": "#", "minProperties": 1}}}
+    with pytest.raises(
+        openai.BadRequestError, match=r"next to a '\$ref' that leads back to itself"
+    ):
+        ask(client, response_format=json_schema(tree, strict=True))
+
+
 def test_random_schemas_are_matched_over_http(client: openai.OpenAI) -> None:
     stopped = 0
     for seed in range(6):

@@ -43,6 +43,8 @@ def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
         ("$dynamicRef", {"$dynamicRef": "#a"}),
         ("format", {"type": "string", "format": "phone"}),
         ("minProperties", {"type": "object", "minProperties": 2}),
+        ("const", {"const": 2**53 + 1}),
+        ("enum", {"enum": [1, {"id": [-(2**60)]}]}),
     ],
 )
 @pytest.mark.parametrize("place", ["properties", "$defs", "items", "anyOf"])
@@ -70,6 +72,7 @@ def test_a_keyword_that_cannot_be_enforced_is_named_with_its_path(
         {"dependentRequired": {}},
         {"title": "T", "default": 3, "examples": [1], "deprecated": True, "x-own": {"not": 1}},
         {"const": {"not": {}, "if": 3}},
+        {"const": 2**53},
         {"format": "int32", "type": "integer"},
     ],
     ids=str,
