@@ -14,13 +14,11 @@ JsonObject = dict[str, Any]
 
 
 class ToolDefinition(msgspec.Struct, frozen=True, kw_only=True):
-    """A function the model may call. ``parameters`` is a JSON schema; ``strict`` requires that
-    every call's arguments match it."""
+    """A function the model may call, as it is shown. ``parameters`` is a JSON schema."""
 
     name: str
     description: str | None = None
     parameters: JsonObject | None = None
-    strict: bool = False
 
 
 class NamedTool(msgspec.Struct, frozen=True):

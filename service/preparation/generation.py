@@ -115,31 +115,19 @@ def constraint_request(
     conversation: Conversation,
     answer: AnswerShape | None,
     *,
-    tools: tuple[ToolShape, ...] | None = None,
+    tools: tuple[ToolShape, ...] = (),
     opening: Opening,
     reasoning_is_over: bool = False,
 ) -> ConstraintRequest:
-    """Combine the constraints of a conversation's tools and of an answer's form. ``tools`` replaces
-    the conversation's own; ``reasoning_is_over``: the prompt ends after the reasoning."""
+    """Combine the constraints of calls of ``tools`` and of an answer's form.
+    ``reasoning_is_over``: the prompt ends after the reasoning."""
     return ConstraintRequest(
         answer=answer,
-        tools=_function_shapes(conversation) if tools is None else tools,
+        tools=tools,
         tool_choice=conversation.tool_choice,
         parallel_tool_calls=conversation.parallel_tool_calls,
         opening=opening,
         reasoning=_may_reason(conversation) and not reasoning_is_over,
-    )
-
-
-def _function_shapes(conversation: Conversation) -> tuple[ToolShape, ...]:
-    return tuple(
-        ToolShape(
-            name=tool.name,
-            parameters=tool.parameters,
-            strict=tool.strict,
-            param=f"tools.{index}.function.parameters",
-        )
-        for index, tool in enumerate(conversation.tools)
     )
 
 

@@ -12,7 +12,7 @@ from service.wire.sampling import SamplingFields
 
 class Task(NamedTuple):
     """``logprobs`` as in SamplingParams. ``answer``: the required form of the text; ``tools``: the
-    constraints on calls, if the conversation's tools are not sufficient. ``may_free``: a constraint
+    constraints on calls. ``may_free``: a constraint
     that cannot be enforced is reported rather than rejected."""
 
     conversation: Conversation
@@ -20,6 +20,6 @@ class Task(NamedTuple):
     token_limit: int | None
     logprobs: int | None = None
     answer: AnswerShape | None = None
-    tools: tuple[ToolShape, ...] | None = None
+    tools: tuple[ToolShape, ...] = ()
     may_free: bool = False
     tier: Tier | None = None

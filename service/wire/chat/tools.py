@@ -33,7 +33,6 @@ class FunctionDefinition(msgspec.Struct, frozen=True, forbid_unknown_fields=True
             name=self.name,
             description=self.description,
             parameters=self.parameters,
-            strict=bool(self.strict),
         )
 
     def shape(self, index: int) -> ToolShape:

@@ -81,7 +81,6 @@ def definitions_of(tools: Sequence[InputTool]) -> tuple[ToolDefinition, ...]:
             name=tool.name,
             description=tool.description,
             parameters=tool.input_schema,
-            strict=tool.strict,
         )
         for _, tool in _own(tools)
     )

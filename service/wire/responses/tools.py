@@ -206,7 +206,6 @@ def _definition(flat: str, served: ServedTool) -> ToolDefinition:
             name=flat,
             description=tool.description,
             parameters=tool.parameters,
-            strict=bool(tool.strict),
         )
     description = tool.description
     if isinstance(tool.format, GrammarFormat):

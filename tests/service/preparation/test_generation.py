@@ -8,14 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from service.constraint.request import ConstraintRequest, OneOf
+from service.constraint.request import ConstraintRequest, OneOf, ToolShape
 from service.conversation import Conversation, ToolDefinition
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.formats import Opening
 from service.generation.request import GenerationRequest
 from service.preparation.generation import asked_form, constraint_request, generation_of
 from service.preparation.jobs import Asked
-from service.wire.chat.request import ChatRequest, Message, chat_conversation, decode_chat
+from service.wire.chat.request import ChatRequest, Message, chat_task, decode_chat
 from service.wire.task import Task
 from tests.service.preparation.bodies import SCHEMA, USER
 from tests.service.preparation.prepared import engine, tokenizer, work_of
@@ -24,11 +24,15 @@ MESSAGES = [Message(role="user", content="Hi")]
 
 
 def generated(
-    conversation: Conversation, *, limit: int | None = None, context: int = 4096, **sampling: Any
+    conversation: Conversation,
+    *,
+    tools: tuple[ToolShape, ...] = (),
+    limit: int | None = None,
+    context: int = 4096,
+    **sampling: Any,
 ) -> tuple[GenerationRequest, Asked | None]:
-    task = Task(
-        conversation, ChatRequest(messages=MESSAGES, **sampling), token_limit=limit, logprobs=None
-    )
+    request = ChatRequest(messages=MESSAGES, **sampling)
+    task = Task(conversation, request, token_limit=limit, tools=tools)
     return generation_of(task, work_of("chat", loaded=engine(max_model_len=context)))
 
 
@@ -72,8 +76,8 @@ def test_the_parser_is_told_the_types_of_arguments_and_nothing_else() -> None:
 
 
 def test_a_call_that_must_be_made_is_a_form() -> None:
-    tools = (ToolDefinition(name="f", parameters=SCHEMA),)
-    _, asked = generated(Conversation(messages=USER, tools=tools, tool_choice="required"))
+    tools = (ToolShape(name="f", parameters=SCHEMA, param="tools.0"),)
+    _, asked = generated(Conversation(messages=USER, tool_choice="required"), tools=tools)
     assert asked is not None
 
 
@@ -95,7 +99,8 @@ def test_a_chat_s_tools_are_carried_with_their_places() -> None:
     ]
     fields = {"tools": tools, "tool_choice": "required", "parallel_tool_calls": False}
     request = decode_chat(json.dumps({"messages": USER, **fields}).encode(), max_choices=4)
-    asked = constraint_request(chat_conversation(request), None, opening=Opening.REASONING)
+    task = chat_task(request)
+    asked = constraint_request(task.conversation, None, tools=task.tools, opening=Opening.REASONING)
     first, second = asked.tools
     assert (first.name, first.parameters, first.strict) == ("f", SCHEMA, True)
     assert (second.name, second.parameters, second.strict) == ("g", None, False)
