@@ -19,6 +19,7 @@ _XID_HARDWARE = (48, 79, 94, 95, 119, 120)
 _XID_KERNEL = (13, 31)
 
 _NOT_WELL = ("silent", "loading", "lost", "failing")
+_NONE_READY = f"{_Q.gauge(catalogue.ENGINE_READY, how='max', by=_ENGINE)} == 0"
 _PENDING = (
     f"({_Q.gauge(catalogue.SEQUENCES_RUNNING, by=_ENGINE)}"
     f" + {_Q.gauge(catalogue.SEQUENCES_WAITING, by=_ENGINE)}) > 0"
@@ -52,6 +53,43 @@ _AVAILABILITY = (
         ("Restore the deployment, or the scrape configuration.",),
         "overview",
         "5m",
+    ),
+    Alert(
+        "QuireNotReady",
+        f"{_NONE_READY} unless {_ON_ENGINE}"
+        f" {_Q.gauge(catalogue.ENGINES, by=_ENGINE, state='loading')} > 0",
+        Severity.PAGE,
+        "{{ $labels.instance }} has had no engine that is ready or loading for 5 minutes",
+        "All engines of the server are gone, keep dying or are silent. It refuses every request. "
+        "A restart takes less time than this, and an engine that loads its model is not counted.",
+        (
+            "`GET /health` has the state and the problem.",
+            "The engine's last log lines before it died: memory, a driver, a damaged model?",
+        ),
+        (
+            "Remove the cause: the engine is started again by itself, at least every 30 seconds.",
+            "If there is none to be seen: restart the server, on another machine if possible.",
+        ),
+        "overview",
+        "5m",
+    ),
+    Alert(
+        "QuireLoadingLong",
+        _NONE_READY,
+        Severity.TICKET,
+        "{{ $labels.instance }} has had no engine that is ready for 45 minutes",
+        "The server refuses every request. Either its first load takes unusually long, download "
+        "included, or its engines die while they load.",
+        (
+            "`GET /health` says what it is doing: downloading, with the bytes done, or loading.",
+            "Does the engine's log report progress, or does it begin anew each time?",
+        ),
+        (
+            "If it makes progress, wait; a faster disk or a model already in the cache saves time.",
+            "If not: see QuireNotReady.",
+        ),
+        "overview",
+        "45m",
     ),
     Alert(
         "QuireEngineSilent",

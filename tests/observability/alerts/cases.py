@@ -107,6 +107,34 @@ CASES: Mapping[str, Case] = {
         {},
         "no Quire server has been scraped for 5 minutes",
     ),
+    "QuireNotReady": Case(
+        {
+            f"quire_engine_ready{{{ON}}}": "1x4 0x60",
+            # It dies a few times, loading in between, before it counts as failing.
+            f'quire_engines{{{ON},state="lost"}}': "0x4 1x4 0 1x4 0x60",
+            f'quire_engines{{{ON},state="loading"}}': "0x9 1 0x60",
+            f'quire_engines{{{ON},state="failing"}}': "0x14 1x60",
+        },
+        # A restart, and a load of a quarter of an hour.
+        {
+            f"quire_engine_ready{{{ON}}}": "1x4 0x60",
+            f'quire_engines{{{ON},state="lost"}}': "0x4 1x4 0x60",
+            f'quire_engines{{{ON},state="loading"}}': "0x9 1x60",
+            f'quire_engines{{{ON},state="failing"}}': "0x70",
+        },
+        "10m",
+        ENGINE,
+        "a has had no engine that is ready or loading for 5 minutes",
+    ),
+    "QuireLoadingLong": Case(
+        # Engines die while they load.
+        {f"quire_engine_ready{{{ON}}}": "0x60"},
+        {f"quire_engine_ready{{{ON}}}": "0x40 1 0x20"},
+        "50m",
+        ENGINE,
+        "a has had no engine that is ready for 45 minutes",
+        "1m",
+    ),
     "QuireEngineSilent": Case(
         {**_pending(4, 0), f"quire_engine_silence_seconds{{{ON}}}": "0+15x60"},
         {**_pending(0, 0), f"quire_engine_silence_seconds{{{ON}}}": "0+15x60"},
