@@ -1,8 +1,9 @@
 """Spans over OTLP, by the OpenTelemetry SDK. Import only where an endpoint is configured.
 
 Spans are encoded when their request ends and given to the SDK's batch processor, which sends them
-from a separate thread. The queue is bounded; what does not fit, and what the endpoint does not
-take, is counted and lost: telemetry never holds up a request or the server's end.
+from a separate thread, again and again while the endpoint does not take them. The queue is bounded;
+what does not fit, and what is given up, is counted and lost: telemetry never holds up a request or
+the server's end.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +36,11 @@ from observability.tracing import (
 
 MAX_QUEUED_SPANS = 8192
 EXPORT_TIMEOUT_SECONDS = 5.0
+# A batch that fails is sent again after a pause, which doubles up to the longest, while later spans
+# wait in the queue. It is given up at last because an endpoint may refuse it for what it contains.
+_FIRST_PAUSE_SECONDS = 1.0
+_LONGEST_PAUSE_SECONDS = 30.0
+GIVE_UP_SECONDS = 300.0
 # Time between exports. Each takes about 1.3 ms of CPU time, so not every second.
 _SCHEDULE_DELAY_MS = 2000
 # `threading.Event.wait` raises OverflowError for very long times.
@@ -122,26 +129,42 @@ class _EncodedSpans:
 
 class _CountingExporter(SpanExporter):
     """Counts the spans that it was given, and those that were lost on the way out. ``before``:
-    called before each export."""
+    called before each attempt."""
 
     def __init__(self, exporter: SpanExporter) -> None:
         self._exporter = exporter
         self.before: Callable[[], None] = lambda: None
         self.taken = 0
         self.failed = 0
+        self._closing = threading.Event()
 
     def export(self, spans: Sequence[Any]) -> SpanExportResult:
         """``spans``: encoded ones."""
         count = sum(each.count for each in spans)
         result = SpanExportResult.FAILURE
-        self.before()
         try:
-            result = self._exporter.export(spans)
+            result = self._send(spans)
         finally:
             self.taken += count
             if result is not SpanExportResult.SUCCESS:
                 self.failed += count
         return result
+
+    def _send(self, spans: Sequence[Any]) -> SpanExportResult:
+        deadline = time.monotonic() + GIVE_UP_SECONDS
+        pause = _FIRST_PAUSE_SECONDS
+        while True:
+            is_last = self._closing.is_set() or time.monotonic() >= deadline
+            self.before()
+            result = self._exporter.export(spans)
+            if is_last or result is SpanExportResult.SUCCESS:
+                return result
+            self._closing.wait(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+
+    def hurry(self) -> None:
+        """Send each batch only once from now on."""
+        self._closing.set()
 
     def shutdown(self) -> None:
         self._exporter.shutdown()
@@ -227,7 +250,7 @@ class OtlpTracer:
         return lost + (self._submitted - self._exporter.taken if self._closed else 0)
 
     def before_export(self, call: Callable[[], None]) -> None:
-        """Call this before each export, in the exporting thread."""
+        """Call this before each attempt to export, in the exporting thread."""
         self._exporter.before = call
 
     def flush(self) -> None:
@@ -237,6 +260,7 @@ class OtlpTracer:
     def close(self, timeout_seconds: float = 2.0) -> None:
         if self._closed:
             return
+        self._exporter.hurry()
         # The processor's own shutdown waits up to 30 s for an endpoint that is gone.
         flush = threading.Thread(target=self._processor.shutdown, daemon=True)
         flush.start()

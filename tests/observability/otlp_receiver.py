@@ -67,11 +67,12 @@ class Receiver(TraceServiceServicer):
 
 
 @contextmanager
-def grpc_receiver() -> Iterator[Receiver]:
+def grpc_receiver(port: int = 0) -> Iterator[Receiver]:
+    """``port``: 0 for any free one."""
     receiver = Receiver()
     server = grpc.server(ThreadPoolExecutor(2))
     add_TraceServiceServicer_to_server(receiver, server)
-    port = server.add_insecure_port("127.0.0.1:0")
+    port = server.add_insecure_port(f"127.0.0.1:{port}")
     server.start()
     receiver.endpoint = f"http://127.0.0.1:{port}"
     try:
@@ -81,7 +82,8 @@ def grpc_receiver() -> Iterator[Receiver]:
 
 
 @contextmanager
-def http_receiver() -> Iterator[Receiver]:
+def http_receiver(port: int = 0) -> Iterator[Receiver]:
+    """``port``: 0 for any free one."""
     receiver = Receiver()
 
     class Handler(BaseHTTPRequestHandler):
@@ -98,7 +100,7 @@ def http_receiver() -> Iterator[Receiver]:
         def log_message(self, format: str, *args: Any) -> None:
             return
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     receiver.endpoint = f"http://127.0.0.1:{server.server_port}"

@@ -24,6 +24,20 @@ from tests.observability.traced import CALLER, NOT_SAMPLED, SAMPLED, TRACE, fini
 pytestmark = pytest.mark.integration
 
 
+def otlp_tracer() -> tuple[otlp.OtlpTracer, list[float]]:
+    """Return a tracer that exports, and the times of its attempts to do so."""
+    exporting, attempts = tracer(), list[float]()
+    assert isinstance(exporting, otlp.OtlpTracer)
+    exporting.before_export(lambda: attempts.append(time.monotonic()))
+    return exporting, attempts
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
 @pytest.fixture(params=["grpc", "http/protobuf"])
 def protocol(request: pytest.FixtureRequest) -> str:
     return str(request.param)
@@ -251,10 +265,7 @@ def test_a_service_name_from_the_environment_wins(
 def test_a_dead_endpoint_slows_neither_requests_nor_the_end_and_is_counted(
     protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
     exporting = tracer()
     begin = time.monotonic()
@@ -272,20 +283,50 @@ def test_a_dead_endpoint_is_one_log_line_a_minute(
 ) -> None:
     stream = Lines()
     writer = configure(log_format="json", stream=stream)
-    with socket.socket() as closed:
-        closed.bind(("127.0.0.1", 0))
-        port = closed.getsockname()[1]
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{free_port()}")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")  # the HTTP exporter's: seconds
-    exporting = tracer()
-    for batch in range(1, 4):
-        exporting.write(exporting.begin(None, None), finished(), [])
-        until(lambda: exporting.dropped_spans() == batch, 60, "the export to fail")  # noqa: B023
+    exporting, attempts = otlp_tracer()
+    exporting.write(exporting.begin(None, None), finished(), [])
+    until(lambda: len(attempts) > 3, 60, "three exports to fail")
     exporting.close()
     said = [line for line in stream.read_all(writer) if "opentelemetry" in line.get("logger", "")]
     assert len(said) == 1
     assert said[0]["level"] in ("warning", "error")
+
+
+def test_spans_wait_for_a_collector_that_is_started_later(
+    protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    monkeypatch.setattr(otlp, "_BATCH_ENTRIES", 2)
+    exporting, attempts = otlp_tracer()
+    for _ in range(6):
+        exporting.write(exporting.begin(None, None), finished(), [])
+    until(lambda: len(attempts) > 1, 60, "an export to fail")
+    assert exporting.dropped_spans() == 0
+    with (grpc_receiver if protocol == "grpc" else http_receiver)(port) as running:
+        running.wait_for(6, 30)
+        exporting.close()
+        assert len(running.spans) == 6
+    assert exporting.dropped_spans() == 0
+
+
+def test_a_batch_that_is_always_refused_is_given_up_and_counted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(otlp, "GIVE_UP_SECONDS", 1.5)
+    with http_receiver() as running:
+        refusing = f"{running.endpoint}/no/such/path"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", refusing)
+        exporting, attempts = otlp_tracer()
+        exporting.write(exporting.begin(None, None), finished(), [])
+        until(lambda: exporting.dropped_spans() == 1, 60, "the batch to be given up")
+        exporting.close()
+    assert len(attempts) > 1
 
 
 def test_a_full_queue_drops_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
