@@ -16,6 +16,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,9 +27,10 @@ ALERTMANAGER = "prometheus-alertmanager"
 _PACKAGES = {PROMETHEUS: "prometheus", ALERTMANAGER: "prometheus-alertmanager"}
 _START_SECONDS = 30.0
 _NO_METRICS = (
-    "http://{}/metrics does not answer (yet). With API keys it is on the admin port: "
-    "--target 127.0.0.1:18000"
+    "{} does not answer (yet). With API keys it is on the admin port: --target 127.0.0.1:18000"
 )
+_KEY_NEEDED = "{} needs a key with the scope read: --key-file FILE"
+_KEY_REFUSED = "{} refuses the key in {}"
 
 
 class Addresses(NamedTuple):
@@ -163,6 +165,25 @@ def _answers(url: str) -> bool:
         return False
 
 
+def metrics_problem(target: str, key_file: Path | None) -> str | None:
+    """Say why the metrics of ``target`` cannot be read now."""
+    url = f"http://{target}/metrics"
+    request = urllib.request.Request(url)
+    try:
+        if key_file is not None:
+            request.add_header("authorization", f"Bearer {key_file.read_text().strip()}")
+        with urllib.request.urlopen(request, timeout=1):  # noqa: S310 - http
+            return None
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.UNAUTHORIZED:
+            return _NO_METRICS.format(url)
+        return _KEY_NEEDED.format(url) if key_file is None else _KEY_REFUSED.format(url, key_file)
+    except OSError as error:
+        if key_file is not None and error.filename == str(key_file):
+            return f"cannot read {key_file}: {error.strerror}"
+        return _NO_METRICS.format(url)
+
+
 def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -188,8 +209,8 @@ def main(argv: list[str]) -> int:
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
     signal.signal(signal.SIGINT, lambda *_: stop.set())
-    if not _answers(f"http://{options.target}/metrics"):
-        print(_NO_METRICS.format(options.target), file=sys.stderr)
+    if problem := metrics_problem(options.target, options.key_file):
+        print(problem, file=sys.stderr)
     try:
         with (
             tempfile.TemporaryDirectory(prefix="quire-observe-") as directory,

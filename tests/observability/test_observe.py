@@ -7,8 +7,11 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +20,7 @@ from observability.observe import (
     Addresses,
     NotStartedError,
     alertmanager_config,
+    metrics_problem,
     missing_programs,
     observing,
     prometheus_config,
@@ -53,6 +57,36 @@ def test_what_is_missing_is_named_with_how_to_get_it(
         pass
     assert observe.main(["--target", "127.0.0.1:1"]) == 1
     assert "apt-get install" in capsys.readouterr().err
+
+
+class _NeedsKey(BaseHTTPRequestHandler):
+    """As the admin port of a server with keys."""
+
+    def do_GET(self) -> None:
+        has_key = self.headers["authorization"] == "Bearer right"
+        self.send_response(200 if has_key else 401)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: Any) -> None:
+        return
+
+
+def test_why_metrics_cannot_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
+    right, wrong, missing = (tmp_path / name for name in ("right", "wrong", "missing"))
+    right.write_text("right\n")
+    wrong.write_text("wrong\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), _NeedsKey) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        target = f"127.0.0.1:{server.server_port}"
+        url = f"http://{target}/metrics"
+        assert metrics_problem(target, right) is None
+        assert metrics_problem(target, wrong) == f"{url} refuses the key in {wrong}"
+        needed = f"{url} needs a key with the scope read: --key-file FILE"
+        assert metrics_problem(target, None) == needed
+        said = f"cannot read {missing}: No such file or directory"
+        assert metrics_problem(target, missing) == said
+        server.shutdown()
+    assert "does not answer (yet)" in str(metrics_problem(target, right))
 
 
 @pytest.mark.debian
