@@ -238,12 +238,26 @@ _OPENMETRICS = "application/openmetrics-text"
 
 
 def _takes_openmetrics(accept: str | None) -> bool:
-    """One version of each format is served. For the library, any other version would be a format of
-    a separate page."""
+    """Return whether a scraper accepts it, and likes it at least as much as the text format. One
+    version of each format is served. For the library, any other version would be a format of a
+    separate page."""
+    openmetrics = text = 0.0
     for accepted in (accept or "").split(","):
         kind, *parameters = (part.strip() for part in accepted.split(";"))
-        if kind == _OPENMETRICS:
+        quality = _quality(parameters)
+        if kind == "text/plain":
+            text = max(text, quality)
+        elif kind == _OPENMETRICS:
             version = next((p[8:] for p in parameters if p.startswith("version=")), "1")
             if version.partition(".")[0] == "1":
-                return True
-    return False
+                openmetrics = max(openmetrics, quality)
+    return openmetrics > 0 and openmetrics >= text
+
+
+def _quality(parameters: Iterable[str]) -> float:
+    """Return how much a scraper likes a format, from 0 (not at all) to 1."""
+    given = next((p[2:] for p in parameters if p.startswith("q=")), "1")
+    try:
+        return float(given)
+    except ValueError:
+        return 1.0

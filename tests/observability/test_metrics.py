@@ -107,6 +107,29 @@ def test_exemplars_are_shown_to_scrapers_that_ask_for_openmetrics_and_to_no_othe
     assert buckets[0].exemplar.labels == {"trace_id": trace}
 
 
+@pytest.mark.parametrize(
+    ("accept", "openmetrics"),
+    [
+        ("application/openmetrics-text;q=0,text/plain", False),
+        ("text/plain;q=0.9,application/openmetrics-text;q=0.1", False),
+        ("application/openmetrics-text; version=1.0.0; q=0.1", True),
+        ("application/openmetrics-text;q=0", False),
+        ("text/plain,application/openmetrics-text", True),
+        ("application/openmetrics-text;version=2.0.0,text/plain;q=0.5", False),
+        # As Prometheus 2 and 3 send it.
+        (
+            "application/openmetrics-text;version=1.0.0;q=0.8,"
+            "application/openmetrics-text;version=0.0.1;q=0.75,text/plain;version=0.0.4;q=0.5,"
+            "*/*;q=0.1",
+            True,
+        ),
+    ],
+)
+def test_a_scraper_gets_the_format_that_it_likes_best(accept: str, openmetrics: bool) -> None:
+    _, content_type = MetricRegistry(["m"]).exposition(accept)
+    assert content_type.startswith("application/openmetrics-text") == openmetrics
+
+
 MODELS = ("m", 'a "quoted" \\ name\nof two lines')
 SCALARS = [m for m in catalogue.METRICS if m.kind in (MetricKind.COUNTER, MetricKind.GAUGE)]
 HISTOGRAMS = [m for m in catalogue.METRICS if m.kind is MetricKind.HISTOGRAM]
