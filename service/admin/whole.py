@@ -136,7 +136,7 @@ class Whole:
                     "a worker does not answer",
                     worker=worker,
                     question=question.path,
-                    error=str(error),
+                    error=str(error) or f"no answer within {self._seconds:g} s",
                 )
             return []
         return [msgspec.msgpack.decode(told, type=question.told)]

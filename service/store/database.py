@@ -69,6 +69,8 @@ class Database:
         cause = error.orig or error if isinstance(error, StatementError) else error
         password = self._engine.url.password
         said = str(cause).partition("\n")[0]  # PostgreSQL's details show rows
+        if not said:  # as of a time limit
+            return type(cause).__name__
         return f"{type(cause).__name__}: {said.replace(password, '…') if password else said}"
 
     async def bring_up_to_date(self) -> None:

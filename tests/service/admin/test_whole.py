@@ -113,8 +113,10 @@ async def test_a_worker_that_is_silent_is_not_waited_for() -> None:
     async with workers(2) as (_, wholes, servers):
         silent = asyncio.Event()
         server = await hung(wholes[0], servers, 1, silent)
-        told = await asyncio.wait_for(wholes[0].gather(DRAIN_OF, DrainAsk()), 5)
+        with capture_logs() as logs:
+            told = await asyncio.wait_for(wholes[0].gather(DRAIN_OF, DrainAsk()), 5)
         assert told.missing == (1,)
+        assert [line["error"] for line in logs] == ["no answer within 0.5 s"]
         await asyncio.wait_for(silent.wait(), 5)  # and its connection is closed
         server.close()
 

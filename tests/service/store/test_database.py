@@ -23,6 +23,7 @@ def test_the_log_line_of_a_failure_contains_nothing_of_the_response() -> None:
     assert database.explain(failure) == "TypeError: not a number"
     row = "null value in column\nDETAIL:  Failing row contains (resp_1, a prompt)."
     assert database.explain(OSError(row)) == "OSError: null value in column"
+    assert database.explain(TimeoutError()) == "TimeoutError"
 
 
 @pytest.fixture
