@@ -58,6 +58,9 @@ def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | No
     """Say what is wrong with settings that have nothing to do with the model."""
     if service.keys_file is not None and (wrong := _keys_file_problem(Path(service.keys_file))):
         return f"--keys-file: {wrong}"
+    audit_log = service.audit_log if service.admin else None
+    if audit_log is not None and (wrong := _audit_log_problem(Path(audit_log))):
+        return f"--audit-log: cannot write {audit_log}: {wrong}"
     if service.store_url != "none":
         try:
             store_place(service.store_url)
@@ -112,6 +115,21 @@ def _tracing_problem() -> str | None:
     from observability.tracing import tracing_problem
 
     return tracing_problem(os.environ)
+
+
+def _audit_log_problem(path: Path) -> str | None:
+    """Say why the file cannot be appended to or, if there is none yet, made. It is not made here:
+    it would belong to the user who looks, who need not be the one who serves."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NONBLOCK | os.O_CLOEXEC))
+    except FileNotFoundError as error:
+        if not path.parent.is_dir():
+            return error.strerror
+        is_writable = os.access(path.parent, os.W_OK | os.X_OK)
+        return None if is_writable else f"{path.parent} is not writable"
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _keys_file_problem(path: Path) -> str | None:

@@ -66,7 +66,27 @@ def test_a_path_that_cannot_be_looked_at_is_said_in_a_sentence() -> None:
         check("x" * 5000)
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not Path("/usr/bin/setpriv").exists(), reason="as root")
+needs_setpriv = pytest.mark.skipif(
+    os.geteuid() == 0 and not Path("/usr/bin/setpriv").exists(), reason="as root"
+)
+
+
+def unprivileged(code: str, *arguments: Path) -> str:
+    """Run code without root's privileges. Returns what it printed."""
+    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    done = subprocess.run(
+        [*(drop if os.geteuid() == 0 else []), *command],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@needs_setpriv
 def test_a_folder_that_may_not_be_read_is_said_in_a_sentence(tmp_path: Path) -> None:
     locked = tmp_path / "locked"
     write_tiny_checkpoint(locked)
@@ -76,17 +96,25 @@ def test_a_folder_that_may_not_be_read_is_said_in_a_sentence(tmp_path: Path) -> 
         "try: check(sys.argv[1])\n"
         "except ValueError as error: print(error)"
     )
-    drop = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"]
-    command = [sys.executable, "-c", code, str(locked)]
-    done = subprocess.run(
-        [*(drop if os.geteuid() == 0 else []), *command],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    said = unprivileged(code, locked)
     locked.chmod(0o755)
-    assert done.stdout == f"cannot read {locked / 'config.json'}: Permission denied\n", done.stderr
+    assert said == f"cannot read {locked / 'config.json'}: Permission denied\n"
+
+
+@needs_setpriv
+def test_an_audit_log_in_a_folder_that_may_not_be_written_is_said_in_a_sentence(
+    tmp_path: Path,
+) -> None:
+    locked = tmp_path / "locked"
+    locked.mkdir(0o555)
+    code = (
+        "import sys; from engine.config import EngineConfig\n"
+        "from service.settings import ServiceSettings\n"
+        "from service.start_checks import settings_problem\n"
+        "print(settings_problem(EngineConfig(model='m'), ServiceSettings(audit_log=sys.argv[1])))"
+    )
+    said = f"--audit-log: cannot write {locked}/audit.log: {locked} is not writable\n"
+    assert unprivileged(code, locked / "audit.log") == said
 
 
 def test_a_simulation_has_a_context(tmp_path: Path) -> None:
@@ -104,6 +132,24 @@ def test_settings_are_checked_together(tmp_path: Path) -> None:
     assert "--keys-file: cannot read" in str(settings_problem(engine, keys))
     (tmp_path / "keys.json").write_text(json.dumps(3))
     assert str(settings_problem(engine, keys)).startswith(f"--keys-file: {tmp_path}/keys.json: ")
+
+
+def test_an_audit_log_that_cannot_be_written_is_said_in_a_sentence(tmp_path: Path) -> None:
+    engine, service = EngineConfig(model="m"), ServiceSettings()
+    for path, said in (
+        (tmp_path / "missing" / "audit.log", "No such file or directory"),
+        (tmp_path, "Is a directory"),
+    ):
+        wrong = msgspec.structs.replace(service, audit_log=str(path))
+        expected = f"--audit-log: cannot write {path}: {said}"
+        assert settings_problem(engine, wrong) == expected
+        unused = msgspec.structs.replace(wrong, admin=False)
+        assert settings_problem(engine, unused) is None
+    sound = msgspec.structs.replace(service, audit_log=str(tmp_path / "audit.log"))
+    assert settings_problem(engine, sound) is None
+    assert not (tmp_path / "audit.log").exists()  # not made before there is something to write
+    (tmp_path / "audit.log").touch()
+    assert settings_problem(engine, sound) is None
 
 
 def test_a_store_that_cannot_be_is_said_in_a_sentence() -> None:
