@@ -368,9 +368,9 @@ def _become(module: str, arguments: list[str]) -> NoReturn:
 
 def _doctor(namespace: argparse.Namespace) -> int:
     asked = _asked(namespace)
-    service = asked.service
-    problem = settings_problem(asked.engine, service)
-    return doctor.run(_model_finding(asked), problem, service.host, service.port)
+    problem = settings_problem(asked.engine, asked.service)
+    needs_gpu = asked.engine.device == "cuda" and not asked.model.is_simulated
+    return doctor.run(_model_finding(asked), problem, asked.service, needs_gpu=needs_gpu)
 
 
 def _model_finding(asked: _Asked) -> doctor.Finding:

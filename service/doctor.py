@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import errno
 import importlib.util
@@ -36,6 +37,7 @@ from engine.gguf.names import gguf_of
 from engine.gguf.part_names import named_part, parts_by_name
 from engine.python_command import python_command
 from service.hub.place import ModelPlace
+from service.settings import ServiceSettings
 from service.start_checks import CheckedModel
 from service.version import VERSION
 
@@ -77,13 +79,15 @@ class Finding:
         return f"{line}\n{'':>20}→ {self.remedy}" if self.remedy else line
 
 
-def run(model: Finding, settings_problem: str | None, host: str, port: int) -> int:
+def run(
+    model: Finding, settings_problem: str | None, service: ServiceSettings, *, needs_gpu: bool
+) -> int:
     """Print all findings. Returns the exit status: 0, or 1 if Quire cannot run here."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # of names of files
     print(f"Quire {VERSION} on {platform.platform()}")
     failed = False
-    for finding in _findings(model, settings_problem, host, port):
+    for finding in _findings(model, settings_problem, service, needs_gpu):
         print(finding, flush=True)
         failed |= finding.level is Level.FAIL
     print("Something above must be fixed first." if failed else "Quire can run here.")
@@ -91,15 +95,15 @@ def run(model: Finding, settings_problem: str | None, host: str, port: int) -> i
 
 
 def _findings(
-    model: Finding, settings_problem: str | None, host: str, port: int
+    model: Finding, settings_problem: str | None, service: ServiceSettings, needs_gpu: bool
 ) -> Iterator[Finding]:
     yield python_finding(sys.version_info[:2])
-    yield from _torch_findings()
+    yield from _torch_findings(needs_gpu)
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
     yield _compiled_finding()
     yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
     yield _files_finding()
-    yield port_finding(host, port)
+    yield from port_findings(service)
     if settings_problem is not None:
         yield Finding(Level.FAIL, "settings", settings_problem)
     yield model
@@ -114,7 +118,7 @@ def python_finding(version: tuple[int, ...]) -> Finding:
     return Finding(Level.FAIL, "Python", text, f"use Python {wanted}")
 
 
-def _torch_findings() -> Iterator[Finding]:
+def _torch_findings(needs_gpu: bool) -> Iterator[Finding]:
     remedy = "make install (or pip install torch from the index for your hardware)"
     if importlib.util.find_spec("torch") is None:
         yield Finding(Level.FAIL, "torch", "not installed", remedy)
@@ -133,10 +137,10 @@ def _torch_findings() -> Iterator[Finding]:
         last = error.stderr.strip().rpartition("\n")[2]
         yield Finding(Level.FAIL, "torch", f"does not import: {last}", remedy)
     else:
-        yield from torch_findings(asked.stdout)
+        yield from torch_findings(asked.stdout, needs_gpu=needs_gpu)
 
 
-def torch_findings(answer: str) -> Iterator[Finding]:
+def torch_findings(answer: str, *, needs_gpu: bool = False) -> Iterator[Finding]:
     """Yield findings from the output of ``_ASK_TORCH``."""
     facts = json.loads(answer)
     version = facts["version"]
@@ -150,7 +154,7 @@ def torch_findings(answer: str) -> Iterator[Finding]:
         span = " to ".join(".".join(map(str, each)) for each in SUPPORTED_TORCH)
         yield Finding(Level.NOTE, "torch", text, f"tested with {span}")
     if not facts["devices"]:
-        yield _no_gpu_finding(bool(facts["cuda"]))
+        yield _no_gpu_finding(bool(facts["cuda"]), needs_gpu)
     for device in facts["devices"]:
         capability = ".".join(map(str, device["capability"]))
         memory = f"{device['memory'] / _GIB:.1f} GiB"
@@ -164,17 +168,20 @@ def torch_findings(answer: str) -> Iterator[Finding]:
         )
 
 
-def _no_gpu_finding(cuda_build: bool) -> Finding:
+def _no_gpu_finding(cuda_build: bool, needs_gpu: bool) -> Finding:
+    level = Level.FAIL if needs_gpu else Level.NOTE
     has_driver = shutil.which("nvidia-smi") is not None
     if has_driver and not cuda_build:
         return Finding(
-            Level.NOTE,
+            level,
             "GPU",
             "there is an NVIDIA driver, but this torch is a CPU build",
             "install a CUDA build of torch to use the GPU",
         )
     if has_driver:
-        return Finding(Level.NOTE, "GPU", "none that torch can use", "see nvidia-smi")
+        return Finding(level, "GPU", "none that torch can use", "see nvidia-smi")
+    if needs_gpu:
+        return Finding(level, "GPU", "none, but --device cuda needs one", "--device cpu")
     return Finding(Level.OK, "GPU", "none; models run on the CPU")
 
 
@@ -233,16 +240,32 @@ def _files_finding() -> Finding:
     return Finding(Level.OK, "limits", text)
 
 
-def port_finding(host: str, port: int) -> Finding:
+def port_findings(service: ServiceSettings) -> Iterator[Finding]:
+    yield port_finding(service.host, service.port)
+    if service.admin and service.admin_port is not None:
+        yield _own_port_finding("admin-port", service.admin_host, service.admin_port)
+    if service.grpc_port is not None:
+        yield _own_port_finding("grpc-port", service.host, service.grpc_port)
+
+
+def _own_port_finding(flag: str, host: str, port: int) -> Finding:
+    """Return a finding about a port that is only opened where it was set."""
+    found = port_finding(host, port, flag)
+    return found if found.level is Level.OK else dataclasses.replace(found, level=Level.FAIL)
+
+
+def port_finding(host: str, port: int, flag: str = "port") -> Finding:
+    """Return a finding about the port of a setting. One in use is only noted: it may be this very
+    server's."""
     where = address_text(host, port)
     try:
         listening_socket(host, port, backlog=1).close()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            remedy = f"--port {port + 1}, or stop the process that is using it"
-            return Finding(Level.NOTE, "port", f"{where} is in use", remedy)
-        return Finding(Level.FAIL, "port", f"cannot listen on {where}: {error.strerror or error}")
-    return Finding(Level.OK, "port", f"{where} is free")
+            remedy = f"--{flag} {port + 1}, or stop the process that is using it"
+            return Finding(Level.NOTE, flag, f"{where} is in use", remedy)
+        return Finding(Level.FAIL, flag, f"cannot listen on {where}: {error.strerror or error}")
+    return Finding(Level.OK, flag, f"{where} is free")
 
 
 def absent_finding(place: ModelPlace) -> Finding:

@@ -255,7 +255,7 @@ def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> Non
 def test_ctrl_c_while_a_command_begins_ends_it_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def interrupt(*arguments: object) -> int:
+    def interrupt(*arguments: object, needs_gpu: bool) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("service.doctor.run", interrupt)

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.config import EngineConfig
 from service import doctor
 from service.doctor import Finding, Level
+from service.settings import ServiceSettings
 from service.start_checks import CheckedModel
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
@@ -37,7 +39,7 @@ def test_this_very_machine_can_run_quire_with_a_sound_model(
 ) -> None:
     directory = write_tiny_checkpoint(tmp_path / "m")
     model = doctor.model_finding(checked(directory, load_format="dummy"))
-    assert doctor.run(model, None, "127.0.0.1", 0) == 0
+    assert doctor.run(model, None, ServiceSettings(port=0), needs_gpu=False) == 0
     printed = capsys.readouterr().out
     for subject in ("Python", "torch", "CPU", "memory", "port", "model", "dashboard", "traces"):
         assert f"  {subject} " in printed
@@ -48,7 +50,8 @@ def test_problems_of_model_and_settings_fail_after_all_else_was_looked_at(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     model = doctor.refused_finding("m has no tokenizer.json")
-    assert doctor.run(model, "--keys-file: no", "127.0.0.1", 0) == 1
+    settings = ServiceSettings(port=0)
+    assert doctor.run(model, "--keys-file: no", settings, needs_gpu=False) == 1
     printed = capsys.readouterr().out
     assert " FAIL  model        m has no tokenizer.json\n" in printed
     assert " FAIL  settings     --keys-file: no\n" in printed
@@ -118,6 +121,30 @@ def test_a_port_in_use_is_noted_with_another() -> None:
         finding = doctor.port_finding("127.0.0.1", port)
     assert finding.level is Level.NOTE
     assert str(port + 1) in finding.remedy
+
+
+def test_a_port_of_the_admin_api_or_grpc_in_use_fails() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        settings = ServiceSettings(port=0, admin_port=port, grpc_port=port)
+        public, *others = doctor.port_findings(settings)
+        without = msgspec.structs.replace(settings, admin=False, grpc_port=None)
+        assert list(doctor.port_findings(without)) == [public]
+    assert public.level is Level.OK
+    for finding, flag in zip(others, ("admin-port", "grpc-port"), strict=True):
+        detail = f"127.0.0.1:{port} is in use"
+        assert (finding.level, finding.subject, finding.detail) == (Level.FAIL, flag, detail)
+        assert finding.remedy.startswith(f"--{flag} {port + 1}, or")
+
+
+def test_a_gpu_that_is_required_and_missing_fails() -> None:
+    found = {one.subject: one for one in doctor.torch_findings(torch_answer(), needs_gpu=True)}
+    assert found["GPU"].level is Level.FAIL
+    assert found["GPU"].remedy
+    found = {one.subject: one for one in doctor.torch_findings(torch_answer())}
+    assert found["GPU"].level is not Level.FAIL
 
 
 def test_an_address_of_another_machine_fails() -> None:
