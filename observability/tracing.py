@@ -26,6 +26,7 @@ AttributeValue = str | int | float | bool | Sequence[str] | Sequence[int]
 _propagator = TraceContextTextMapPropagator()
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+_SCHEMES = ("http://", "https://")
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
 
@@ -174,6 +175,7 @@ def make_tracer(environ: Mapping[str, str], *, version: str) -> Tracer:
     """
     if not _exports(environ):
         return IdentityTracer()
+    _check_endpoint(environ)
     # Imported here, not at the top: the SDK and its exporter cost 0.4 s and 20 MiB, and most
     # servers export no spans.
     from observability.otlp import OtlpTracer
@@ -185,7 +187,7 @@ def tracing_problem(environ: Mapping[str, str]) -> str | None:
     """Say which of the variables that ``make_tracer`` reads is wrong."""
     if _exports(environ):
         try:
-            _protocol(environ)
+            _check_endpoint(environ)
             sampling_of(environ)
         except ValueError as error:
             return str(error)
@@ -196,6 +198,13 @@ def _exports(environ: Mapping[str, str]) -> bool:
     disabled = environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     silenced = environ.get("OTEL_TRACES_EXPORTER", "otlp").strip().lower() == "none"
     return not disabled and not silenced and any(environ.get(name) for name in _ENDPOINTS)
+
+
+def _check_endpoint(environ: Mapping[str, str]) -> None:
+    """Raise ValueError, without the value, which may have a secret. gRPC needs no scheme."""
+    name = next(name for name in _ENDPOINTS if environ.get(name))
+    if _protocol(environ) != "grpc" and not environ[name].strip().lower().startswith(_SCHEMES):
+        raise ValueError(f"{name} must begin with http:// or https://")
 
 
 def _protocol(environ: Mapping[str, str]) -> str:

@@ -177,3 +177,17 @@ def test_wrong_variables_of_traces_count_only_if_traces_are_exported(
     monkeypatch.setenv("OTEL_TRACES_SAMPLER_ARG", "0.5")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json")
     assert "TRACES_PROTOCOL is 'http/json'; it must" in str(settings_problem(engine, service))
+
+
+def test_an_endpoint_of_traces_without_a_scheme_is_refused_where_one_is_needed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, service = EngineConfig(model="m"), ServiceSettings()
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "collector:4317")
+    said = "OTEL_EXPORTER_OTLP_ENDPOINT must begin with http:// or https://"
+    assert settings_problem(engine, service) == said
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    assert settings_problem(engine, service) is None
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "HTTPS://me:secret@collector:4318/x")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+    assert settings_problem(engine, service) is None
