@@ -146,7 +146,7 @@ def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
             events: Sequence[FinishedEvent] = ()
             if record.choices_happenings and one.phase == phases.DECODING.name:
                 events = [
-                    _event(wall_ns, each, {schema.ATTR_CHOICE: choice})
+                    _event(wall_ns, _not_after(one.end, each), {schema.ATTR_CHOICE: choice})
                     for of, each in record.choices_happenings
                     if of == choice
                 ]
@@ -156,6 +156,13 @@ def phase_spans(record: RequestRecord) -> Iterator[FinishedSpan]:
         waited = Interval(phases.FLUSHING.name, flush.begin, flush.end)
         stalls = [_stalled(wall_ns, begin, seconds) for begin, seconds in sorted(flush.longest)]
         yield _span(wall_ns, waited, {schema.ATTR_FLUSH_SECONDS: flush.seconds}, stalls)
+
+
+def _not_after(last_token: float, happening: Happening) -> Happening:
+    """Return an event of a token as not later than the last one. Their times are noted a few
+    microseconds apart: when the step was reported, and in the scheduler."""
+    kind, time, value = happening
+    return Happening(kind, min(time, last_token), value) if kind in (_OUTPUT, _GAP) else happening
 
 
 def _engine_attributes(phase: str, choice: int, sequence: Finished) -> _Attributes:

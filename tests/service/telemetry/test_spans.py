@@ -223,6 +223,23 @@ def test_events_are_on_the_decode_span_of_their_choice_or_on_the_requests() -> N
     assert events_of(server_span(subject)) == [("cancelled", 95.0, []), ("preempted", 70.0, [1])]
 
 
+def test_no_event_of_a_token_comes_after_the_decode_span() -> None:
+    subject = record(
+        sequences=[sequence(last_token_time=1000.080)],
+        choices_happenings=[
+            (0, Happening(EventKind.GAP, 1000.08005, 0.025)),
+            (0, Happening(EventKind.OUTPUT, 1000.08005, 2)),
+            (0, Happening(EventKind.HANDED_OVER, 1000.085)),  # after its last token
+        ],
+    )
+    [decode] = [span for span in phase_spans(subject) if span.name == "decode"]
+    assert [event[:2] for event in events_of(decode)] == [
+        ("gap", 80.0),
+        ("output", 80.0),
+        ("handed_over", 85.0),
+    ]
+
+
 def test_the_longest_waits_for_the_reader_are_on_the_flush_span() -> None:
     flush = Flush()
     flush.waited(1000.081, 1000.090)
