@@ -74,11 +74,15 @@ request; if not, see [diagnosis](diagnosis.md).
 
 
 class Drill(NamedTuple):
-    """``alert``: the one that fires if the fault lasts or returns; empty: none should."""
+    """``alert``: the one that fires, ``when`` that is; empty: none should."""
 
     seen: str
     alert: str = ""
+    when: str = ""
 
+
+_THIRD_RESTART = "at the third restart of a worker within 30 minutes"
+_STORE_NEEDED = "after 2 minutes, if requests failed for lack of the store"
 
 DRILLS = {
     "engine_kill": Drill(
@@ -89,11 +93,14 @@ DRILLS = {
     "engine_stall": Drill(
         "The state is *silent*, then *loading*. The log says `is unresponsive, killing it` after "
         "`--engine-hang-timeout`. Streams pause and continue.",
-        "QuireEngineStuck",
+        "QuireEngineSilent",
+        "within a minute, while requests wait for the engine",
     ),
     "slow_step": Drill(
         "One column of the step times is high; each stream has a long gap in its record.",
         "QuireItlBudgetFast",
+        "if one gap in seven is long, over the last hour: with "
+        "`--fault slow_step:every=4:times=1000000`, within a minute under load on a new server",
     ),
     "step_oom": Drill(
         "One request ends as `error:engine`; the engine's log says `a step of N sequences failed`. "
@@ -107,11 +114,13 @@ DRILLS = {
         "Connections break; those requests end as `error:worker`. New ones are accepted within "
         "seconds.",
         "QuireWorkerRestarts",
+        _THIRD_RESTART,
     ),
     "worker_stall": Drill(
         "Nothing answers until the log says `is unresponsive, killing it` after "
         "`--worker-hang-timeout`; then as for `worker_kill`.",
         "QuireWorkerRestarts",
+        _THIRD_RESTART,
     ),
     "parser_error": Drill("One request ends as `error:internal`, with a traceback in the log."),
     "clock_jump": Drill(
@@ -122,15 +131,18 @@ DRILLS = {
         "`GET /health` stays ok, and the log says `response store unavailable`; stored responses "
         "get 503. Answers are not affected.",
         "QuireStoreUnavailable",
+        _STORE_NEEDED,
     ),
     "store_full": Drill(
         "As for `store_down`, once something has to be written; nothing already stored is lost.",
         "QuireStoreUnavailable",
+        _STORE_NEEDED,
     ),
     "exporter_hang": Drill(
         "Spans arrive late. If it lasts, the queue of 8,192 spans fills; those that do not fit are "
         "dropped and counted.",
         "QuireTelemetryDropped",
+        "if more than 8,192 spans come meanwhile, of some 900 requests",
     ),
 }
 
@@ -138,15 +150,16 @@ DRILLS = {
 def page() -> str:
     """Return the whole document."""
     rows = [
-        f"| `{row.name}` | {DRILLS[row.name].seen} | {_alert(DRILLS[row.name].alert)} |\n"
+        f"| `{row.name}` | {DRILLS[row.name].seen} | {_alert(DRILLS[row.name])} |\n"
         for row in FAULTS
         if row.place is not Place.CLIENT
     ]
     return "".join((_INTRODUCTION, keys_table(), _FAULTS, faults_table(), _DRILLS, *rows, _END))
 
 
-def _alert(name: str) -> str:
-    return f"[{name}](alerts.md#{name.lower()})" if name else "none"
+def _alert(drill: Drill) -> str:
+    name = drill.alert
+    return f"[{name}](alerts.md#{name.lower()}) {drill.when}" if name else "none"
 
 
 def main(argv: list[str]) -> int:

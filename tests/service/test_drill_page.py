@@ -24,3 +24,5 @@ def test_each_fault_of_a_server_has_its_drill_and_each_alert_exists() -> None:
     assert set(drill_page.DRILLS) == servers
     known = {alert.name for alert in alerts(Objectives())}
     assert {drill.alert for drill in drill_page.DRILLS.values()} - {""} <= known
+    for drill in drill_page.DRILLS.values():
+        assert bool(drill.alert) == bool(drill.when)
