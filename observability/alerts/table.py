@@ -68,7 +68,7 @@ _AVAILABILITY = (
         ),
         (
             "Remove the cause: the engine is started again by itself, at least every 30 seconds.",
-            "If there is none to be seen: restart the server, on another machine if possible.",
+            "If you find no cause: restart the server, on another machine if possible.",
         ),
         "overview",
         "5m",
