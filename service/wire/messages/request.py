@@ -34,7 +34,7 @@ from service.wire.messages.signatures import Signer
 from service.wire.messages.tools import (
     InputTool,
     InputToolChoice,
-    check_tools,
+    check_input_tools,
     definitions_of,
     shapes_of,
 )
@@ -153,7 +153,7 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
         raise NoThreadsError(
             "Threads are not supported; send the whole conversation.", param="thread"
         )
-    check_tools(request.tools or (), request.tool_choice, ignored)
+    check_input_tools(request.tools or (), request.tool_choice, ignored)
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)
     _check_last_calls(request.messages[-1], f"messages.{len(request.messages) - 1}")

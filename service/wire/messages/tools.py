@@ -51,7 +51,7 @@ class InputToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "auto"
 
 
-def check_tools(
+def check_input_tools(
     tools: Sequence[InputTool], choice: InputToolChoice | None, ignored: Ignored
 ) -> None:
     """Raise InvalidRequestError for a tool or a choice without what it needs, or for two tools of

@@ -101,18 +101,12 @@ class Two:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(self.engines[number].reader.readexactly(1), 0.1)
 
-    async def queue(self, *sequences: EngineSequence) -> None:
-        """The engines have queued these, which must wait."""
-        for one in sequences:
-            await self.hear(one.engine)
-            self.engines[one.engine].say(step({}, queued=[one.handle]))
-        await self.until(lambda: all(one.has_place for one in sequences))
-
-    async def run(self, *sequences: EngineSequence) -> None:
+    async def run(self, *sequences: EngineSequence, waited: bool = False) -> None:
         """The engines have admitted these."""
         for one in sequences:
             await self.hear(one.engine)
             at = Admitted(one.handle, time.monotonic(), 0)
+            self.engines[one.engine].say(step({}, queued=[one.handle] if waited else []))
             self.engines[one.engine].say(step({}, admitted=[at]))
         await self.until(lambda: all(one.state is SequenceState.RUNNING for one in sequences))
 
@@ -456,8 +450,7 @@ async def test_waiting_sequences_are_counted_over_all_engines(two: Two) -> None:
     sequences = [two.submit() for _ in range(4)]
     assert two.pool.waiting_sequences == 4
     assert two.pool.predicted_wait(3) is None
-    await two.queue(*sequences)
-    await two.run(*sequences)
+    await two.run(*sequences, waited=True)
     assert two.pool.waiting_sequences == 0
     wait = two.pool.predicted_wait(8)
     assert wait is not None

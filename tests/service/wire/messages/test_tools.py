@@ -13,7 +13,7 @@ from service.wire.decode import Ignored
 from service.wire.messages.tools import (
     InputTool,
     InputToolChoice,
-    check_tools,
+    check_input_tools,
     definitions_of,
     shapes_of,
 )
@@ -42,7 +42,7 @@ def test_every_choice_of_tools_has_its_meaning(asked: Any, choice: Any) -> None:
 def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
     ignored = Ignored()
     given = tools(HOSTED, {**TOOL, "strict": True}, HOSTED)
-    check_tools(given, None, ignored)
+    check_input_tools(given, None, ignored)
     assert ignored.names == ["tools.web_search"]
     assert [tool.name for tool in definitions_of(given)] == ["f"]
 
@@ -63,5 +63,5 @@ def test_a_constraint_names_the_tools_place_in_the_request() -> None:
 )
 def test_an_unsound_tool_is_named(given: list[Any], choice: Any, param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        check_tools(tools(*given), msgspec.convert(choice, InputToolChoice | None), Ignored())
+        check_input_tools(tools(*given), msgspec.convert(choice, InputToolChoice | None), Ignored())
     assert caught.value.param == param
