@@ -52,7 +52,9 @@ class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ThinkingMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    type: Literal["enabled", "disabled", "adaptive"]
+    """``between_tools`` is ``adaptive`` here: the model thinks where it will."""
+
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Meta(ge=0)] | None = None
     display: Name | None = None
 
@@ -146,13 +148,15 @@ def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
 
 def _check(request: PromptFields, ignored: Ignored) -> None:
     """Raise InvalidRequestError for an invalid request; ``ignored`` gains hosted tools, what they
-    were asked and returned, and images that tools returned."""
+    were asked and returned, images that tools returned, and values that have no effect here."""
     if request.thread is not None:
         # A request that continues a thread has only its newest messages. The SDKs' tool runners try
         # one automatically, and send the whole conversation after this error.
         raise NoThreadsError(
             "Threads are not supported; send the whole conversation.", param="thread"
         )
+    if request.thinking is not None and request.thinking.type == "between_tools":
+        ignored.add("thinking.type")
     check_input_tools(request.tools or (), request.tool_choice, ignored)
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)

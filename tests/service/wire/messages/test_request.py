@@ -9,6 +9,7 @@ import pytest
 
 from service.conversation import Conversation
 from service.errors import InvalidRequestError, NoThreadsError
+from service.wire.decode import Ignored
 from service.wire.messages.request import (
     MessagesRequest,
     decode_count,
@@ -27,9 +28,9 @@ ENDS_WITH_A_CALL = (
 )
 
 
-def decode(**fields: Any) -> MessagesRequest:
+def decode(ignored: Ignored | None = None, **fields: Any) -> MessagesRequest:
     body = {"model": "m", "max_tokens": 2000, "messages": [USER], **fields}
-    return decode_messages(json.dumps(body).encode())
+    return decode_messages(json.dumps(body).encode(), ignored)
 
 
 def conversation(*messages: dict[str, Any], **fields: Any) -> Conversation:
@@ -108,6 +109,13 @@ def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) 
     with pytest.raises(InvalidRequestError) as caught:
         decode(**fields)
     assert caught.value.param == param
+
+
+def test_thinking_between_tools_is_thinking_and_reported() -> None:
+    ignored = Ignored()
+    made = decode(ignored, thinking={"type": "between_tools"})
+    assert messages_conversation(made, SIGNER).thinking
+    assert ignored.names == ["thinking.type"]
 
 
 def test_a_thread_is_refused_in_a_way_that_clients_act_on() -> None:
