@@ -66,7 +66,8 @@ class OutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fields of the prompt, and everything else that a request may have. Fields after
-    ``service_tier`` are known and have no effect here."""
+    ``service_tier`` are known and have no effect here; edits of ``context_management`` are
+    reported."""
 
     model: Name
     messages: Annotated[list[InputMessage], Meta(min_length=1, max_length=16384)]
@@ -157,10 +158,27 @@ def _check(request: PromptFields, ignored: Ignored) -> None:
         )
     if request.thinking is not None and request.thinking.type == "between_tools":
         ignored.add("thinking.type")
+    ignored.add(*_idle_edits(request.context_management or {}))
     check_input_tools(request.tools or (), request.tool_choice, ignored)
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)
     _check_last_calls(request.messages[-1], f"messages.{len(request.messages) - 1}")
+
+
+def _idle_edits(management: JsonObject) -> list[str]:
+    """Return the paths of the edits that a request wants made to its own conversation: none is.
+    One that keeps all thinking changes nothing anyway."""
+    edits = management.get("edits")
+    found = []
+    for index, edit in enumerate(edits if isinstance(edits, list) else ()):
+        match edit:
+            case {"type": "clear_thinking_20251015", "keep": "all" | {"type": "all"}}:
+                continue
+            case {"type": str(kind)}:
+                found.append(f"context_management.edits[{index}].{kind}")
+            case _:
+                found.append(f"context_management.edits[{index}]")
+    return found
 
 
 def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:

@@ -118,6 +118,23 @@ def test_thinking_between_tools_is_thinking_and_reported() -> None:
     assert ignored.names == ["thinking.type"]
 
 
+def test_edits_of_the_conversation_are_reported_unless_they_change_nothing() -> None:
+    ignored = Ignored()
+    edits = [
+        {"type": "clear_thinking_20251015", "keep": "all"},
+        {"type": "clear_thinking_20251015"},
+        {"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": 3}},
+        "what",
+    ]
+    decode(ignored, context_management={"edits": edits})
+    assert ignored.names == [
+        "context_management.edits[1].clear_thinking_20251015",
+        "context_management.edits[2].clear_tool_uses_20250919",
+        "context_management.edits[3]",
+    ]
+    decode(Ignored(refuse=True), context_management={"edits": "none"})
+
+
 def test_a_thread_is_refused_in_a_way_that_clients_act_on() -> None:
     with pytest.raises(NoThreadsError):
         decode(thread={"id": "x"})
