@@ -50,7 +50,7 @@ class ToolUseContent(msgspec.Struct, frozen=True, tag_field="type", tag="tool_us
 AnswerContent = TextContent | ThinkingContent | ToolUseContent
 
 
-class OutputTokensDetails(msgspec.Struct, frozen=True):
+class OutputDetails(msgspec.Struct, frozen=True):
     thinking_tokens: int = 0
 
 
@@ -62,7 +62,7 @@ class MessagesUsage(msgspec.Struct, frozen=True):
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
-    output_tokens_details: OutputTokensDetails = OutputTokensDetails()
+    output_tokens_details: OutputDetails = OutputDetails()
     service_tier: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -317,7 +317,7 @@ class MessagesAnswer:
             written,
             read,
             generation.output_tokens,
-            OutputTokensDetails(generation.reasoning_tokens),
+            OutputDetails(generation.reasoning_tokens),
         )
 
 
@@ -381,7 +381,7 @@ class MessagesStream:
     def _start(self) -> bytes:
         self._started = True
         usage = msgspec.structs.replace(
-            self._answer.usage(), output_tokens=0, output_tokens_details=OutputTokensDetails()
+            self._answer.usage(), output_tokens=0, output_tokens_details=OutputDetails()
         )
         message = self._answer.message([], None, None, usage)
         start = _event(b"message_start", _json({"type": "message_start", "message": message}))

@@ -11,12 +11,12 @@ from service.conversation import JsonObject
 _TYPE: Final = re.compile(r"(bash|text_editor|memory)_(\d{8})")
 
 
-class ClientTool(NamedTuple):
+class VendorTool(NamedTuple):
     description: str
     parameters: JsonObject
 
 
-def client_tool(tool_type: str) -> ClientTool | None:
+def vendor_tool(tool_type: str) -> VendorTool | None:
     """Return what the model is shown of a tool by its type, such as ``bash_20250124``; None for the
     type of another tool. A version newer than those known is shown as the newest of them."""
     match = _TYPE.fullmatch(tool_type)
@@ -59,7 +59,7 @@ _OLD_STR: Final = _text("For str_replace: the text to replace, which must occur 
 _NEW_STR: Final = _text("For str_replace: the text that takes its place.")
 _INSERT_TEXT: Final = _text("For insert: the text to put there.")
 
-_BASH: Final = ClientTool(
+_BASH: Final = VendorTool(
     "Runs a command in a bash shell that stays open, and returns its output.",
     _object(
         [],
@@ -68,7 +68,7 @@ _BASH: Final = ClientTool(
     ),
 )
 
-_MEMORY: Final = ClientTool(
+_MEMORY: Final = VendorTool(
     "Keeps notes in files under /memories, which stay for later conversations. View the directory "
     "before you begin, and write down what will be needed again.",
     _object(
@@ -87,7 +87,7 @@ _MEMORY: Final = ClientTool(
 )
 
 
-def _editor(version: str) -> ClientTool:
+def _editor(version: str) -> VendorTool:
     commands = ["view", "create", "str_replace", "insert"]
     properties = {
         "path": _text("The absolute path of the file or directory."),
@@ -103,7 +103,7 @@ def _editor(version: str) -> ClientTool:
         properties["new_str"] = _text("For str_replace and insert: the new text.")
     else:
         properties["insert_text"] = _INSERT_TEXT
-    return ClientTool(
+    return VendorTool(
         "Views, creates and edits text files.",
         _object(["command", "path"], command=_commands(*commands), **properties),
     )

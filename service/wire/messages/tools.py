@@ -12,7 +12,7 @@ from service.constraint.request import ToolShape
 from service.conversation import NamedTool, ToolChoice, ToolDefinition
 from service.errors import InvalidRequestError
 from service.wire.decode import Ignored
-from service.wire.messages.client_tools import ClientTool, client_tool
+from service.wire.messages.client_tools import VendorTool, vendor_tool
 from service.wire.sampling import Name
 
 
@@ -38,8 +38,8 @@ class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.type not in (None, "custom") and self.of_vendor is None
 
     @property
-    def of_vendor(self) -> ClientTool | None:
-        return client_tool(self.type or "")
+    def of_vendor(self) -> VendorTool | None:
+        return vendor_tool(self.type or "")
 
     @property
     def parameters(self) -> dict[str, Any] | None:

@@ -98,7 +98,7 @@ class _TextForm(NamedTuple):
 
     text: str
     part: str
-    index: str
+    index_name: str
     part_type: str
 
 
@@ -122,7 +122,7 @@ class _TextItem:
         self._pieces: list[str] = []
         self._logprobs: list[bytes] = []  # JSON, by token
         self._kind = f"response.{form.text}"
-        index = b',"%b":0' % form.index.encode()
+        index = b',"%b":0' % form.index_name.encode()
         self._prefix = place.delta_prefix(f"{self._kind}.delta", index)
         self._suffix = b"," if self._reasoning else b',"logprobs":[],'
         self._sealed: str | None = None
@@ -130,7 +130,7 @@ class _TextItem:
     def open_part(self) -> None:
         self._place.write(
             f"response.{self._form.part}.added",
-            {self._form.index: 0, "part": self._part("", _NO_LOGPROBS)},
+            {self._form.index_name: 0, "part": self._part("", _NO_LOGPROBS)},
         )
 
     def push(self, text: str, logprobs: list[bytes] | None) -> None:
@@ -144,13 +144,13 @@ class _TextItem:
     def close(self, status: str) -> None:
         text, logprobs = "".join(self._pieces), self._joined_logprobs()
         form = self._form
-        done: JsonObject = {form.index: 0, "text": text}
+        done: JsonObject = {form.index_name: 0, "text": text}
         if not self._reasoning:
             done["logprobs"] = logprobs
         elif self._seal is not None:
             self._sealed = self._seal(text)
         self._place.write(f"{self._kind}.done", done)
-        ended: JsonObject = {form.index: 0, "part": self._part(text, logprobs)}
+        ended: JsonObject = {form.index_name: 0, "part": self._part(text, logprobs)}
         if form is _SUMMARY and status == "incomplete":
             ended["status"] = status
         self._place.write(f"response.{form.part}.done", ended)

@@ -7,11 +7,11 @@ from typing import Any, get_args
 import pytest
 from anthropic.types.beta import BetaMemoryTool20250818Command
 
-from service.wire.messages.client_tools import client_tool
+from service.wire.messages.client_tools import vendor_tool
 
 
 def properties_of(tool_type: str) -> dict[str, Any]:
-    tool = client_tool(tool_type)
+    tool = vendor_tool(tool_type)
     assert tool is not None
     assert tool.description
     found: dict[str, Any] = tool.parameters["properties"]
@@ -49,4 +49,4 @@ def test_an_editor_has_the_commands_of_its_version(
     "other", ["", "custom", "computer_20250124", "bash_code_execution", "memory_202508189"]
 )
 def test_any_other_type_is_unknown(other: str) -> None:
-    assert client_tool(other) is None
+    assert vendor_tool(other) is None
