@@ -53,7 +53,9 @@ def test_a_tool_of_the_vendor_that_the_client_runs_is_offered_under_its_name() -
         {"type": "bash_20250124", "name": "bash"},
         {"type": "text_editor_20250728", "name": "editor", "max_characters": 9, "strict": True},
     )
-    check_tools(given, msgspec.convert({"type": "tool", "name": "bash"}, InputToolChoice), ignored)
+    check_input_tools(
+        given, msgspec.convert({"type": "tool", "name": "bash"}, InputToolChoice), ignored
+    )
     assert ignored.names == []
     bash, editor = definitions_of(given)
     assert (bash.name, editor.name) == ("bash", "editor")
@@ -81,7 +83,7 @@ def test_a_choice_that_only_a_tool_left_out_could_satisfy_is_refused(
 ) -> None:
     given = tools({"type": "computer_20250124", "name": "computer"})
     with pytest.raises(InvalidRequestError) as caught:
-        check_tools(given, msgspec.convert(choice, InputToolChoice), Ignored())
+        check_input_tools(given, msgspec.convert(choice, InputToolChoice), Ignored())
     assert caught.value.message.endswith(words)
     assert caught.value.param == "tool_choice"
 
