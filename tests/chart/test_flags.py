@@ -158,6 +158,8 @@ def test_every_value_reaches_the_server(helm4: Helm4, block: str, device: str) -
         elif value is not None:
             word = arguments[arguments.index(option.flag) + 1]
             parsed = option.parse(word.split(",") if option.is_list else word)
+            if option.name == "allowed_hosts":
+                parsed = parsed[: len(value)]  # then those of the Services
             is_same = (list(parsed) if option.is_list else parsed) == value
             assert is_same, f"{option.flag} {word}: such as 34359738369, not 3e+10"
 

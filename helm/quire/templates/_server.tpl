@@ -145,9 +145,13 @@ would be written with an exponent. */}}
 {{- end -}}
 {{- end -}}
 {{- range $flags -}}
-{{- if not (kindIs "invalid" (index . 2)) -}}
+{{- $value := index . 2 -}}
+{{- if not (kindIs "invalid" $value) -}}
 {{- $_ := set $from (index . 0) (index . 1) -}}
-{{- $args = concat $args (list (printf "--%s" (index . 0)) (include "quire.word" (index . 2))) -}}
+{{- if and (eq (index . 0) "allowed-hosts") $value -}}
+{{- $value = concat $value (include "quire.ownHosts" $ | fromYamlArray) | uniq -}}
+{{- end -}}
+{{- $args = concat $args (list (printf "--%s" (index . 0)) (include "quire.word" $value)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $switches -}}
@@ -176,6 +180,20 @@ would be written with an exponent. */}}
 {{- $args = concat $args (list "--threads" $threads) -}}
 {{- end -}}
 {{- toYaml (concat $args $values.extraArgs) -}}
+{{- end -}}
+
+{{/* Names of the release's Services, as a YAML list: Prometheus, the dashboard and `helm test` use them. */}}
+{{- define "quire.ownHosts" -}}
+{{- $names := list (include "quire.fullname" .) (include "quire.replicasName" .) -}}
+{{- if .Values.admin.existingSecret -}}
+{{- $names = append $names (printf "%s-admin" (include "quire.fullname" .)) -}}
+{{- end -}}
+{{- range $names }}
+- {{ . }}
+- {{ . }}.{{ $.Release.Namespace }}
+- {{ . }}.{{ $.Release.Namespace }}.svc
+- {{ . }}.{{ $.Release.Namespace }}.svc.cluster.local
+{{- end }}
 {{- end -}}
 
 {{/* The flags in extraArgs, without dashes, "no-" and values: a JSON object of flag -> true. */}}
