@@ -19,6 +19,18 @@ pytestmark = pytest.mark.chart
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: Values = yaml.safe_load((CHART / "values.yaml").read_text())
 
+# Ways to require API keys besides auth.existingSecret.
+KEYS_OF_ONES_OWN: list[Values] = [
+    {"api": {"storedKeys": True}},
+    {"extraArgs": ["--stored-keys"]},
+    {"extraArgs": ["--keys-file", "/home/quire/keys.toml"]},
+    {"extraArgs": ["--keys-file=/home/quire/keys.toml"]},
+    {"extraEnv": [{"name": "QUIRE_STORED_KEYS", "value": "True"}]},
+    {"extraEnv": [{"name": "QUIRE_KEYS_FILE", "value": "/home/quire/keys.toml"}]},
+    {"extraEnv": [{"name": "QUIRE_API_KEY_FILE", "value": "/home/quire/key"}]},
+    {"extraEnv": [{"name": "QUIRE_PRIORITY_API_KEY", "valueFrom": {"secretKeyRef": {}}}]},
+]
+
 # The key a user must find in the message, and values that are wrong about it.
 WRONG: list[tuple[str, Values]] = [
     # By the schema
@@ -209,6 +221,21 @@ WRONG: list[tuple[str, Values]] = [
     (
         "metrics.podMonitor.existingSecret",
         {"metrics": {"podMonitor": {"enabled": True}}, "auth": {"existingSecret": "keys"}},
+    ),
+    *(
+        ("metrics.podMonitor.existingSecret", {"metrics": {"podMonitor": {"enabled": True}}} | keys)
+        for keys in KEYS_OF_ONES_OWN
+    ),
+    *(
+        (
+            "gateway.inferencePool.enabled",
+            {
+                "gateway": {"inferencePool": {"enabled": True, "endpointPicker": "picker"}},
+                "api": {"metricsAliases": "vllm", **keys.get("api", {})},
+            }
+            | {name: value for name, value in keys.items() if name != "api"},
+        )
+        for keys in KEYS_OF_ONES_OWN
     ),
     ("gateway.httpRoute.parentRefs", {"gateway": {"httpRoute": {"enabled": True}}}),
     (

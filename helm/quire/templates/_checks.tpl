@@ -95,8 +95,9 @@
 {{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
 {{- fail (printf "metrics.%s.scrapeTimeout: %s is longer than the interval, %s" $name $monitor.scrapeTimeout $monitor.interval) -}}
 {{- end -}}
-{{- if and $monitor.enabled $.Values.auth.existingSecret (not (and $monitor.existingSecret $.Values.admin.existingSecret)) -}}
-{{- fail (printf "metrics.%s.existingSecret: with auth.existingSecret metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" $name) -}}
+{{- $keys := include "quire.keysFrom" $ -}}
+{{- if and $monitor.enabled $keys (not (and $monitor.existingSecret $.Values.admin.existingSecret)) -}}
+{{- fail (printf "metrics.%s.existingSecret: with %s metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" $name $keys) -}}
 {{- end -}}
 {{- if and $monitor.enabled $monitor.existingSecret (not $.Values.admin.existingSecret) -}}
 {{- fail (printf "metrics.%s.existingSecret: Prometheus cannot reach the admin port unless admin.existingSecret is set" $name) -}}
@@ -133,8 +134,8 @@
 {{- if ne (toString $.Values.api.metricsAliases) "vllm" -}}
 {{- fail "gateway.inferencePool.enabled: the endpoint picker reads vLLM's names: set api.metricsAliases to vllm" -}}
 {{- end -}}
-{{- if $.Values.auth.existingSecret -}}
-{{- fail "gateway.inferencePool.enabled: the endpoint picker reads /metrics of the API's port, which is closed with auth.existingSecret: check keys in the gateway" -}}
+{{- with include "quire.keysFrom" $ -}}
+{{- fail (printf "gateway.inferencePool.enabled: the endpoint picker reads /metrics of the API's port, which is closed with %s: check keys in the gateway" .) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
