@@ -259,6 +259,17 @@ WRONG: list[tuple[str, Values]] = [
     ("controller", {"ingress": {"controller": "traefik"}}),
     ("hosts", {"ingress": {"hosts": ["https://llm.example.com"]}}),
     ("sidecars", {"sidecars": [{"name": "shipper"}]}),
+    ("sidecars", {"sidecars": [{"name": "quire", "image": "x"}]}),
+    ("sidecars", {"sidecars": [{"name": "a", "image": "x"}, {"name": "a", "image": "y"}]}),
+    ("sidecars", {"model": {"name": "a/b"}, "sidecars": [{"name": "model", "image": "x"}]}),
+    ("initContainers", {"initContainers": [{"name": "quire", "image": "x"}]}),
+    (
+        "sidecars: another of initContainers",
+        {
+            "initContainers": [{"name": "a", "image": "x"}],
+            "sidecars": [{"name": "a", "image": "x"}],
+        },
+    ),
     ("dnsConfig", {"dnsConfig": {"nameserver": ["192.0.2.53"]}}),
     ("model.path", {"model": {"existingClaim": "models"}}),
     ("model.path", {"model": {"existingClaim": "models", "path": "/modelsx/a"}}),
@@ -300,6 +311,10 @@ WRONG: list[tuple[str, Values]] = [
 def test_wrong_values_are_refused_with_the_key_named(helm: Helm, key: str, wrong: Values) -> None:
     with pytest.raises(RefusedError, match=re.escape(key)):
         helm.render(wrong)
+
+
+def test_without_a_model_by_its_name_a_container_may_be_named_model(helm: Helm) -> None:
+    assert helm.render({"initContainers": [{"name": "model", "image": "x"}]})
 
 
 def test_a_release_name_that_no_service_may_have_is_refused(helm: Helm) -> None:

@@ -70,6 +70,7 @@
 {{- fail (printf "probes.%s.timeoutSeconds: longer than periodSeconds" $name) -}}
 {{- end -}}
 {{- end -}}
+{{- include "quire.checkContainers" . -}}
 {{- include "quire.checkVolumes" . -}}
 {{- include "quire.checkClaims" . -}}
 {{- include "quire.checkResources" (dict "key" "resources" "resources" .Values.resources) -}}
@@ -137,6 +138,22 @@
 {{- with include "quire.keysFrom" $ -}}
 {{- fail (printf "gateway.inferencePool.enabled: the endpoint picker reads /metrics of the API's port, which is closed with %s: check keys in the gateway" .) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Containers of one's own: a pod has each name once, over containers and init containers. */}}
+{{- define "quire.checkContainers" -}}
+{{- $taken := dict "quire" "the chart has one of this name" -}}
+{{- if index .Values.model "name" -}}
+{{- $_ := set $taken "model" "the chart has one of this name" -}}
+{{- end -}}
+{{- range $key := list "initContainers" "sidecars" -}}
+{{- range index $.Values $key -}}
+{{- if hasKey $taken .name -}}
+{{- fail (printf "%s: %s: %s" $key (index $taken .name) .name) -}}
+{{- end -}}
+{{- $_ := set $taken .name (printf "another of %s has this name" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
