@@ -234,6 +234,8 @@ def test_threads_follow_the_cpus_requested(helm4: Helm4) -> None:
     assert threads(cpus(16)) == "16"
     assert threads(cpus("3500m")) == "3"
     assert threads(cpus("200m")) == "1"
+    most = SCHEMA["properties"]["engine"]["properties"]["threads"]["maximum"]
+    assert threads(cpus("700")) == str(most)
     assert threads(cpus("16") | {"dataParallelSize": 4}) == "4"
     assert threads(cpus("2", "16")) is None
     assert threads(cpus(None)) is None

@@ -217,7 +217,8 @@ engine reads, where nothing is requested, and where a variable says how many. */
 {{- if has .name (list "OMP_NUM_THREADS" "QUIRE_THREADS") -}}{{- $said = true -}}{{- end -}}
 {{- end -}}
 {{- if and $request (not $said) (not (dig "limits" "cpu" "" $resources)) -}}
-{{- max 1 (div (include "quire.milli" $request | int64) (mul 1000 (int .Values.dataParallelSize))) -}}
+{{- /* The server's bounds of --threads. */ -}}
+{{- max 1 (div (include "quire.milli" $request | int64) (mul 1000 (int .Values.dataParallelSize))) | min 512 -}}
 {{- end -}}
 {{- end -}}
 
