@@ -19,6 +19,14 @@ pytestmark = pytest.mark.chart
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: Values = yaml.safe_load((CHART / "values.yaml").read_text())
 
+
+def mounted(path: str, read_only: bool) -> Values:
+    return {
+        "extraVolumes": [{"name": "mine", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "mine", "mountPath": path, "readOnly": read_only}],
+    }
+
+
 # Ways to require API keys besides auth.existingSecret.
 KEYS_OF_ONES_OWN: list[Values] = [
     {"api": {"storedKeys": True}},
@@ -270,6 +278,11 @@ WRONG: list[tuple[str, Values]] = [
             "sidecars": [{"name": "a", "image": "x"}],
         },
     ),
+    ("api.auditLog", {"api": {"auditLog": "/var/log/a.log"}}),
+    ("api.auditLog", {"api": {"auditLog": "/tmpx/a.log"}}),
+    ("api.auditLog", {"api": {"auditLog": "/models/a.log"}}),
+    ("api.auditLog", {"api": {"auditLog": "/var/log/a.log"}, **mounted("/var/log", True)}),
+    ("api.auditLog", {"api": {"auditLog": "/tmp/x/a.log"}, **mounted("/tmp/x/", True)}),
     ("dnsConfig", {"dnsConfig": {"nameserver": ["192.0.2.53"]}}),
     ("model.path", {"model": {"existingClaim": "models"}}),
     ("model.path", {"model": {"existingClaim": "models", "path": "/modelsx/a"}}),
@@ -311,6 +324,23 @@ WRONG: list[tuple[str, Values]] = [
 def test_wrong_values_are_refused_with_the_key_named(helm: Helm, key: str, wrong: Values) -> None:
     with pytest.raises(RefusedError, match=re.escape(key)):
         helm.render(wrong)
+
+
+@pytest.mark.parametrize(
+    ("file", "more"),
+    [
+        ("/home/quire/a.log", {}),
+        ("/tmp/a.log", {}),
+        ("a.log", {}),
+        ("/dev/stdout", {}),
+        ("/var/log/a.log", mounted("/var/log/", False)),
+        ("/var/log/a.log", {"securityContext": {"readOnlyRootFilesystem": False}}),
+    ],
+)
+def test_the_audit_log_may_be_where_the_server_can_write(
+    helm: Helm, file: str, more: Values
+) -> None:
+    assert helm.render({"api": {"auditLog": file}, **more})
 
 
 def test_without_a_model_by_its_name_a_container_may_be_named_model(helm: Helm) -> None:

@@ -72,6 +72,7 @@
 {{- end -}}
 {{- include "quire.checkContainers" . -}}
 {{- include "quire.checkVolumes" . -}}
+{{- include "quire.checkAuditLog" . -}}
 {{- include "quire.checkClaims" . -}}
 {{- include "quire.checkResources" (dict "key" "resources" "resources" .Values.resources) -}}
 {{- include "quire.checkResources" (dict "key" "dashboard.resources" "resources" .Values.dashboard.resources) -}}
@@ -201,6 +202,24 @@
 {{- fail (printf "extraVolumeMounts: %s is taken by %s" $path (index $taken $path)) -}}
 {{- end -}}
 {{- $_ := set $taken $path "another of extraVolumeMounts" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The audit log is where the server may write. A relative path is in its home. */}}
+{{- define "quire.checkAuditLog" -}}
+{{- $file := .Values.api.auditLog -}}
+{{- if and $file .Values.securityContext.readOnlyRootFilesystem -}}
+{{- $writable := dict "/home/quire" true "/tmp" true "/dev" true (trimSuffix "/" .Values.model.mountPath) false -}}
+{{- range .Values.extraVolumeMounts -}}
+{{- $_ := set $writable (trimSuffix "/" .mountPath) (not .readOnly) -}}
+{{- end -}}
+{{- $mount := "" -}}
+{{- range $path, $_ := $writable -}}
+{{- if and (hasPrefix (printf "%s/" $path) $file) (gt (len $path) (len $mount)) -}}{{- $mount = $path -}}{{- end -}}
+{{- end -}}
+{{- if and (hasPrefix "/" $file) (not (dig $mount false $writable)) -}}
+{{- fail (printf "api.auditLog: %s cannot be written: put it under /home/quire, /tmp or a mount of extraVolumeMounts that is not readOnly" $file) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 
