@@ -54,8 +54,8 @@ class Approach:
 class AdminGate:
     """``keys``: of the admin API; ``host``: the address it listens on; ``allowed_hosts``: names
     besides this machine's own by which it may be addressed. On an address that other machines
-    reach, and with keys, it may also be addressed by any IP address: no attacker's name can stand
-    for that."""
+    reach, and with keys, it may also be addressed by any IP address, which DNS rebinding
+    cannot forge."""
 
     def __init__(
         self, keys: Iterable[AdminKey], *, host: str, allowed_hosts: Iterable[str] = ()

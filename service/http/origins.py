@@ -104,7 +104,7 @@ class OriginRules:
             origins=allowed_origins,
             hosts=allowed_hosts if checked else None,
             guarded=not keys,
-            # Probes and scrapes use the pod's address, which no attacker's name can stand for.
+            # Probes and scrapes use the pod's address, which DNS rebinding cannot forge.
             addresses=not is_loopback(host),
         )
 
