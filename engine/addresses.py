@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import socket
 from typing import Any
 
@@ -57,6 +58,15 @@ def _resolved(host: str, port: int) -> tuple[Any, ...]:
 def own_address(host: str) -> str:
     """Return where processes of this machine reach what listens on ``host``."""
     return "127.0.0.1" if host in (EVERY_ADDRESS, _EVERY_IPV4_ADDRESS) else host
+
+
+def is_address(host: str) -> bool:
+    """True for an IP address, false for a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def plain_address(address: str) -> str:

@@ -77,6 +77,7 @@ _NOTES = {
     "threads": "In the chart, null is the CPUs of resources.requests divided by dataParallelSize, "
     "or with a CPU limit the engine's own choice.",
     "kv_cache_memory": "resources.limits.memory must hold it and the weights.",
+    "allowed_hosts": "The chart adds the names of the release's Services.",
     "engine_restart_timeout": "Raise it for a model that takes longer to load.",
 }
 _WIDTH = 94

@@ -238,8 +238,8 @@ PREDICTED_WAIT_SECONDS = Metric(
     "quire_predicted_wait_seconds",
     MetricKind.GAUGE,
     Scope.ENGINE,
-    "Time until the sequences now waiting have started, at the pace of the last 30 seconds. No "
-    "series while some wait and fewer than two have started.",
+    "Time until the sequences now waiting have started, at the pace at which others that had to "
+    "wait have started in the last 30 seconds. No series while some wait and fewer than two have.",
     (MODEL,),
     combined=Combined.MAX,
 )

@@ -45,9 +45,12 @@ gateway can distinguish errors with the same status.
 from __future__ import annotations
 
 import copy
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Final, NamedTuple, Self
 
 import msgspec
+
+# The same request would be refused again. Claude Code, for one, sends it ten more times after 401.
+_FINAL_STATUSES: Final = frozenset({400, 401, 403, 404, 405, 413, 415, 422, 426})
 
 
 class Kind(NamedTuple):
@@ -109,6 +112,8 @@ class QuireError(Exception):
         headers = {"x-quire-reason": self.outcome}
         if self.retry_after is not None:
             headers["retry-after"] = str(self.retry_after)
+        if self.status in _FINAL_STATUSES:
+            headers["x-should-retry"] = "false"
         return headers
 
 

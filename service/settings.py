@@ -99,7 +99,7 @@ class ServiceSettings(DrainSettings, frozen=True, kw_only=True):
             _NETWORK,
             "Host names, besides localhost, by which clients reach this server (the Host "
             "header without the port), or * for any. Default: any; without API keys on a "
-            "loopback address, only localhost.",
+            "loopback address, only localhost. Elsewhere, IP addresses are always answered.",
             max_length=256,
         ),
     ] = ()

@@ -29,6 +29,7 @@ PUBLIC = {
         "engine.inspected",
         "engine.messages",
         "engine.queueing",
+        "engine.schedule.pace",
         "engine.trial_messages",
         "engine.config",
         "engine.device.visible",

@@ -169,7 +169,7 @@ class EngineCore:
         if sequence.embed is None and is_full(sequence, self.scheduler.max_sequence_len):
             self._ledger.end(entry, FinishReason.LENGTH)
             return
-        self._entrance.enter(sequence, submit)
+        self._entrance.enter(sequence, submit, self._clock())
         self._ledger.enter(entry)
         if sequence.params.constraint is None:
             self.scheduler.add(sequence)

@@ -47,9 +47,9 @@ class Entrance:
             return Refusal(RefusalReason.DEADLINE_UNREACHABLE)
         return None
 
-    def enter(self, sequence: Sequence, submit: Submit) -> None:
+    def enter(self, sequence: Sequence, submit: Submit, now: float) -> None:
         """Count a sequence that has got a place."""
-        self._gate.enter(sequence, reserve_of(submit))
+        self._gate.enter(sequence, reserve_of(submit), now)
         if submit.deadline is not None:
             self._timed[sequence.uid] = sequence
             heapq.heappush(self._deadlines, (submit.deadline, sequence.uid))

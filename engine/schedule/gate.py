@@ -111,6 +111,8 @@ class Gate:
             heapq.heappop(tenant.promises)
         self._expected.lapse(now)
         own = tenant.sequences + self._expected.of(submit.tenant).sequences
+        if not own:  # the queue drained sooner than was promised
+            tenant.promised_until = now
         if not own or len(self._waiting) + self._expected.total.sequences < free_slots:
             return None
         count, tokens = amount_of(submit)
@@ -178,10 +180,10 @@ class Gate:
 
     def _pace_of(self, tenant: _Tenant, now: float) -> tuple[float, float] | None:
         """Return the sequences and tokens of this tenant that leave the queue each second."""
-        own = tenant.pace.per_second(now)
+        own = tenant.pace.per_second(now, waits=bool(tenant.sequences))
         if own is not None:
             return own
-        pace = self._pace.per_second(now)
+        pace = self._pace.per_second(now, waits=bool(self._waiting))
         if pace is None:
             return None
         weights = sum(one.weight for one in self._tenants.values() if one.sequences)
@@ -224,11 +226,15 @@ class Gate:
         """Note that no more parts of a request will come."""
         self._expected.drop(request_id)
 
-    def enter(self, sequence: Sequence, tokens: int) -> None:
+    def enter(self, sequence: Sequence, tokens: int, now: float) -> None:
         tenant = self._tenant(sequence.tenant)
         if self._keeps_promise_to is tenant:  # not before: its deadline may have been out of reach
             heapq.heappop(tenant.promises)
             self._keeps_promise_to = None
+        if not tenant.sequences:
+            tenant.pace.began(now)
+        if not self._waiting:
+            self._pace.began(now)
         tenant.sequences += 1
         tenant.tokens += tokens
         self._waiting[sequence.uid] = tokens

@@ -11,31 +11,45 @@ _KEPT_OF_BEST = 0.999
 
 
 class DrainPace:
-    """Notes the admissions of sequences that had to wait. Times in seconds."""
+    """Notes the admissions of sequences that had to wait. Only time in which something waited
+    counts: an idle server is not a slow one. Times in seconds."""
 
-    __slots__ = ("_noted", "_tokens")
+    __slots__ = ("_noted", "_seconds", "_since", "_tokens")
 
     def __init__(self) -> None:
-        self._noted: deque[tuple[float, int]] = deque()
+        self._noted: deque[tuple[float, int, float]] = deque()  # when, tokens, since the one before
         self._tokens = 0
+        self._seconds = 0.0
+        self._since = 0.0  # something has waited, and nothing was admitted
+
+    def began(self, now: float) -> None:
+        """Note that something waits again."""
+        self._since = now
 
     def note(self, now: float, tokens: int) -> None:
-        self._noted.append((now, tokens))
+        seconds = max(0.0, now - self._since)
+        self._since = now
+        self._noted.append((now, tokens, seconds))
         self._tokens += tokens
+        self._seconds += seconds
         if len(self._noted) > _MOST_NOTED:
-            self._tokens -= self._noted.popleft()[1]
+            self._forget()
 
-    def per_second(self, now: float) -> tuple[float, float] | None:
+    def _forget(self) -> None:
+        _, tokens, seconds = self._noted.popleft()
+        self._tokens -= tokens
+        self._seconds -= seconds
+
+    def per_second(self, now: float, *, waits: bool) -> tuple[float, float] | None:
         """Return the sequences and tokens per second of late; None if fewer than two sequences were
-        admitted."""
+        admitted. ``waits``: something waits now."""
         noted = self._noted
         while noted and noted[0][0] < now - _WINDOW_SECONDS:
-            self._tokens -= noted.popleft()[1]
-        if len(noted) < 2 or now <= noted[0][0]:
+            self._forget()
+        seconds = self._seconds + (max(0.0, now - self._since) if waits else 0.0)
+        if len(noted) < 2 or seconds <= 1e-6:  # rounding may leave a little of zero
             return None
-        # The first one only begins the interval.
-        seconds = now - noted[0][0]
-        return (len(noted) - 1) / seconds, (self._tokens - noted[0][1]) / seconds
+        return len(noted) / seconds, self._tokens / seconds
 
 
 class PrefillPace:

@@ -15,6 +15,7 @@ import ipaddress
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from engine.addresses import is_address
 from observability.admin_api import AdminScope
 from service.admin.problem import ProblemError
 from service.admin_keys import AdminKey
@@ -52,7 +53,9 @@ class Approach:
 
 class AdminGate:
     """``keys``: of the admin API; ``host``: the address it listens on; ``allowed_hosts``: names
-    besides this machine's own by which it may be addressed."""
+    besides this machine's own by which it may be addressed. On an address that other machines
+    reach, and with keys, it may also be addressed by any IP address, which DNS rebinding
+    cannot forge."""
 
     def __init__(
         self, keys: Iterable[AdminKey], *, host: str, allowed_hosts: Iterable[str] = ()
@@ -63,6 +66,7 @@ class AdminGate:
         self._any_host = bool(self._keys) and (
             _ANY in names or not (names or is_this_machine(host))
         )
+        self._any_address = bool(self._keys) and not is_this_machine(host)
         self._hosts = names - {_ANY}
 
     def check(self, approach: Approach) -> Actor:
@@ -82,6 +86,8 @@ class AdminGate:
         if self._any_host:
             return
         name = _bare_host(value.decode("latin-1"))
+        if self._any_address and is_address(name):
+            return
         if not name or not (name in self._hosts or is_this_machine(name)):
             raise ProblemError(
                 421,

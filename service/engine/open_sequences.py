@@ -6,7 +6,6 @@ Only this module changes a sequence's state.
 from __future__ import annotations
 
 import asyncio
-import collections
 import heapq
 import operator
 import time
@@ -14,6 +13,7 @@ from collections.abc import Iterable, Iterator
 
 from engine.messages import FinishReason, StepOutputs
 from engine.queueing import Prefilled
+from engine.schedule.pace import DrainPace
 from observability.admin_api import EventKind, Prefill
 from service.engine.happenings import Happening, note
 from service.engine.rounds import WakeUp, round_of
@@ -21,7 +21,6 @@ from service.engine.sequence import EngineSequence, SequenceState
 from service.engine.step_history import LONGEST_STEPS, StepHistory
 from service.errors import QuireError
 
-ADMISSION_WINDOW_SECONDS = 30.0
 _MOST_PREFILLS = 8  # named of one step
 _handle = operator.attrgetter("handle")
 
@@ -33,7 +32,7 @@ class OpenSequences:
     def __init__(self) -> None:
         self._by_handle: dict[int, EngineSequence] = {}
         self.num_waiting = 0  # that no engine has started to run
-        self._admissions: collections.deque[float] = collections.deque(maxlen=4096)
+        self._pace = DrainPace()
         self._history = StepHistory()
         self._token_steps = 0  # steps with tokens
         self._returned = 0  # sequences of this step that had no token in the one before
@@ -60,14 +59,10 @@ class OpenSequences:
         return found
 
     def admissions_per_second(self) -> float | None:
-        """Return how fast sequences recently left the queue; None if none did."""
-        now = time.monotonic()
-        admissions = self._admissions
-        while admissions and admissions[0] < now - ADMISSION_WINDOW_SECONDS:
-            admissions.popleft()
-        if len(admissions) < 2:
-            return None
-        return len(admissions) / max(now - admissions[0], 1e-3)
+        """Return how fast sequences that had to wait recently left the queue; None if fewer than
+        two did."""
+        pace = self._pace.per_second(time.monotonic(), waits=self.num_waiting > 0)
+        return None if pace is None else pace[0]
 
     def predicted_wait(self, waiting: int) -> float | None:
         """Return the seconds until as many waiting sequences have started, at the recent pace; None
@@ -89,6 +84,12 @@ class OpenSequences:
         """Add a new sequence, unsent or queued."""
         sequence.waiting_since = time.monotonic()
         self._by_handle[sequence.handle] = sequence
+        self._wait(sequence.waiting_since)
+
+    def _wait(self, now: float) -> None:
+        """Count one more that waits."""
+        if not self.num_waiting:
+            self._pace.began(now)
         self.num_waiting += 1
 
     def mark_sent(self, sequence: EngineSequence, moment: float) -> None:
@@ -107,7 +108,7 @@ class OpenSequences:
         now = time.monotonic()
         for sequence in self._by_handle.values():
             if sequence.state is SequenceState.RUNNING:
-                self.num_waiting += 1
+                self._wait(now)
                 sequence.waiting_since = now
             elif sequence.is_unanswered:
                 sequence.waker.wake()  # its request waits for the answer
@@ -136,7 +137,7 @@ class OpenSequences:
         greater handle, so the order of arrival is that of handles, not of this dictionary."""
         sequence.adopted_at = time.monotonic()
         self._by_handle[sequence.handle] = sequence
-        self.num_waiting += 1
+        self._wait(sequence.adopted_at)
         tokens = len(sequence.generated)
         if tokens:
             power = 1 << tokens.bit_length()
@@ -298,10 +299,11 @@ class OpenSequences:
                 continue
             if sequence.state is not SequenceState.RUNNING:
                 self.num_waiting -= 1
+            if sequence.has_place:  # so it had to wait
+                self._pace.note(admitted.time, 0)
             self._place(sequence)
             sequence.state = SequenceState.RUNNING
             sequence.admit(admitted)
-            self._admissions.append(time.monotonic())
 
     def _place(self, sequence: EngineSequence) -> None:
         """Note that the engine has a place for a sequence; its request may be waiting for that."""

@@ -17,7 +17,7 @@ from service.errors import (
     NotFoundError,
     QuireError,
 )
-from service.http.scope import exchange_in
+from service.http.scope import exchange_in, is_from_anthropics_client
 from service.http.unrouted import asked_path, unrouted
 from service.ids import Ids
 from service.serving.services import Services
@@ -91,8 +91,9 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         request_id = exchange.record.request_id
     if not matched and exchange is not None:
         exchange.close()
+    shape = shape_for(scope["path"], by_anthropics_client=is_from_anthropics_client(scope))
     return Response(
-        content=shape_for(scope["path"])(answer, request_id),
+        content=shape(answer, request_id),
         status_code=answer.status,
         media_type="application/json",
         headers=headers,

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from litestar.types import Scope
 
+from engine.addresses import is_address
 from service.errors import ForbiddenError
 from service.http.scope import header
 
@@ -70,15 +71,22 @@ _MOST_ASKED_BYTES = 4096
 
 class OriginRules:
     """``origins``: pages of these may call the server; ``hosts``: host names that requests may use
-    besides this machine's own (``*`` in either: all); None: any. ``guarded``: no key protects the
-    server, so requests from pages of other origins are rejected."""
+    besides this machine's own (``*`` in either: all); None: any. ``addresses``: requests may also
+    use any IP address. ``guarded``: no key protects the server, so requests from pages of other
+    origins are rejected."""
 
     def __init__(
-        self, *, origins: Iterable[str], hosts: Iterable[str] | None, guarded: bool
+        self,
+        *,
+        origins: Iterable[str],
+        hosts: Iterable[str] | None,
+        guarded: bool,
+        addresses: bool = False,
     ) -> None:
         self._origins = frozenset(_origin(origin) for origin in origins)
         names = None if hosts is None else frozenset(_bare_host(host) for host in hosts)
         self._hosts = None if names is None or ANY in names else names
+        self._addresses = addresses
         self._guarded = guarded
 
     @classmethod
@@ -96,6 +104,8 @@ class OriginRules:
             origins=allowed_origins,
             hosts=allowed_hosts if checked else None,
             guarded=not keys,
+            # Probes and scrapes use the pod's address, which DNS rebinding cannot forge.
+            addresses=not is_loopback(host),
         )
 
     def check(self, scope: Scope) -> None:
@@ -116,6 +126,8 @@ class OriginRules:
     def _check_host(self, value: str) -> None:
         assert self._hosts is not None
         name = _bare_host(value)
+        if self._addresses and is_address(name.strip("[]")):
+            return
         if name and name not in self._hosts and not is_loopback(name):
             raise ForbiddenError(
                 f"This server does not answer to the host name '{name[:256]}'. Use localhost or "

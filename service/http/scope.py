@@ -60,6 +60,10 @@ def header(scope: Scope, name: bytes) -> bytes:
     return next((value for key, value in scope["headers"] if key == name), b"")
 
 
+def is_from_anthropics_client(scope: Scope) -> bool:
+    return bool(header(scope, b"anthropic-version"))
+
+
 def client_address(scope: Scope) -> str | None:
     """Return the address that the listener sees: a proxy's, where one is in between."""
     client = scope.get("client")

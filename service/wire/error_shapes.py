@@ -71,6 +71,9 @@ def anthropic_type(error: QuireError) -> str:
     return _ANTHROPIC_TYPES.get(error.status, fallback)
 
 
-def shape_for(path: str) -> ErrorShape:
-    """Select the format by path, so that unknown paths are also answered in their API's format."""
+def shape_for(path: str, *, by_anthropics_client: bool = False) -> ErrorShape:
+    """Select the format by path, so that unknown paths are also answered in their API's format.
+    ``by_anthropics_client``: decides for the list of models, which both APIs have."""
+    if path.startswith("/v1/models"):
+        return anthropic_shape if by_anthropics_client else openai_shape
     return anthropic_shape if path.startswith("/v1/messages") else openai_shape

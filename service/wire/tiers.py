@@ -7,11 +7,15 @@ from typing import Final, Literal
 from engine.queueing import ServiceClass
 from service.tenants.tier import Tier
 
-# "fast" is another name of "priority". Whatever is not mapped leaves the class to the key.
-OpenAITier = Literal["auto", "default", "flex", "priority", "fast", "scale"]
+# "fast" is another name of "priority"; nothing here is faster. Whatever is not mapped leaves the
+# class to the key.
+OpenAITier = Literal["auto", "default", "flex", "priority", "fast", "ultrafast", "scale"]
 AnthropicTier = Literal["auto", "standard_only"]
 
-OPENAI_TIERS: Final = {"flex": Tier.FLEX, "priority": Tier.PRIORITY, "fast": Tier.PRIORITY}
+OPENAI_TIERS: Final = {
+    "flex": Tier.FLEX,
+    **dict.fromkeys(("priority", "fast", "ultrafast"), Tier.PRIORITY),
+}
 ANTHROPIC_TIERS: Final = {"standard_only": Tier.STANDARD}
 
 # How an answer names the class that its request had.

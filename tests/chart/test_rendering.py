@@ -131,8 +131,9 @@ def test_the_notes_name_what_was_installed(
     assert f"http://{api['metadata']['name']}.{NAMESPACE}:{port}/v1" in text
     assert ("gRPC" in text) == bool(merged["server"].get("grpcPort"))
     assert ("dashboard" in text) == merged["dashboard"]["enabled"]
-    assert ("No API key" in text) != bool(merged["auth"]["existingSecret"])
-    assert ("Authorization" in text) == bool(merged["auth"]["existingSecret"])
+    needs_key = bool(merged["auth"]["existingSecret"] or merged["api"]["storedKeys"])
+    assert ("No API key" in text) != needs_key
+    assert ("Authorization" in text) == needs_key
     assert "<no value>" not in text
     assert "<nil>" not in text
 

@@ -190,6 +190,19 @@ def test_without_a_key_in_the_file_it_says_which_value_to_set(tmp_path: Path) ->
         ({"auth": {"existingSecret": "keys"}}, {"models", "completion", "stream"}),
         ({"dashboard": {"enabled": True}, "admin": {"existingSecret": "a"}}, set(SMOKE["TESTS"])),
         ({"tests": {"enabled": False}}, set()),
+        ({"api": {"storedKeys": True}}, set()),
+        (
+            {"api": {"storedKeys": True}, "tests": {"existingSecret": "key"}},
+            {"models", "completion", "stream"},
+        ),
+        (
+            {"extraArgs": ["--no-stored-keys"]},
+            {"models", "completion", "stream", "metrics"},
+        ),
+        (
+            {"extraEnv": [{"name": "QUIRE_STORED_KEYS", "value": "false"}]},
+            {"models", "completion", "stream", "metrics"},
+        ),
     ],
 )
 def test_there_is_a_pod_for_each_test(helm: Helm, values: Values, names: set[str]) -> None:

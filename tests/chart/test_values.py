@@ -19,6 +19,26 @@ pytestmark = pytest.mark.chart
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
 DEFAULTS: Values = yaml.safe_load((CHART / "values.yaml").read_text())
 
+
+def mounted(path: str, read_only: bool) -> Values:
+    return {
+        "extraVolumes": [{"name": "mine", "emptyDir": {}}],
+        "extraVolumeMounts": [{"name": "mine", "mountPath": path, "readOnly": read_only}],
+    }
+
+
+# Ways to require API keys besides auth.existingSecret.
+KEYS_OF_ONES_OWN: list[Values] = [
+    {"api": {"storedKeys": True}},
+    {"extraArgs": ["--stored-keys"]},
+    {"extraArgs": ["--keys-file", "/home/quire/keys.toml"]},
+    {"extraArgs": ["--keys-file=/home/quire/keys.toml"]},
+    {"extraEnv": [{"name": "QUIRE_STORED_KEYS", "value": "True"}]},
+    {"extraEnv": [{"name": "QUIRE_KEYS_FILE", "value": "/home/quire/keys.toml"}]},
+    {"extraEnv": [{"name": "QUIRE_API_KEY_FILE", "value": "/home/quire/key"}]},
+    {"extraEnv": [{"name": "QUIRE_PRIORITY_API_KEY", "valueFrom": {"secretKeyRef": {}}}]},
+]
+
 # The key a user must find in the message, and values that are wrong about it.
 WRONG: list[tuple[str, Values]] = [
     # By the schema
@@ -210,6 +230,21 @@ WRONG: list[tuple[str, Values]] = [
         "metrics.podMonitor.existingSecret",
         {"metrics": {"podMonitor": {"enabled": True}}, "auth": {"existingSecret": "keys"}},
     ),
+    *(
+        ("metrics.podMonitor.existingSecret", {"metrics": {"podMonitor": {"enabled": True}}} | keys)
+        for keys in KEYS_OF_ONES_OWN
+    ),
+    *(
+        (
+            "gateway.inferencePool.enabled",
+            {
+                "gateway": {"inferencePool": {"enabled": True, "endpointPicker": "picker"}},
+                "api": {"metricsAliases": "vllm", **keys.get("api", {})},
+            }
+            | {name: value for name, value in keys.items() if name != "api"},
+        )
+        for keys in KEYS_OF_ONES_OWN
+    ),
     ("gateway.httpRoute.parentRefs", {"gateway": {"httpRoute": {"enabled": True}}}),
     (
         "gateway.inferencePool.endpointPicker",
@@ -232,6 +267,22 @@ WRONG: list[tuple[str, Values]] = [
     ("controller", {"ingress": {"controller": "traefik"}}),
     ("hosts", {"ingress": {"hosts": ["https://llm.example.com"]}}),
     ("sidecars", {"sidecars": [{"name": "shipper"}]}),
+    ("sidecars", {"sidecars": [{"name": "quire", "image": "x"}]}),
+    ("sidecars", {"sidecars": [{"name": "a", "image": "x"}, {"name": "a", "image": "y"}]}),
+    ("sidecars", {"model": {"name": "a/b"}, "sidecars": [{"name": "model", "image": "x"}]}),
+    ("initContainers", {"initContainers": [{"name": "quire", "image": "x"}]}),
+    (
+        "sidecars: another of initContainers",
+        {
+            "initContainers": [{"name": "a", "image": "x"}],
+            "sidecars": [{"name": "a", "image": "x"}],
+        },
+    ),
+    ("api.auditLog", {"api": {"auditLog": "/var/log/a.log"}}),
+    ("api.auditLog", {"api": {"auditLog": "/tmpx/a.log"}}),
+    ("api.auditLog", {"api": {"auditLog": "/models/a.log"}}),
+    ("api.auditLog", {"api": {"auditLog": "/var/log/a.log"}, **mounted("/var/log", True)}),
+    ("api.auditLog", {"api": {"auditLog": "/tmp/x/a.log"}, **mounted("/tmp/x/", True)}),
     ("dnsConfig", {"dnsConfig": {"nameserver": ["192.0.2.53"]}}),
     ("model.path", {"model": {"existingClaim": "models"}}),
     ("model.path", {"model": {"existingClaim": "models", "path": "/modelsx/a"}}),
@@ -273,6 +324,27 @@ WRONG: list[tuple[str, Values]] = [
 def test_wrong_values_are_refused_with_the_key_named(helm: Helm, key: str, wrong: Values) -> None:
     with pytest.raises(RefusedError, match=re.escape(key)):
         helm.render(wrong)
+
+
+@pytest.mark.parametrize(
+    ("file", "more"),
+    [
+        ("/home/quire/a.log", {}),
+        ("/tmp/a.log", {}),
+        ("a.log", {}),
+        ("/dev/stdout", {}),
+        ("/var/log/a.log", mounted("/var/log/", False)),
+        ("/var/log/a.log", {"securityContext": {"readOnlyRootFilesystem": False}}),
+    ],
+)
+def test_the_audit_log_may_be_where_the_server_can_write(
+    helm: Helm, file: str, more: Values
+) -> None:
+    assert helm.render({"api": {"auditLog": file}, **more})
+
+
+def test_without_a_model_by_its_name_a_container_may_be_named_model(helm: Helm) -> None:
+    assert helm.render({"initContainers": [{"name": "model", "image": "x"}]})
 
 
 def test_a_release_name_that_no_service_may_have_is_refused(helm: Helm) -> None:

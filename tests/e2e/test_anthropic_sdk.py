@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import uuid
+from pathlib import Path
 from typing import Any
 
 import anthropic
 import httpx2
 import openai
 import pytest
+from anthropic.tools import BetaLocalFilesystemMemoryTool
 from anthropic.types import RawMessageStreamEvent
 from pydantic import TypeAdapter
 
@@ -154,6 +156,21 @@ def test_the_sdk_s_tool_runner_works_without_a_thread(claude: anthropic.Anthropi
     assert block.type == "text"
     assert "18" in block.text
     assert "11" in block.text
+
+
+def test_the_sdk_s_memory_tool_is_called_as_its_handler_expects(
+    claude: anthropic.Anthropic, tmp_path: Path
+) -> None:
+    memory = BetaLocalFilesystemMemoryTool(base_path=str(tmp_path))
+    choice: Any = {"type": "tool", "name": "memory"}
+    runner = claude.beta.messages.tool_runner(
+        messages=HELLO, tools=[memory], tool_choice=choice, max_iterations=1, **ASK
+    )
+    [message] = runner
+    [call] = message.content
+    assert call.type == "tool_use"
+    assert call.name == "memory"
+    assert call.input["command"] in ("view", "create", "str_replace", "insert", "delete", "rename")
 
 
 @pytest.mark.parametrize("stream", [False, True])

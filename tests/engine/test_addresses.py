@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.addresses import address_text, bound_socket, own_address, plain_address
+from engine.addresses import address_text, bound_socket, is_address, own_address, plain_address
 
 REUSE = socket.SO_REUSEADDR
 EVERY_IPV4 = "0.0.0.0"  # noqa: S104  a comparison
@@ -64,3 +64,10 @@ def test_an_ipv6_address_is_written_in_brackets_and_an_ipv4_one_as_such() -> Non
     assert address_text("leader", 80) == "leader:80"
     assert plain_address("::ffff:10.0.0.7") == "10.0.0.7"
     assert plain_address("fd00::1") == "fd00::1"
+
+
+def test_an_address_is_not_a_name() -> None:
+    assert is_address("10.0.0.7")
+    assert is_address("fd00::1")
+    for name in ("", "leader", "10.0.0.7.example", "10.0.0.7:80"):
+        assert not is_address(name)

@@ -48,6 +48,14 @@ def test_retry_after_is_sent_only_if_the_wait_is_known() -> None:
     assert errors.OverloadedError("busy", retry_after=3).headers()["retry-after"] == "3"
 
 
+def test_clients_are_asked_to_repeat_only_what_may_succeed() -> None:
+    final = {400, 401, 403, 404, 405, 413, 415, 422, 426}
+    for kind in every_error():
+        error = kind("No.")
+        says_no = error.headers().get("x-should-retry") == "false"
+        assert says_no == (error.status in final or isinstance(error, errors.OperatorCancelError))
+
+
 def test_a_copy_to_raise_is_the_same_error_without_its_traceback() -> None:
     for kind in every_error():
         error = kind("No.", param="n", retry_after=3)

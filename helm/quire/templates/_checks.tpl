@@ -70,7 +70,9 @@
 {{- fail (printf "probes.%s.timeoutSeconds: longer than periodSeconds" $name) -}}
 {{- end -}}
 {{- end -}}
+{{- include "quire.checkContainers" . -}}
 {{- include "quire.checkVolumes" . -}}
+{{- include "quire.checkAuditLog" . -}}
 {{- include "quire.checkClaims" . -}}
 {{- include "quire.checkResources" (dict "key" "resources" "resources" .Values.resources) -}}
 {{- include "quire.checkResources" (dict "key" "dashboard.resources" "resources" .Values.dashboard.resources) -}}
@@ -95,8 +97,9 @@
 {{- if gt (include "quire.seconds" $monitor.scrapeTimeout | int) (include "quire.seconds" $monitor.interval | int) -}}
 {{- fail (printf "metrics.%s.scrapeTimeout: %s is longer than the interval, %s" $name $monitor.scrapeTimeout $monitor.interval) -}}
 {{- end -}}
-{{- if and $monitor.enabled $.Values.auth.existingSecret (not (and $monitor.existingSecret $.Values.admin.existingSecret)) -}}
-{{- fail (printf "metrics.%s.existingSecret: with auth.existingSecret metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" $name) -}}
+{{- $keys := include "quire.keysFrom" $ -}}
+{{- if and $monitor.enabled $keys (not (and $monitor.existingSecret $.Values.admin.existingSecret)) -}}
+{{- fail (printf "metrics.%s.existingSecret: with %s metrics are only on the admin port: name a Secret with an admin key, and set admin.existingSecret" $name $keys) -}}
 {{- end -}}
 {{- if and $monitor.enabled $monitor.existingSecret (not $.Values.admin.existingSecret) -}}
 {{- fail (printf "metrics.%s.existingSecret: Prometheus cannot reach the admin port unless admin.existingSecret is set" $name) -}}
@@ -133,9 +136,25 @@
 {{- if ne (toString $.Values.api.metricsAliases) "vllm" -}}
 {{- fail "gateway.inferencePool.enabled: the endpoint picker reads vLLM's names: set api.metricsAliases to vllm" -}}
 {{- end -}}
-{{- if $.Values.auth.existingSecret -}}
-{{- fail "gateway.inferencePool.enabled: the endpoint picker reads /metrics of the API's port, which is closed with auth.existingSecret: check keys in the gateway" -}}
+{{- with include "quire.keysFrom" $ -}}
+{{- fail (printf "gateway.inferencePool.enabled: the endpoint picker reads /metrics of the API's port, which is closed with %s: check keys in the gateway" .) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Containers of one's own: a pod has each name once, over containers and init containers. */}}
+{{- define "quire.checkContainers" -}}
+{{- $taken := dict "quire" "the chart has one of this name" -}}
+{{- if index .Values.model "name" -}}
+{{- $_ := set $taken "model" "the chart has one of this name" -}}
+{{- end -}}
+{{- range $key := list "initContainers" "sidecars" -}}
+{{- range index $.Values $key -}}
+{{- if hasKey $taken .name -}}
+{{- fail (printf "%s: %s: %s" $key (index $taken .name) .name) -}}
+{{- end -}}
+{{- $_ := set $taken .name (printf "another of %s has this name" $key) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -183,6 +202,24 @@
 {{- fail (printf "extraVolumeMounts: %s is taken by %s" $path (index $taken $path)) -}}
 {{- end -}}
 {{- $_ := set $taken $path "another of extraVolumeMounts" -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The audit log is where the server may write. A relative path is in its home. */}}
+{{- define "quire.checkAuditLog" -}}
+{{- $file := .Values.api.auditLog -}}
+{{- if and $file .Values.securityContext.readOnlyRootFilesystem -}}
+{{- $writable := dict "/home/quire" true "/tmp" true "/dev" true (trimSuffix "/" .Values.model.mountPath) false -}}
+{{- range .Values.extraVolumeMounts -}}
+{{- $_ := set $writable (trimSuffix "/" .mountPath) (not .readOnly) -}}
+{{- end -}}
+{{- $mount := "" -}}
+{{- range $path, $_ := $writable -}}
+{{- if and (hasPrefix (printf "%s/" $path) $file) (gt (len $path) (len $mount)) -}}{{- $mount = $path -}}{{- end -}}
+{{- end -}}
+{{- if and (hasPrefix "/" $file) (not (dig $mount false $writable)) -}}
+{{- fail (printf "api.auditLog: %s cannot be written: put it under /home/quire, /tmp or a mount of extraVolumeMounts that is not readOnly" $file) -}}
+{{- end -}}
 {{- end -}}
 {{- end -}}
 

@@ -23,11 +23,6 @@ the server reads it from there and never asks the hub. */}}
 {{- if and $claim.create (not (has "ReadWriteMany" $claim.accessModes)) (eq $update.type "RollingUpdate") (not (has (toString $update.maxSurge) (list "0" "0%"))) -}}
 {{- fail "model.claim.accessModes: an update starts the next pod before it stops the last one, perhaps on another node, where a claim without ReadWriteMany cannot be mounted: ReadWriteMany, or updateStrategy.type Recreate, or updateStrategy.maxSurge 0 with maxUnavailable 1" -}}
 {{- end -}}
-{{- range .Values.initContainers -}}
-{{- if eq .name "model" -}}
-{{- fail "initContainers: the chart has one of this name: model" -}}
-{{- end -}}
-{{- end -}}
 {{- else if or $model.revision $claim.create $token.existingSecret $model.downloadEnv -}}
 {{- fail "model.name: is empty, but model.revision, model.claim.create, model.token or model.downloadEnv, which only apply to a model by its name, is set" -}}
 {{- end -}}

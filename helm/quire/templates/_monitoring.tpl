@@ -31,6 +31,11 @@ metricRelabelings:
 {{- if contains "quire" $name }}{{ $name }}{{ else }}quire-{{ $name }}{{ end -}}
 {{- end -}}
 
+{{/* In a selector, the labels that ServiceMonitors and PodMonitors both give this release's series. */}}
+{{- define "quire.series" -}}
+namespace={{ .Release.Namespace | quote }},job={{ include "quire.job" . | quote }}
+{{- end -}}
+
 {{/* Metadata of a monitoring object: (dict "root" $ "about" .Values.metrics.podMonitor). */}}
 {{- define "quire.monitoringMetadata" -}}
 namespace: {{ .about.namespace | default .root.Release.Namespace }}

@@ -11,6 +11,22 @@ pod's environment. */}}
 keys{{ $ending | default ".txt" }}
 {{- end -}}
 
+{{/* What makes the server require API keys, by which /metrics is only on the admin port: a value's name; empty: nothing does. */}}
+{{- define "quire.keysFrom" -}}
+{{- $from := "" -}}
+{{- range .Values.extraEnv -}}
+{{- if or (has .name (list "QUIRE_API_KEY_FILE" "QUIRE_PRIORITY_API_KEY" "QUIRE_PRIORITY_API_KEY_FILE" "QUIRE_KEYS_FILE")) (and (eq .name "QUIRE_STORED_KEYS") (not (has (lower (toString .value)) (list "false" "0")))) -}}
+{{- $from = "extraEnv" -}}
+{{- end -}}
+{{- end -}}
+{{- range .Values.extraArgs -}}
+{{- if regexMatch "^--(keys-file(=|$)|stored-keys$)" . -}}{{- $from = "extraArgs" -}}{{- end -}}
+{{- end -}}
+{{- if .Values.api.storedKeys -}}{{- $from = "api.storedKeys" -}}{{- end -}}
+{{- if .Values.auth.existingSecret -}}{{- $from = "auth.existingSecret" -}}{{- end -}}
+{{- $from -}}
+{{- end -}}
+
 {{/* A flag that names the file of API keys, which is read again when it changes: "true" unless a
 keys file of one's own is in extraArgs or extraEnv. */}}
 {{- define "quire.readsKeysFile" -}}

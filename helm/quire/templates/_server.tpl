@@ -145,9 +145,13 @@ would be written with an exponent. */}}
 {{- end -}}
 {{- end -}}
 {{- range $flags -}}
-{{- if not (kindIs "invalid" (index . 2)) -}}
+{{- $value := index . 2 -}}
+{{- if not (kindIs "invalid" $value) -}}
 {{- $_ := set $from (index . 0) (index . 1) -}}
-{{- $args = concat $args (list (printf "--%s" (index . 0)) (include "quire.word" (index . 2))) -}}
+{{- if and (eq (index . 0) "allowed-hosts") $value -}}
+{{- $value = concat $value (include "quire.ownHosts" $ | fromYamlArray) | uniq -}}
+{{- end -}}
+{{- $args = concat $args (list (printf "--%s" (index . 0)) (include "quire.word" $value)) -}}
 {{- end -}}
 {{- end -}}
 {{- range $switches -}}
@@ -178,6 +182,20 @@ would be written with an exponent. */}}
 {{- toYaml (concat $args $values.extraArgs) -}}
 {{- end -}}
 
+{{/* Names of the release's Services, as a YAML list: Prometheus, the dashboard and `helm test` use them. */}}
+{{- define "quire.ownHosts" -}}
+{{- $names := list (include "quire.fullname" .) (include "quire.replicasName" .) -}}
+{{- if .Values.admin.existingSecret -}}
+{{- $names = append $names (printf "%s-admin" (include "quire.fullname" .)) -}}
+{{- end -}}
+{{- range $names }}
+- {{ . }}
+- {{ . }}.{{ $.Release.Namespace }}
+- {{ . }}.{{ $.Release.Namespace }}.svc
+- {{ . }}.{{ $.Release.Namespace }}.svc.cluster.local
+{{- end }}
+{{- end -}}
+
 {{/* The flags in extraArgs, without dashes, "no-" and values: a JSON object of flag -> true. */}}
 {{- define "quire.extraFlags" -}}
 {{- $flags := dict -}}
@@ -199,7 +217,8 @@ engine reads, where nothing is requested, and where a variable says how many. */
 {{- if has .name (list "OMP_NUM_THREADS" "QUIRE_THREADS") -}}{{- $said = true -}}{{- end -}}
 {{- end -}}
 {{- if and $request (not $said) (not (dig "limits" "cpu" "" $resources)) -}}
-{{- max 1 (div (include "quire.milli" $request | int64) (mul 1000 (int .Values.dataParallelSize))) -}}
+{{- /* The server's bounds of --threads. */ -}}
+{{- max 1 (div (include "quire.milli" $request | int64) (mul 1000 (int .Values.dataParallelSize))) | min 512 -}}
 {{- end -}}
 {{- end -}}
 

@@ -50,14 +50,19 @@ class ToolUseContent(msgspec.Struct, frozen=True, tag_field="type", tag="tool_us
 AnswerContent = TextContent | ThinkingContent | ToolUseContent
 
 
+class OutputDetails(msgspec.Struct, frozen=True):
+    thinking_tokens: int = 0
+
+
 class MessagesUsage(msgspec.Struct, frozen=True):
     """Prompt tokens found in the prefix cache count as cache reads, those newly written to it as
-    cache creation; neither count as input tokens."""
+    cache creation; neither count as input tokens. Those of thinking are among the output tokens."""
 
     input_tokens: int
     cache_creation_input_tokens: int
     cache_read_input_tokens: int
     output_tokens: int
+    output_tokens_details: OutputDetails = OutputDetails()
     service_tier: str | msgspec.UnsetType = msgspec.UNSET
 
 
@@ -307,7 +312,13 @@ class MessagesAnswer:
         prompt, read = generation.prompt_tokens, generation.cached_tokens
         whole_blocks = prompt - prompt % self._cache_block if self._cache_block else 0
         written = max(0, whole_blocks - read)
-        return MessagesUsage(prompt - read - written, written, read, generation.output_tokens)
+        return MessagesUsage(
+            prompt - read - written,
+            written,
+            read,
+            generation.output_tokens,
+            OutputDetails(generation.reasoning_tokens),
+        )
 
 
 _DELTA_END = b"}}\n\n"
@@ -369,7 +380,9 @@ class MessagesStream:
 
     def _start(self) -> bytes:
         self._started = True
-        usage = msgspec.structs.replace(self._answer.usage(), output_tokens=0)
+        usage = msgspec.structs.replace(
+            self._answer.usage(), output_tokens=0, output_tokens_details=OutputDetails()
+        )
         message = self._answer.message([], None, None, usage)
         start = _event(b"message_start", _json({"type": "message_start", "message": message}))
         return start + PING

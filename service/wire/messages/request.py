@@ -34,7 +34,7 @@ from service.wire.messages.signatures import Signer
 from service.wire.messages.tools import (
     InputTool,
     InputToolChoice,
-    check_tools,
+    check_input_tools,
     definitions_of,
     shapes_of,
 )
@@ -52,7 +52,9 @@ class InputMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ThinkingMode(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    type: Literal["enabled", "disabled", "adaptive"]
+    """``between_tools`` is ``adaptive`` here: the model thinks where it will."""
+
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"]
     budget_tokens: Annotated[int, Meta(ge=0)] | None = None
     display: Name | None = None
 
@@ -64,7 +66,8 @@ class OutputConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class PromptFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The fields of the prompt, and everything else that a request may have. Fields after
-    ``service_tier`` are known and have no effect here."""
+    ``service_tier`` are known and have no effect here; edits of ``context_management`` are
+    reported."""
 
     model: Name
     messages: Annotated[list[InputMessage], Meta(min_length=1, max_length=16384)]
@@ -146,17 +149,36 @@ def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
 
 def _check(request: PromptFields, ignored: Ignored) -> None:
     """Raise InvalidRequestError for an invalid request; ``ignored`` gains hosted tools, what they
-    were asked and returned, and images that tools returned."""
+    were asked and returned, images that tools returned, and values that have no effect here."""
     if request.thread is not None:
         # A request that continues a thread has only its newest messages. The SDKs' tool runners try
         # one automatically, and send the whole conversation after this error.
         raise NoThreadsError(
             "Threads are not supported; send the whole conversation.", param="thread"
         )
-    check_tools(request.tools or (), request.tool_choice, ignored)
+    if request.thinking is not None and request.thinking.type == "between_tools":
+        ignored.add("thinking.type")
+    ignored.add(*_idle_edits(request.context_management or {}))
+    check_input_tools(request.tools or (), request.tool_choice, ignored)
     for index, message in enumerate(request.messages):
         _check_blocks(message, f"messages.{index}", ignored)
     _check_last_calls(request.messages[-1], f"messages.{len(request.messages) - 1}")
+
+
+def _idle_edits(management: JsonObject) -> list[str]:
+    """Return the paths of the edits that a request wants made to its own conversation: none is.
+    One that keeps all thinking changes nothing anyway."""
+    edits = management.get("edits")
+    found = []
+    for index, edit in enumerate(edits if isinstance(edits, list) else ()):
+        match edit:
+            case {"type": "clear_thinking_20251015", "keep": "all" | {"type": "all"}}:
+                continue
+            case {"type": str(kind)}:
+                found.append(f"context_management.edits[{index}].{kind}")
+            case _:
+                found.append(f"context_management.edits[{index}]")
+    return found
 
 
 def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:

@@ -12,12 +12,14 @@ from service.constraint.request import ToolShape
 from service.conversation import NamedTool, ToolChoice, ToolDefinition
 from service.errors import InvalidRequestError
 from service.wire.decode import Ignored
+from service.wire.messages.client_tools import VendorTool, vendor_tool
 from service.wire.sampling import Name
 
 
 class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``type`` None or ``custom``: the client's own function. Any other is a tool that the vendor
-    would run; it is not run here, and is named in a response header."""
+    """``type`` None or ``custom``: the client's own function. Of the vendor's tools, those that the
+    client runs are offered to the model as functions, too; any other is left out, and named in a
+    response header."""
 
     type: Name | None = None
     name: Annotated[str, Meta(max_length=256)] = ""
@@ -29,10 +31,19 @@ class InputTool(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     eager_input_streaming: Any = None
     allowed_callers: Any = None
     input_examples: Any = None
+    max_characters: Any = None  # the client's text editor cuts what it shows
 
     @property
     def is_hosted(self) -> bool:
-        return self.type not in (None, "custom")
+        return self.type not in (None, "custom") and self.of_vendor is None
+
+    @property
+    def of_vendor(self) -> VendorTool | None:
+        return vendor_tool(self.type or "")
+
+    @property
+    def parameters(self) -> dict[str, Any] | None:
+        return self.input_schema if self.of_vendor is None else self.of_vendor.parameters
 
 
 class InputToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -51,14 +62,14 @@ class InputToolChoice(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return "auto"
 
 
-def check_tools(
+def check_input_tools(
     tools: Sequence[InputTool], choice: InputToolChoice | None, ignored: Ignored
 ) -> None:
     """Raise InvalidRequestError for a tool or a choice without what it needs, or for two tools of
     one name; ``ignored`` gains hosted tools."""
     names: set[str] = set()
     for index, tool in _own(tools):
-        if not tool.name or tool.input_schema is None:
+        if not tool.name or tool.parameters is None:
             raise InvalidRequestError(
                 "A tool needs 'name' and 'input_schema'.", param=f"tools.{index}"
             )
@@ -68,30 +79,47 @@ def check_tools(
                 param=f"tools.{index}.name",
             )
         names.add(tool.name)
-    if choice is not None and choice.type == "tool" and not choice.name:
-        raise InvalidRequestError("'tool_choice' of type tool needs a name.", param="tool_choice")
+    if choice is not None:
+        _check_choice(choice, tools, names)
     ignored.drop_options(tuple(f"tools[{i}]" for i, tool in enumerate(tools) if tool.is_hosted))
     ignored.add(*(f"tools.{tool.name or tool.type}" for tool in tools if tool.is_hosted))
 
 
+def _check_choice(choice: InputToolChoice, tools: Sequence[InputTool], names: set[str]) -> None:
+    """Raise InvalidRequestError for a choice that only a hosted tool could satisfy. ``names``:
+    those of the tools that are offered."""
+    message = ""
+    if choice.type == "tool" and not choice.name:
+        message = "'tool_choice' of type tool needs a name."
+    elif choice.type == "tool" and choice.name not in names:
+        kinds = [tool.type or "" for tool in tools if tool.name == choice.name]
+        if kinds:
+            name, kind = (choice.name or "")[:64], kinds[0][:64]
+            message = f"{name!r} is a tool of type {kind}, which this server does not offer."
+    elif choice.type == "any" and tools and not names:
+        message = "'tool_choice' requires a tool call, but this server offers none of these tools."
+    if message:
+        raise InvalidRequestError(message, param="tool_choice")
+
+
 def definitions_of(tools: Sequence[InputTool]) -> tuple[ToolDefinition, ...]:
-    """Return what the model is shown of the client's own tools."""
+    """Return what the model is shown of the tools that the client runs."""
     return tuple(
         ToolDefinition(
             name=tool.name,
-            description=tool.description,
-            parameters=tool.input_schema,
+            description=tool.of_vendor.description if tool.of_vendor else tool.description,
+            parameters=tool.parameters,
         )
         for _, tool in _own(tools)
     )
 
 
 def shapes_of(tools: Sequence[InputTool]) -> tuple[ToolShape, ...]:
-    """Return the constraints on calls of the client's own tools."""
+    """Return the constraints on calls of the tools that the client runs."""
     return tuple(
         ToolShape(
             name=tool.name,
-            parameters=tool.input_schema,
+            parameters=tool.parameters,
             strict=tool.strict,
             param=f"tools.{index}.input_schema",
         )
@@ -100,5 +128,5 @@ def shapes_of(tools: Sequence[InputTool]) -> tuple[ToolShape, ...]:
 
 
 def _own(tools: Sequence[InputTool]) -> Iterator[tuple[int, InputTool]]:
-    """Yield the client's own tools with their places in the request."""
+    """Yield the tools that the client runs with their places in the request."""
     return ((index, tool) for index, tool in enumerate(tools) if not tool.is_hosted)

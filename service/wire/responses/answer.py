@@ -125,6 +125,7 @@ def _item_builder(
         response_id.removeprefix("resp_"),
         toolbox,
         reasoning=request.include_reasoning,
+        summary=request.summarizes_reasoning,
         seal=seal if request.seals_reasoning else None,
         logprobs=_logprobs_of(request, vocabulary) if request.shows_logprobs else None,
     )

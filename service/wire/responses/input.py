@@ -39,6 +39,9 @@ class ReasoningPart(msgspec.Struct, frozen=True):
 
 
 class ReasoningItem(msgspec.Struct, frozen=True):
+    """The summary is read only if there is no content: either holds all of the reasoning here."""
+
+    summary: Annotated[list[ReasoningPart], Meta(max_length=4096)] | None = None
     content: Annotated[list[ReasoningPart], Meta(max_length=4096)] | None = None
     encrypted_content: ItemText | None = None
 
@@ -212,7 +215,7 @@ class MessageWriter:
 
     def _reasoning(self, placed: PlacedItem) -> None:
         item = convert(placed.item, ReasoningItem, placed.path)
-        text = "".join(part.text for part in item.content or ())
+        text = "".join(part.text for part in item.content or item.summary or ())
         if item.encrypted_content is not None:
             try:
                 text = self._unseal(item.encrypted_content)

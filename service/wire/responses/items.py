@@ -7,7 +7,7 @@ An item opens when it has something to show: text that is only white space opens
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -93,27 +93,44 @@ class _Place:
         self.writer.write(kind, self.fields, *((b",", body) if body else ()))
 
 
+class _TextForm(NamedTuple):
+    """How events call an item's text, the part that holds it, and the part's index."""
+
+    text: str
+    part: str
+    index_name: str
+    part_type: str
+
+
+_MESSAGE: Final = _TextForm("output_text", "content_part", "content_index", "output_text")
+_REASONING: Final = _TextForm("reasoning_text", "content_part", "content_index", "reasoning_text")
+_SUMMARY: Final = _TextForm(
+    "reasoning_summary_text", "reasoning_summary_part", "summary_index", "summary_text"
+)
+
+
 class _TextItem:
     """A message or a reasoning item: one part of text."""
 
     def __init__(
-        self, place: _Place, *, reasoning: bool, seal: Callable[[str], str] | None
+        self, place: _Place, form: _TextForm, *, seal: Callable[[str], str] | None
     ) -> None:
         self._place = place
-        self._reasoning = reasoning
+        self._form = form
+        self._reasoning = form is not _MESSAGE
         self._seal = seal
         self._pieces: list[str] = []
         self._logprobs: list[bytes] = []  # JSON, by token
-        kind = "reasoning_text" if reasoning else "output_text"
-        self._kind = f"response.{kind}"
-        self._prefix = place.delta_prefix(f"{self._kind}.delta", b',"content_index":0')
-        self._suffix = b"," if reasoning else b',"logprobs":[],'
+        self._kind = f"response.{form.text}"
+        index = b',"%b":0' % form.index_name.encode()
+        self._prefix = place.delta_prefix(f"{self._kind}.delta", index)
+        self._suffix = b"," if self._reasoning else b',"logprobs":[],'
         self._sealed: str | None = None
 
     def open_part(self) -> None:
         self._place.write(
-            "response.content_part.added",
-            {"content_index": 0, "part": self._part("", _NO_LOGPROBS)},
+            f"response.{self._form.part}.added",
+            {self._form.index_name: 0, "part": self._part("", _NO_LOGPROBS)},
         )
 
     def push(self, text: str, logprobs: list[bytes] | None) -> None:
@@ -126,32 +143,35 @@ class _TextItem:
 
     def close(self, status: str) -> None:
         text, logprobs = "".join(self._pieces), self._joined_logprobs()
-        done: JsonObject = {"content_index": 0, "text": text}
+        form = self._form
+        done: JsonObject = {form.index_name: 0, "text": text}
         if not self._reasoning:
             done["logprobs"] = logprobs
         elif self._seal is not None:
             self._sealed = self._seal(text)
         self._place.write(f"{self._kind}.done", done)
-        part = self._part(text, logprobs)
-        self._place.write("response.content_part.done", {"content_index": 0, "part": part})
+        ended: JsonObject = {form.index_name: 0, "part": self._part(text, logprobs)}
+        if form is _SUMMARY and status == "incomplete":
+            ended["status"] = status
+        self._place.write(f"response.{form.part}.done", ended)
 
     def item(self, status: str) -> JsonObject:
         text = "".join(self._pieces)
-        content = [self._part(text, self._joined_logprobs())] if text else []
+        parts = [self._part(text, self._joined_logprobs())] if text else []
         if not self._reasoning:
             return {
                 "id": self._place.id,
                 "type": "message",
                 "role": "assistant",
                 "status": status,
-                "content": content,
+                "content": parts,
             }
         return {
             "id": self._place.id,
             "type": "reasoning",
             "status": status,
-            "summary": [],
-            "content": content,
+            "summary": parts if self._form is _SUMMARY else [],
+            "content": [] if self._form is _SUMMARY else parts,
             "encrypted_content": self._sealed,
         }
 
@@ -159,9 +179,10 @@ class _TextItem:
         return msgspec.Raw(b"[%b]" % b",".join(self._logprobs))
 
     def _part(self, text: str, logprobs: msgspec.Raw) -> JsonObject:
-        if self._reasoning:
-            return {"type": "reasoning_text", "text": text}
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": logprobs}
+        part: JsonObject = {"type": self._form.part_type, "text": text}
+        if not self._reasoning:
+            part |= {"annotations": [], "logprobs": logprobs}
+        return part
 
 
 class _CallItem:
@@ -211,8 +232,9 @@ class _CallItem:
 
 
 class ItemBuilder:
-    """``key`` makes the items' ids unique. ``seal`` encrypts reasoning; ``logprobs`` returns those
-    of the tokens between two positions, as JSON; either may be None.
+    """``key`` makes the items' ids unique. ``summary``: reasoning is sent as its own summary, and
+    not again as content, since some clients show both. ``seal`` encrypts reasoning; ``logprobs``
+    returns those of the tokens between two positions, as JSON; either may be None.
 
     ``done`` holds the finished items as JSON, ``cut`` whether a call among them is incomplete.
     """
@@ -223,6 +245,7 @@ class ItemBuilder:
         toolbox: Toolbox,
         *,
         reasoning: bool = True,
+        summary: bool = False,
         seal: Callable[[str], str] | None = None,
         logprobs: Callable[[Choice, int, int], list[bytes]] | None = None,
     ) -> None:
@@ -232,6 +255,7 @@ class ItemBuilder:
         self._key = key
         self._toolbox = toolbox
         self._shows_reasoning = reasoning
+        self._reasoning_form = _SUMMARY if summary else _REASONING
         self._seal = seal
         self._logprobs = logprobs
         self._open: _OpenItem | None = None
@@ -291,7 +315,7 @@ class ItemBuilder:
         reasoning = isinstance(event, ReasoningDelta)
         item = _TextItem(
             self._place("rs" if reasoning else "msg"),
-            reasoning=reasoning,
+            self._reasoning_form if reasoning else _MESSAGE,
             seal=self._seal if reasoning else None,
         )
         self._begin(item, type(event))

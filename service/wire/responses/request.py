@@ -113,6 +113,11 @@ class ResponsesRequest(
         return ENCRYPTED_REASONING in (self.include or ())
 
     @property
+    def summarizes_reasoning(self) -> bool:
+        reasoning = self.reasoning
+        return reasoning is not None and bool(reasoning.summary or reasoning.generate_summary)
+
+    @property
     def shows_logprobs(self) -> bool:
         return OUTPUT_LOGPROBS in (self.include or ())
 
@@ -200,7 +205,6 @@ def ignored_fields(request: ResponsesRequest) -> list[str]:
     reasoning = request.reasoning or ReasoningFields()
     found = {
         "text.verbosity": request.text is not None and request.text.verbosity in ("low", "high"),
-        "reasoning.summary": bool(reasoning.summary or reasoning.generate_summary),
         "reasoning.context": reasoning.context is not None,
         "reasoning.mode": reasoning.mode is not None,
         "prompt_cache_options": request.prompt_cache_options is not None,

@@ -36,17 +36,17 @@ def submit(tenant: str = "", **fields: object) -> Submit:
     return Submit(**asked)  # type: ignore[arg-type]
 
 
-def enter(gate: Gate, one: Submit) -> Sequence:
+def enter(gate: Gate, one: Submit, now: float = 0.0) -> Sequence:
     size = len(one.prompt_token_ids)
     sequence = Sequence(one.handle, "r", [1] * size, size, PARAMS, tenant=one.tenant)
-    gate.enter(sequence, reserve_of(one))
+    gate.enter(sequence, reserve_of(one), now)
     return sequence
 
 
 def refused(gate: Gate, one: Submit, now: float = 0.0, free: int = 0) -> RefusalReason | None:
     refusal = gate.judge(one, now, free)
     if refusal is None:
-        enter(gate, one)
+        enter(gate, one, now)
         return None
     return refusal.reason
 
@@ -153,11 +153,11 @@ def test_without_a_measured_pace_nobody_is_told_when_to_return_or_refused_for_a_
 
 
 def drained(gate: Gate, *, seconds: float, count: int = 4) -> None:
-    """Make one sequence leave each so many seconds, the last at time 0, which waited before."""
-    for number in range(count, -1, -1):
-        one = enter(gate, submit())
+    """Make one sequence leave each so many seconds, the last at time 0."""
+    waiting = [enter(gate, submit(), -count * seconds) for _ in range(count)]
+    for number, one in enumerate(waiting, 1):
         gate.queued(one)
-        gate.admitted(one, -number * seconds)
+        gate.admitted(one, (number - count) * seconds)
 
 
 def test_what_comes_too_late_is_refused_before_its_prefill() -> None:
@@ -212,6 +212,28 @@ def test_promises_that_nobody_returns_for_leave_no_capacity_unused() -> None:
     assert refused(gate, submit(), now=400.0) is None
 
 
+def test_after_a_burst_the_next_one_is_not_sent_away_for_longer() -> None:
+    """Those that were refused do not return, and between bursts the server is idle."""
+    gate, longest = Gate(), []
+    for burst in range(10):
+        now = burst * 4.0
+        gate.admitted(enter(gate, submit(), now), now)
+        waiting, retries = [], []
+        for _ in range(6):
+            one = submit(bounds=QueueBounds(2, 10**9))
+            refusal = gate.judge(one, now, 0)
+            if refusal is None:
+                waiting.append(enter(gate, one, now))
+            else:
+                retries.append(refusal.retry_after or 0)
+        for number, sequence in enumerate(waiting, 1):
+            gate.queued(sequence)
+            gate.admitted(sequence, now + 0.5 * number)
+        longest.append(max(retries))
+    assert longest[0] == 0  # nothing is known yet
+    assert max(longest[1:]) <= 4  # five places, at two a second
+
+
 @dataclass
 class Overload:
     """Tenants' clients at a server that runs ``slots`` sequences of ``seconds`` each."""
@@ -246,7 +268,7 @@ class Overload:
         if kind == "returned":
             self.returned[tenant, refusal is None] += 1
         if refusal is None:
-            sequence = enter(self.gate, one)
+            sequence = enter(self.gate, one, now)
             if self.running >= self.slots:
                 self.gate.queued(sequence)
             self.queue.append((sequence, tenant))

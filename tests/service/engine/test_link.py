@@ -341,7 +341,10 @@ async def test_an_engine_that_fails_or_babbles_loses_its_sequences(
 async def test_the_pace_of_the_queue_is_measured(ends: Ends) -> None:
     assert ends.link.predicted_wait(10) is None
     sequences = [ends.submit() for _ in range(10)]
-    admitted = [Admitted(sequence.handle, 1.0, 0) for sequence in sequences]
+    handles = [sequence.handle for sequence in sequences]
+    ends.engine.say(step({}, queued=handles))
+    now = time.monotonic()
+    admitted = [Admitted(handle, now + 0.1 * at, 0) for at, handle in enumerate(handles)]
     ends.engine.say(step({}, admitted=admitted))
     await ends.until(lambda: ends.link.waiting_sequences == 0)
     assert 0 < (ends.link.predicted_wait(10) or 0) < 10

@@ -101,9 +101,16 @@ def test_the_wait_of_those_who_wait_is_predicted_from_the_recent_pace() -> None:
     sequences, _ = opened(*range(6))
     assert sequences.predicted_wait(0) == 0.0
     assert sequences.predicted_wait(4) is None
-    sequences.apply(step({}, admitted=[Admitted(n, 1.0, 0) for n in range(2)]), keep_aborted=False)
+    now = time.monotonic()
+    at_once = [Admitted(n, now, 0) for n in range(2)]
+    sequences.apply(step({}, admitted=at_once), keep_aborted=False)
+    assert sequences.predicted_wait(4) is None  # they did not have to wait
+    after = [Admitted(n, now + 0.5 * n, 0) for n in (2, 3)]
+    sequences.apply(step({}, queued=[2, 3]), keep_aborted=False)
+    sequences.apply(step({}, admitted=after), keep_aborted=False)
     pace = sequences.admissions_per_second()
     assert pace is not None
+    assert pace < 2.0
     predicted = sequences.predicted_wait(4)
     assert predicted is not None
     assert predicted > 0

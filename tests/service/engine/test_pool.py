@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from engine.block_names import block_names
-from engine.messages import Abort, Finished, Heartbeat, StepOutputs, StepPhase
+from engine.messages import Abort, Admitted, Finished, Heartbeat, StepOutputs, StepPhase
 from engine.prefix_table import PrefixTableWriter, prefix_table_path
 from engine.queueing import EngineLoad, QueueBounds, ServiceClass
 from service.engine.link import EngineLink, EngineState, LinkPhase
@@ -101,11 +101,13 @@ class Two:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(self.engines[number].reader.readexactly(1), 0.1)
 
-    async def run(self, *sequences: EngineSequence) -> None:
+    async def run(self, *sequences: EngineSequence, waited: bool = False) -> None:
         """The engines have admitted these."""
         for one in sequences:
             await self.hear(one.engine)
-            self.engines[one.engine].say(step({}, admitted=[admitted(one)]))
+            at = Admitted(one.handle, time.monotonic(), 0)
+            self.engines[one.engine].say(step({}, queued=[one.handle] if waited else []))
+            self.engines[one.engine].say(step({}, admitted=[at]))
         await self.until(lambda: all(one.state is SequenceState.RUNNING for one in sequences))
 
     async def give(self, sequence: EngineSequence, token: int) -> None:
@@ -448,7 +450,7 @@ async def test_waiting_sequences_are_counted_over_all_engines(two: Two) -> None:
     sequences = [two.submit() for _ in range(4)]
     assert two.pool.waiting_sequences == 4
     assert two.pool.predicted_wait(3) is None
-    await two.run(*sequences)
+    await two.run(*sequences, waited=True)
     assert two.pool.waiting_sequences == 0
     wait = two.pool.predicted_wait(8)
     assert wait is not None

@@ -78,7 +78,10 @@ def test_every_exception_becomes_one_of_our_errors_and_ours_hide_their_cause(
 def test_an_internal_error_is_a_500_in_the_format_of_its_api(path: str, anthropic: bool) -> None:
     record = RequestRecord("req_1", "messages", "POST", path, 0.0, 0)
     exchange = Exchange(record, NoTelemetry())
-    scope: Any = {"type": "http", "method": "POST", "path": path, "state": {EXCHANGE: exchange}}
+    scope: Any = {
+        **{"type": "http", "method": "POST", "path": path, "headers": []},
+        "state": {EXCHANGE: exchange},
+    }
     response = respond_to_failure(Request(scope), ZeroDivisionError("secret"))
     assert (response.status_code, record.status, record.outcome) == (500, 500, "error:internal")
     body = json.loads(response.content)

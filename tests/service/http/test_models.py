@@ -41,6 +41,12 @@ def test_anthropics_sdk_reads_the_models(own_template: Path, tmp_path: Path) -> 
         assert sdk.models.retrieve("b").id == "b"
         backwards = sdk.models.list(before_id="c", limit=1)
         assert ([model.id for model in backwards.data], backwards.has_more) == (["b"], True)
-        with pytest.raises(anthropic.BadRequestError):
+        with pytest.raises(anthropic.BadRequestError) as unknown:
             sdk.models.list(after_id="none")
+        with pytest.raises(anthropic.NotFoundError) as missing:
+            sdk.models.retrieve("d")
+        assert [refused.value.type for refused in (unknown, missing)] == [
+            *("invalid_request_error", "not_found_error")
+        ]
+        assert opened.get("/models/d").json()["error"]["code"] == "model_not_found"
         assert opened.get("/v1/models").json()["object"] == "list"

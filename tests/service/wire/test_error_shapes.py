@@ -69,6 +69,13 @@ def test_every_path_under_messages_has_anthropics_shape(path: str) -> None:
     assert shape_for(path) is anthropic_shape
 
 
+def test_the_list_of_models_has_the_shape_of_its_client() -> None:
+    for path in ("/v1/models", "/v1/models/x"):
+        assert shape_for(path) is openai_shape
+        assert shape_for(path, by_anthropics_client=True) is anthropic_shape
+    assert shape_for("/v1/chat/completions", by_anthropics_client=True) is openai_shape
+
+
 @pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/nowhere", "/v1/models"])
 def test_every_other_path_has_openais(path: str) -> None:
     error = InvalidRequestError("m", param="p")

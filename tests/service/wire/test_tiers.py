@@ -6,6 +6,7 @@ from typing import get_args
 
 import anthropic.types
 import openai.types.chat
+import openai.types.responses
 
 from engine.queueing import ServiceClass
 from service.wire.tiers import (
@@ -19,8 +20,8 @@ from service.wire.tiers import (
 
 
 def _names(model: type, field: str) -> set[str]:
-    literal, _ = get_args(model.model_fields[field].annotation)  # type: ignore[attr-defined]
-    return set(get_args(literal))
+    options = get_args(model.model_fields[field].annotation)  # type: ignore[attr-defined]
+    return {name for option in options for name in get_args(option)}
 
 
 def test_requests_take_every_name_of_the_vendors() -> None:
@@ -31,6 +32,7 @@ def test_requests_take_every_name_of_the_vendors() -> None:
 
 def test_answers_use_only_names_that_the_sdks_know() -> None:
     assert OPENAI_USED.keys() == ANTHROPIC_USED.keys() == set(ServiceClass)
-    of_openai = _names(openai.types.chat.ChatCompletion, "service_tier")
-    assert set(OPENAI_USED.values()) <= of_openai <= set(get_args(OpenAITier))
+    for model in (openai.types.chat.ChatCompletion, openai.types.responses.Response):
+        of_openai = _names(model, "service_tier")
+        assert set(OPENAI_USED.values()) <= of_openai <= set(get_args(OpenAITier))
     assert set(ANTHROPIC_USED.values()) == _names(anthropic.types.Usage, "service_tier")

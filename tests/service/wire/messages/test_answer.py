@@ -169,6 +169,18 @@ def test_thinking_text_and_calls_are_blocks_in_the_order_they_came(checkpoint: C
     assert message.content[2].to_dict()["input"] == {"city": "Köln 🚀"}
 
 
+def test_thinking_is_counted_among_the_output(checkpoint: Checkpoint) -> None:
+    thought = "<think>\nHm.\n</think>"
+    played = Played(checkpoint, f"{thought}\n\nSo.", [1])
+    for message in (played.whole, played.accumulated):
+        details = message.usage.output_tokens_details
+        assert details is not None
+        assert 0 < details.thinking_tokens < message.usage.output_tokens
+    plain = Played(checkpoint, "So.", [1]).whole.usage.output_tokens_details
+    assert plain is not None
+    assert plain.thinking_tokens == 0
+
+
 def test_omitted_thinking_keeps_its_block_and_a_signature_that_verifies(
     checkpoint: Checkpoint,
 ) -> None:

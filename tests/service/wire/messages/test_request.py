@@ -9,6 +9,7 @@ import pytest
 
 from service.conversation import Conversation
 from service.errors import InvalidRequestError, NoThreadsError
+from service.wire.decode import Ignored
 from service.wire.messages.request import (
     MessagesRequest,
     decode_count,
@@ -27,9 +28,9 @@ ENDS_WITH_A_CALL = (
 )
 
 
-def decode(**fields: Any) -> MessagesRequest:
+def decode(ignored: Ignored | None = None, **fields: Any) -> MessagesRequest:
     body = {"model": "m", "max_tokens": 2000, "messages": [USER], **fields}
-    return decode_messages(json.dumps(body).encode())
+    return decode_messages(json.dumps(body).encode(), ignored)
 
 
 def conversation(*messages: dict[str, Any], **fields: Any) -> Conversation:
@@ -108,6 +109,30 @@ def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) 
     with pytest.raises(InvalidRequestError) as caught:
         decode(**fields)
     assert caught.value.param == param
+
+
+def test_thinking_between_tools_is_thinking_and_reported() -> None:
+    ignored = Ignored()
+    made = decode(ignored, thinking={"type": "between_tools"})
+    assert messages_conversation(made, SIGNER).thinking
+    assert ignored.names == ["thinking.type"]
+
+
+def test_edits_of_the_conversation_are_reported_unless_they_change_nothing() -> None:
+    ignored = Ignored()
+    edits = [
+        {"type": "clear_thinking_20251015", "keep": "all"},
+        {"type": "clear_thinking_20251015"},
+        {"type": "clear_tool_uses_20250919", "keep": {"type": "tool_uses", "value": 3}},
+        "what",
+    ]
+    decode(ignored, context_management={"edits": edits})
+    assert ignored.names == [
+        "context_management.edits[1].clear_thinking_20251015",
+        "context_management.edits[2].clear_tool_uses_20250919",
+        "context_management.edits[3]",
+    ]
+    decode(Ignored(refuse=True), context_management={"edits": "none"})
 
 
 def test_a_thread_is_refused_in_a_way_that_clients_act_on() -> None:

@@ -13,7 +13,7 @@ from service.wire.decode import Ignored
 from service.wire.messages.tools import (
     InputTool,
     InputToolChoice,
-    check_tools,
+    check_input_tools,
     definitions_of,
     shapes_of,
 )
@@ -42,9 +42,50 @@ def test_every_choice_of_tools_has_its_meaning(asked: Any, choice: Any) -> None:
 def test_a_tool_that_the_vendor_would_run_is_left_out_and_reported() -> None:
     ignored = Ignored()
     given = tools(HOSTED, {**TOOL, "strict": True}, HOSTED)
-    check_tools(given, None, ignored)
+    check_input_tools(given, None, ignored)
     assert ignored.names == ["tools.web_search"]
     assert [tool.name for tool in definitions_of(given)] == ["f"]
+
+
+def test_a_tool_of_the_vendor_that_the_client_runs_is_offered_under_its_name() -> None:
+    ignored = Ignored()
+    given = tools(
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "text_editor_20250728", "name": "editor", "max_characters": 9, "strict": True},
+    )
+    check_input_tools(
+        given, msgspec.convert({"type": "tool", "name": "bash"}, InputToolChoice), ignored
+    )
+    assert ignored.names == []
+    bash, editor = definitions_of(given)
+    assert (bash.name, editor.name) == ("bash", "editor")
+    assert bash.description
+    assert bash.parameters is not None
+    assert bash.parameters["properties"].keys() == {"command", "restart"}
+    assert [(shape.parameters, shape.strict) for shape in shapes_of(given)] == [
+        (bash.parameters, False),
+        (editor.parameters, True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        (
+            {"type": "tool", "name": "computer"},
+            "'computer' is a tool of type computer_20250124, which this server does not offer.",
+        ),
+        ({"type": "any"}, "this server offers none of these tools."),
+    ],
+)
+def test_a_choice_that_only_a_tool_left_out_could_satisfy_is_refused(
+    choice: Any, words: str
+) -> None:
+    given = tools({"type": "computer_20250124", "name": "computer"})
+    with pytest.raises(InvalidRequestError) as caught:
+        check_input_tools(given, msgspec.convert(choice, InputToolChoice), Ignored())
+    assert caught.value.message.endswith(words)
+    assert caught.value.param == "tool_choice"
 
 
 def test_a_constraint_names_the_tools_place_in_the_request() -> None:
@@ -58,10 +99,11 @@ def test_a_constraint_names_the_tools_place_in_the_request() -> None:
         ([TOOL, {"name": "g"}], None, "tools.1"),
         ([TOOL, {"input_schema": {}}], None, "tools.1"),
         ([TOOL, HOSTED, TOOL], None, "tools.2.name"),
+        ([{"type": "bash_20250124"}], None, "tools.0"),
         ([TOOL], {"type": "tool"}, "tool_choice"),
     ],
 )
 def test_an_unsound_tool_is_named(given: list[Any], choice: Any, param: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        check_tools(tools(*given), msgspec.convert(choice, InputToolChoice | None), Ignored())
+        check_input_tools(tools(*given), msgspec.convert(choice, InputToolChoice | None), Ignored())
     assert caught.value.param == param

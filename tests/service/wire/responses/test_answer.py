@@ -161,7 +161,7 @@ def check(played: Played) -> None:
             index = event["output_index"]
             deltas[index] = deltas.get(index, "") + event["delta"]
     for index, item in enumerate(streamed):
-        texts = [part["text"] for part in item.get("content", ())]
+        texts = [part["text"] for part in item.get("content") or item.get("summary") or ()]
         shown = texts or [item.get("arguments", item.get("input"))]
         assert deltas.get(index, "") == "".join(shown)
         assert not texts or "".join(texts).strip()
@@ -317,6 +317,40 @@ def test_reasoning_is_sealed_or_hidden_on_request(
     check(hidden)
     assert hidden.kinds == ["message"]
     assert hidden.final["usage"]["output_tokens_details"]["reasoning_tokens"] > 0
+
+
+@pytest.mark.parametrize("asked", [{"summary": "auto"}, {"generate_summary": "concise"}])
+def test_a_requested_summary_is_the_reasoning_itself_and_is_sent_once(
+    checkpoint: Checkpoint, asked: dict[str, str]
+) -> None:
+    played = Played(checkpoint, "<think>why not</think>So.", one_each(), reasoning=asked)
+    check(played)
+    reasoning, message = played.final["output"]
+    assert reasoning["summary"] == [{"type": "summary_text", "text": "why not"}]
+    assert (reasoning["content"], message["content"][0]["text"]) == ([], "So.")
+    assert "ignored" not in played.final
+    events = [event for event in played.events if event.get("item_id") == reasoning["id"]]
+    assert [kind for kind, _ in itertools.groupby(event["type"] for event in events)] == [
+        "response.reasoning_summary_part.added",
+        "response.reasoning_summary_text.delta",
+        "response.reasoning_summary_text.done",
+        "response.reasoning_summary_part.done",
+    ]
+    assert {(event["output_index"], event["summary_index"]) for event in events} == {(0, 0)}
+    assert (events[-2]["text"], events[-1]["part"]) == ("why not", reasoning["summary"][0])
+    assert "status" not in events[-1]
+    state = accumulated(played).output[0]
+    assert state.type == "reasoning"
+    assert [part.text for part in state.summary] == ["why not"]
+
+
+def test_a_summary_that_was_cut_is_incomplete(checkpoint: Checkpoint) -> None:
+    asked = {"summary": "detailed"}
+    cut = FinishReason.LENGTH
+    played = Played(checkpoint, "<think>why", one_each(), reason=cut, reasoning=asked)
+    check(played)
+    ended = [e for e in played.events if e["type"] == "response.reasoning_summary_part.done"]
+    assert [event["status"] for event in ended] == ["incomplete"]
 
 
 def test_hosted_tools_are_reported_as_not_run(checkpoint: Checkpoint) -> None:

@@ -107,6 +107,14 @@ def test_sealed_reasoning_comes_back_into_the_prompt() -> None:
     ]
 
 
+def test_reasoning_is_read_once_from_its_content_or_else_its_summary() -> None:
+    summary = [{"type": "summary_text", "text": "why"}]
+    said = {"role": "assistant", "content": "So."}
+    for content in (None, [], [{"type": "reasoning_text", "text": "why"}]):
+        item = {"type": "reasoning", "summary": summary, "content": content}
+        assert messages([item, said])[0]["reasoning_content"] == "why"
+
+
 def test_sealed_reasoning_that_was_changed_is_refused_by_name() -> None:
     sealed = SEAL.seal("why", "me")
     changed = sealed[:-6] + ("A" if sealed[-6] != "A" else "B") + sealed[-5:]
@@ -147,7 +155,6 @@ def test_kinds_that_nothing_here_runs_are_reported_and_no_error() -> None:
         reasoning={"summary": "auto"},
     )
     assert given.ignored == [
-        "reasoning.summary",
         "tools[0].web_search",
         "tools[1].mcp",
         "tool_choice.web_search",

@@ -91,7 +91,8 @@ def test_two_forms_for_one_answer_are_refused() -> None:
 
 def test_only_what_could_have_changed_the_answer_is_reported() -> None:
     assert ignored_fields(decode(text={"verbosity": "medium"}, reasoning={"effort": "low"})) == []
-    assert ignored_fields(decode(text={"verbosity": "low"}, reasoning={"summary": "auto"})) == [
+    assert ignored_fields(decode(text={"verbosity": "low"}, reasoning={"context": "auto"})) == [
         "text.verbosity",
-        "reasoning.summary",
+        "reasoning.context",
     ]
+    assert ignored_fields(decode(reasoning={"summary": "auto"})) == []
