@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ from service.grpc.standard import MOST_OPEN, SmallMessages, health_handlers, ref
 from service.routes.route import RPC
 from service.routes.tables import GRPC
 from service.serving.access import Access
+from service.serving.connection_limits import ConnectionLimits
 from service.serving.limits import MOST_CONNECTIONS
 from service.serving.services import Services
 from service.settings import ServiceSettings
@@ -96,6 +98,11 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
         ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
+        # One more is closed at once. An open one without a call, or without a preface, is soon
+        # closed; its client connects again for its next call.
+        ("grpc.max_allowed_incoming_connections", ConnectionLimits.of(settings).grpc),
+        ("grpc.max_connection_idle_ms", _milliseconds(settings.idle_timeout)),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(settings.receive_timeout)),
         # Two servers on one port would each get some of the calls. Workers of one server do; then
         # the supervisor has made sure that no other has the port.
         ("grpc.so_reuseport", int(settings.api_workers > 1)),
@@ -107,6 +114,10 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return math.ceil(seconds * 1000)
 
 
 class _EveryOther:
