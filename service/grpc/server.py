@@ -39,6 +39,7 @@ class GrpcServer:
         self._services = services
         self._health = HealthServicer(lambda: services.health() == "ok", (SERVICE,))
         self._watch: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
         self._server = grpc.aio.server(
             options=_options(services.settings),
             # Long-lived calls of the standard services do not count against the others.
@@ -51,7 +52,7 @@ class GrpcServer:
         served = {
             SERVICE: {name: _handler(calls, name, method) for name, method in METHODS.items()},
             HEALTH_SERVICE: health_handlers(self._health, messages),
-            REFLECTION_SERVICE: reflection_handlers(names, access),
+            REFLECTION_SERVICE: reflection_handlers(names, access, self._stopping),
         }
         GRPC.check_served(
             GRPC.named(f"{RPC} /{service}/{name}")
@@ -81,6 +82,7 @@ class GrpcServer:
         """Stop accepting calls; running ones may finish within ``timeout_seconds``. False if some
         had to be cut off."""
         self._health.close()
+        self._stopping.set()
         begin = time.monotonic()
         await self._server.stop(timeout_seconds)
         if self._watch is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import queue
 import signal
@@ -83,6 +84,13 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
         listed = health.List(HealthListRequest()).statuses
         assert {name: listed[name].status for name in listed} == dict.fromkeys(names, SERVING)
 
+        # It may send more.
+        described = ServerReflectionStub(service.channel).ServerReflectionInfo(
+            itertools.chain(
+                [ServerReflectionRequest(list_services="")], iter(queue.Queue().get, None)
+            )
+        )
+        assert next(described).list_services_response.service
         running = [service.stub.Chat(long_chat()) for _ in range(3)]
         firsts = [next(call) for call in running]
         service.worker.popen.send_signal(signal.SIGTERM)
@@ -98,7 +106,7 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
             )
         # None of those who watch keeps it from ending.
         assert service.worker.popen.wait(4) == 0
-        assert [list(watch) for watch in watches] == [[], []]
+        assert [list(call) for call in (*watches, described)] == [[], [], []]
     finally:
         service.__exit__()
 
