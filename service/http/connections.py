@@ -179,6 +179,16 @@ class Connections:
             if connection is not None:
                 _shut(connection)
 
+    def stays(self, peer: Peer) -> bool:
+        """True if ``peer`` has closed neither its connection nor its sending half; False also if
+        the system does not report it."""
+        with self._socket_of(peer) as connection:
+            if connection is None or not _LEFT:
+                return False
+            poll = select.poll()
+            poll.register(connection, _LEFT)
+            return not poll.poll(0)
+
     def unsent(self, peer: Peer) -> int:
         """Return the number of bytes that ``peer`` has not acknowledged; 0 for a closed
         connection."""
