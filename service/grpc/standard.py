@@ -30,7 +30,7 @@ from service.serving.access import Access
 from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import UploadRoom
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 
 # For watches, and likewise for reflection's streams.
 MOST_OPEN: Final = 256
@@ -126,10 +126,10 @@ def reflection_handlers(
     return {"ServerReflectionInfo": handler}
 
 
-async def until(stopping: asyncio.Event, requests: AsyncIterator[T]) -> AsyncIterator[T]:
+async def until(stopping: asyncio.Event, requests: AsyncIterator[_T]) -> AsyncIterator[_T]:
     """Yield ``requests`` until there are no more or the server is ``stopping``."""
     stop = asyncio.ensure_future(stopping.wait())
-    coming: asyncio.Future[T] | None = None
+    coming: asyncio.Future[_T] | None = None
     try:
         while True:
             coming = asyncio.ensure_future(anext(requests))
