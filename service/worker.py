@@ -254,7 +254,8 @@ class Worker:
             loop.add_signal_handler(number, self._on_signal)
         listener = self._listener()
         port = ServerAddress.of(listener).port
-        server = HttpServer(app, listener)
+        connections: Connections = app.state.connections
+        server = HttpServer(app, listener, max_connections=connections.most)
         admin_app = create_admin_app(app, faults) if self._settings.admin else None
         admin = self._admin(admin_app, port)
         peer = peer_server(app, admin_app, services)
@@ -268,7 +269,6 @@ class Worker:
         beats = _page(self._options.beats) or Page()
         beating = asyncio.create_task(_beat(beats, services, self._telemetry), name="beats")
         watch = asyncio.create_task(self._telemetry.watch_event_loop(), name="loop-lag")
-        connections: Connections = app.state.connections
         idle = asyncio.create_task(connections.watch(port), name="idle-connections")
         idle.add_done_callback(_report)
         self._telemetry.holds.start()

@@ -24,7 +24,8 @@ from service.tenants.upload_room import UploadRoom
 AT_ONCE_SECONDS = 1.0
 _READ_AT_ONCE = 32
 _MOST_WAITING = 4096
-# How long the core may take to report that the read failed because of the message's size.
+# How long the core may take to report that the read failed because of the message's size. A
+# compressed message looks the same: its encoding is not in the call's metadata.
 _REFUSAL_SECONDS = 0.05
 # The caller's own clock ends its call as ours does, and its cancellation may arrive first.
 _DEADLINE_SLACK_SECONDS = 0.25

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import time
 from typing import Any
 
@@ -20,6 +21,7 @@ from service.grpc.standard import MOST_OPEN, SmallMessages, health_handlers, ref
 from service.routes.route import RPC
 from service.routes.tables import GRPC
 from service.serving.access import Access
+from service.serving.connection_limits import ConnectionLimits
 from service.serving.limits import MOST_CONNECTIONS
 from service.serving.services import Services
 from service.settings import ServiceSettings
@@ -37,6 +39,7 @@ class GrpcServer:
         self._services = services
         self._health = HealthServicer(lambda: services.health() == "ok", (SERVICE,))
         self._watch: asyncio.Task[None] | None = None
+        self._stopping = asyncio.Event()
         self._server = grpc.aio.server(
             options=_options(services.settings),
             # Long-lived calls of the standard services do not count against the others.
@@ -49,7 +52,7 @@ class GrpcServer:
         served = {
             SERVICE: {name: _handler(calls, name, method) for name, method in METHODS.items()},
             HEALTH_SERVICE: health_handlers(self._health, messages),
-            REFLECTION_SERVICE: reflection_handlers(names, access),
+            REFLECTION_SERVICE: reflection_handlers(names, access, self._stopping),
         }
         GRPC.check_served(
             GRPC.named(f"{RPC} /{service}/{name}")
@@ -79,6 +82,7 @@ class GrpcServer:
         """Stop accepting calls; running ones may finish within ``timeout_seconds``. False if some
         had to be cut off."""
         self._health.close()
+        self._stopping.set()
         begin = time.monotonic()
         await self._server.stop(timeout_seconds)
         if self._watch is not None:
@@ -96,6 +100,11 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.http2.bdp_probe", 0),
         ("grpc.compression_enabled_algorithms_bitset", _IDENTITY_ENCODING_ONLY),
         ("grpc.max_concurrent_streams", _STREAMS_PER_CONNECTION),
+        # One more is closed at once. An open one without a call, or without a preface, is soon
+        # closed; its client connects again for its next call.
+        ("grpc.max_allowed_incoming_connections", ConnectionLimits.of(settings).grpc),
+        ("grpc.max_connection_idle_ms", _milliseconds(settings.idle_timeout)),
+        ("grpc.server_handshake_timeout_ms", _milliseconds(settings.receive_timeout)),
         # Two servers on one port would each get some of the calls. Workers of one server do; then
         # the supervisor has made sure that no other has the port.
         ("grpc.so_reuseport", int(settings.api_workers > 1)),
@@ -107,6 +116,10 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return math.ceil(seconds * 1000)
 
 
 class _EveryOther:

@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 from google.protobuf.message import DecodeError, Message
@@ -29,6 +29,8 @@ from service.routes.tables import GRPC
 from service.serving.access import Access
 from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import UploadRoom
+
+_T = TypeVar("_T")
 
 # For watches, and likewise for reflection's streams.
 MOST_OPEN: Final = 256
@@ -97,8 +99,11 @@ def health_handlers(health: HealthServicer, messages: SmallMessages) -> dict[str
     return {name: grpc.stream_stream_rpc_method_handler(each) for name, each in handlers.items()}
 
 
-def reflection_handlers(services: tuple[str, ...], access: Access) -> dict[str, Any]:
-    """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name."""
+def reflection_handlers(
+    services: tuple[str, ...], access: Access, stopping: asyncio.Event
+) -> dict[str, Any]:
+    """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name. Its streams end
+    when the server is ``stopping``."""
     servicer = reflection.aio.ReflectionServicer(services)
     streams = Places("reflection streams")
 
@@ -110,7 +115,7 @@ def reflection_handlers(services: tuple[str, ...], access: Access) -> dict[str, 
         except QuireError as error:
             await _abort(context, error)
         async with streams.taken(context):
-            async for answer in servicer.ServerReflectionInfo(requests, context):
+            async for answer in servicer.ServerReflectionInfo(until(stopping, requests), context):
                 yield answer
 
     handler = grpc.stream_stream_rpc_method_handler(
@@ -119,6 +124,27 @@ def reflection_handlers(services: tuple[str, ...], access: Access) -> dict[str, 
         response_serializer=ServerReflectionResponse.SerializeToString,
     )
     return {"ServerReflectionInfo": handler}
+
+
+async def until(stopping: asyncio.Event, requests: AsyncIterator[_T]) -> AsyncIterator[_T]:
+    """Yield ``requests`` until there are no more or the server is ``stopping``."""
+    stop = asyncio.ensure_future(stopping.wait())
+    coming: asyncio.Future[_T] | None = None
+    try:
+        while True:
+            coming = asyncio.ensure_future(anext(requests))
+            await asyncio.wait({coming, stop}, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done():
+                return
+            try:
+                request = coming.result()
+            except StopAsyncIteration:
+                return
+            yield request
+    finally:
+        stop.cancel()
+        if coming is not None:
+            coming.cancel()
 
 
 async def _abort(context: Any, error: QuireError) -> None:

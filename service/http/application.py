@@ -20,7 +20,7 @@ from litestar.types import (
 from service.http.call import HttpCall
 from service.http.chat import chat_completions
 from service.http.completions import completions
-from service.http.connections import Connections, connection_limit
+from service.http.connections import Connections
 from service.http.door import Door, first_segments
 from service.http.embeddings import embeddings
 from service.http.failures import respond_to_failure
@@ -48,6 +48,7 @@ from service.http.tokenize import detokenize, tokenize, tokenizer_info
 from service.http.unrouted import KnownRoutes
 from service.routes.tables import PUBLIC
 from service.serving.access import Access
+from service.serving.connection_limits import ConnectionLimits
 from service.serving.services import Services
 from service.version import VERSION
 
@@ -125,7 +126,7 @@ def make_app(
     connections = Connections(
         idle_timeout=settings.idle_timeout,
         first_timeout=settings.receive_timeout,
-        most=connection_limit(),
+        most=ConnectionLimits.of(settings).http,
     )
     exchanges = _exchanges(services, access, origins)
     app = App(

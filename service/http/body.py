@@ -16,7 +16,7 @@ from service.errors import (
     SlowSenderError,
     UnsupportedMediaTypeError,
 )
-from service.http.scope import exchange_in, header
+from service.http.scope import CLIENT_STAYS, exchange_in, header
 from service.serving.exchange import Exchange
 from service.serving.limits import longest_seconds
 from service.tenants.upload_room import Gained
@@ -40,10 +40,10 @@ async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
     """Return the whole decompressed body. Never holds more than ``limit`` bytes of it.
 
     Raises UnsupportedMediaTypeError for a form's content type or an unknown encoding,
-    BodyTooLargeError once more than ``limit`` bytes have been announced, received or decompressed,
-    OverloadedError when all arriving bodies together need too much memory, SlowSenderError when the
-    bytes arrive too slowly, DrainingError when the server begins to shut down meanwhile,
-    ClientGoneError when the client leaves before the end.
+    InvalidRequestError for malformed chunks, BodyTooLargeError once more than ``limit`` bytes have
+    been announced, received or decompressed, OverloadedError when all arriving bodies together need
+    too much memory, SlowSenderError when the bytes arrive too slowly, DrainingError when the server
+    begins to shut down meanwhile, ClientGoneError when the client leaves before the end.
     """
     _check_type(scope)
     exchange = exchange_in(scope)
@@ -68,6 +68,10 @@ async def _read(
             if drain is not None:
                 drain.uploads.add(arrival.timeout)
             await _receive_all(receive, decoder, arrival, limit)
+    except ClientGoneError:
+        if header(scope, b"transfer-encoding") and _client_stays(scope):
+            raise InvalidRequestError("The body's chunks are malformed.") from None
+        raise
     except TimeoutError:
         if drain is not None and drain.refuses:
             raise drain.refusal() from None
@@ -81,6 +85,13 @@ async def _read(
     if arrival.size > _LARGE_BYTES:
         await my_turn()  # several that are joined in one iteration of the loop would hold it
     return decoder.whole()
+
+
+def _client_stays(scope: Scope) -> bool:
+    """Return whether the client's connection is open. The HTTP server reports a body that it cannot
+    read as if the client had left."""
+    stays = scope["state"].get(CLIENT_STAYS)
+    return stays is not None and stays()
 
 
 class _Arrival:

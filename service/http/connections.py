@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
-import resource
 import select
 import socket
 import stat
@@ -24,14 +24,11 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from service.serving.limits import MOST_CONNECTIONS
-
-# Descriptors that are not client connections: the engine's socket, the store, logs.
-RESERVED_DESCRIPTORS = 64
+from observability.logging import get_logger
 
 _DESCRIPTORS = "/dev/fd"
 _LOOK_SECONDS = 1.0
@@ -50,14 +47,9 @@ _LEFT = getattr(select, "POLLRDHUP", 0)
 
 PeerAddress = tuple[str, int]
 _FileId = tuple[int, int]
+_T = TypeVar("_T")
 
-
-def connection_limit() -> int:
-    """Return how many connections may be open at once without running out of descriptors."""
-    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if descriptors == resource.RLIM_INFINITY:
-        return MOST_CONNECTIONS
-    return max(16, min(MOST_CONNECTIONS, descriptors - RESERVED_DESCRIPTORS))
+_log = get_logger()
 
 
 @dataclass(slots=True)
@@ -85,6 +77,36 @@ class _Connection:
     file: _FileId | None
 
 
+class _Spare:
+    """A descriptor that is given up when no other is free, as looking at connections takes one."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self.was_needed = False
+
+    def refill(self) -> None:
+        self.was_needed = False
+        if self._descriptor is None:
+            with contextlib.suppress(OSError):
+                self._descriptor = os.open(os.devnull, os.O_RDONLY)
+
+    def empty(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def attempt(self, call: Callable[[], _T]) -> _T:
+        """Return what ``call`` does, which takes a descriptor. Raises OSError."""
+        try:
+            return call()
+        except OSError as error:
+            if error.errno not in (errno.EMFILE, errno.ENFILE):
+                raise
+        self.was_needed = True
+        self.empty()
+        return call()
+
+
 class Connections:
     """``idle_timeout``: seconds that a connection may stay open between requests;
     ``first_timeout``: before its first request. ``most``: how many are accepted."""
@@ -92,8 +114,9 @@ class Connections:
     def __init__(self, *, idle_timeout: float, first_timeout: float, most: int) -> None:
         self._idle_timeout = idle_timeout
         self._first_timeout = first_timeout
-        self._most = most
-        self._spare = max(1, most // _SPARE)
+        self.most = most
+        self._kept_free = max(1, most // _SPARE)
+        self._spare = _Spare()
         self._port: int | None = None
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
@@ -126,12 +149,21 @@ class Connections:
         """Close connections to ``port`` that have been idle for too long, and those idle longest
         when few more can be accepted. Runs until cancelled."""
         self._port = port
+        was_needed = False
         try:
             while True:
-                scarce = self._end_idle()
+                self._spare.refill()
+                try:
+                    scarce = self._end_idle()
+                except OSError:  # another thread has taken the spare descriptor, too
+                    scarce = True
+                if self._spare.was_needed and not was_needed:
+                    _log.warning("no file descriptor is free: closing idle connections")
+                was_needed = self._spare.was_needed
                 await asyncio.sleep(_HURRIED_LOOK_SECONDS if scarce else _LOOK_SECONDS)
         finally:
             self._port = None
+            self._spare.empty()
 
     def cut(self, peer: Peer) -> None:
         """Close the connection of ``peer`` at once; unsent data is dropped."""
@@ -147,6 +179,16 @@ class Connections:
             if connection is not None:
                 _shut(connection)
 
+    def stays(self, peer: Peer) -> bool:
+        """True if ``peer`` has closed neither its connection nor its sending half; False also if
+        the system does not report it."""
+        with self._socket_of(peer) as connection:
+            if connection is None or not _LEFT:
+                return False
+            poll = select.poll()
+            poll.register(connection, _LEFT)
+            return not poll.poll(0)
+
     def unsent(self, peer: Peer) -> int:
         """Return the number of bytes that ``peer`` has not acknowledged; 0 for a closed
         connection."""
@@ -160,7 +202,8 @@ class Connections:
             return None if connection is None else _read_of(connection)
 
     def _end_idle(self) -> bool:
-        """Close idle connections. True if connections are scarce."""
+        """Close idle connections. True if connections or descriptors are scarce. Raises OSError if
+        no descriptor is free."""
         now = time.monotonic()
         self._look(now)
         self._notice_left(now)
@@ -176,10 +219,10 @@ class Connections:
             idle.append((since, descriptor))
             if now - since >= timeout:
                 self._end(descriptor)
-        scarce = self._is_scarce(len(self._open))
+        scarce = self._spare.was_needed or self._is_scarce(len(self._open))
         if scarce:
             idle.sort()
-            for _, descriptor in idle[: max(self._spare, len(idle) // 2)]:
+            for _, descriptor in idle[: max(self._kept_free, len(idle) // 2)]:
                 self._end(descriptor)
         return scarce
 
@@ -217,8 +260,9 @@ class Connections:
         scan, its new connection is found when it seems idle, or with ``again``, which also checks
         known descriptors. Descriptors that were not a client's are compared with what they were
         only when connections are scarce and in one scan of ten, so that scanning costs a server
-        without new clients little. For the admin port, all clients of the public one are such."""
-        present = set(map(int, os.listdir(_DESCRIPTORS)))
+        without new clients little. For the admin port, all clients of the public one are such.
+        Raises OSError if no descriptor is free."""
+        present = set(map(int, self._spare.attempt(lambda: os.listdir(_DESCRIPTORS))))
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
         possible = len(self._open) + len(self._others)  # the others' descriptors may be reused
@@ -254,7 +298,7 @@ class Connections:
 
     def _is_scarce(self, connections: int) -> bool:
         """True if with this many open connections too few more can be accepted."""
-        return connections > self._most - self._spare
+        return connections > self.most - self._kept_free
 
     def _forget(self, descriptor: int) -> _Connection | None:
         known = self._open.pop(descriptor, None)
@@ -264,8 +308,8 @@ class Connections:
 
     def _peer_address(self, descriptor: int) -> PeerAddress | None:
         """Return the address of the client that a descriptor belongs to; None if it is not a
-        client's."""
-        with _borrowed(descriptor) as connection:
+        client's. Raises OSError if no descriptor is free."""
+        with self._borrowed(descriptor) as connection:
             return None if connection is None else self._address_of(connection)
 
     def _address_of(self, connection: socket.socket) -> PeerAddress | None:
@@ -284,7 +328,7 @@ class Connections:
         known = self._forget(descriptor)
         if known is None:
             return
-        with _borrowed(descriptor) as connection:
+        with self._borrowed(descriptor) as connection:
             if connection is not None and self._address_of(connection) == known.address:
                 _shut(connection)
 
@@ -292,37 +336,40 @@ class Connections:
     def _socket_of(self, peer: Peer) -> Iterator[socket.socket | None]:
         """Yield the connection of ``peer`` if it is still open. Scans once if it is not known
         yet."""
-        if peer.address not in self._descriptors:
-            self._look(time.monotonic(), again=True)
-        descriptor = self._descriptors.get(peer.address)
-        if descriptor is None:
-            yield None
-            return
-        with _borrowed(descriptor) as connection:
+        connection = None
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError):
+                if peer.address not in self._descriptors:
+                    self._look(time.monotonic(), again=True)
+                descriptor = self._descriptors.get(peer.address)
+                if descriptor is not None:
+                    connection = stack.enter_context(self._borrowed(descriptor))
             is_its = connection is not None and self._address_of(connection) == peer.address
             yield connection if is_its else None
 
+    @contextlib.contextmanager
+    def _borrowed(self, descriptor: int) -> Iterator[socket.socket | None]:
+        """Yield a duplicate of a descriptor, so that it cannot be reused meanwhile; None if it is
+        closed or not a socket. Raises OSError if no descriptor is free.
 
-@contextlib.contextmanager
-def _borrowed(descriptor: int) -> Iterator[socket.socket | None]:
-    """Yield a duplicate of a descriptor, so that it cannot be reused meanwhile; None if it is
-    closed or not a socket.
-
-    Only sockets are duplicated: closing any descriptor of a file releases all locks that the
-    process holds on that file, and SQLite relies on those.
-    """
-    try:
-        own = os.dup(descriptor) if _is_socket(descriptor) else None
-    except OSError:
+        Only sockets are duplicated: closing any descriptor of a file releases all locks that the
+        process holds on that file, and SQLite relies on those.
+        """
         own = None
-    if own is None or not _is_socket(own):  # a file after all: see above why it is not closed
-        yield None
-        return
-    connection = socket.socket(fileno=own)
-    try:
-        yield connection
-    finally:
-        connection.close()
+        if _is_socket(descriptor):
+            try:
+                own = self._spare.attempt(lambda: os.dup(descriptor))
+            except OSError as error:
+                if error.errno != errno.EBADF:
+                    raise
+        if own is None or not _is_socket(own):  # a file after all: see above why it is not closed
+            yield None
+            return
+        connection = socket.socket(fileno=own)
+        try:
+            yield connection
+        finally:
+            connection.close()
 
 
 def _file_id(descriptor: int) -> _FileId | None:

@@ -19,6 +19,7 @@ from service.http.origins import Headers, OriginRules
 from service.http.scope import (
     ASKED_HEAD,
     ASKED_PATH,
+    CLIENT_STAYS,
     CUT_CLIENT,
     FORWARDED,
     SERVER_SEND,
@@ -89,6 +90,7 @@ class Door:
             patience=self.patience,
         )
         state[CUT_CLIENT] = answer.cut
+        state[CLIENT_STAYS] = lambda: self._connections.stays(peer)
         if scope["method"] == "HEAD":
             scope["method"] = HttpMethod.GET.value
             answer.headless = True

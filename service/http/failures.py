@@ -16,13 +16,20 @@ from service.errors import (
     MethodNotAllowedError,
     NotFoundError,
     QuireError,
+    UpgradeRequiredError,
 )
 from service.http.scope import exchange_in, is_from_anthropics_client
 from service.http.unrouted import asked_path, unrouted
 from service.ids import Ids
+from service.routes.route import WEBSOCKET
+from service.routes.tables import PUBLIC
 from service.serving.services import Services
 from service.serving.unrouted import MOST_PATH_CHARS
 from service.wire.error_shapes import shape_for
+
+_SOCKETS = [route.path for route in PUBLIC if route.method == WEBSOCKET]
+# Also without the version.
+_SOCKET_PATHS = (*_SOCKETS, *(path.removeprefix("/v1") for path in _SOCKETS))
 
 _log = get_logger()
 
@@ -41,6 +48,11 @@ def as_quire_error(
             case 404:
                 meant = f"Did you mean {' or '.join(near)}? " if near else ""
                 return NotFoundError(f"There is no {method} {path}. {meant}See /docs.")
+            case 405 if method == "GET" and path in _SOCKET_PATHS:
+                return UpgradeRequiredError(
+                    f"GET {path} opens a WebSocket, but the Upgrade header is missing: a proxy may "
+                    "have removed it. Send it, or use POST."
+                )
             case 405:
                 allowed = _allowed(error)
                 instead = f"; use {allowed}" if allowed else ""
@@ -83,6 +95,8 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         headers |= error.headers or {}
         if "GET" in headers.get("allow", "").split(", "):
             headers["allow"] += ", HEAD"
+    if isinstance(answer, UpgradeRequiredError) and scope["http_version"] != "2":
+        headers |= {"upgrade": "websocket", "connection": "upgrade"}
     if exchange is None:
         # The route is not counted; the client can still refer to its request's id.
         request_id = Ids().new("req_")

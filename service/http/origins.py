@@ -18,6 +18,7 @@ from litestar.types import Scope
 from engine.addresses import is_address
 from service.errors import ForbiddenError
 from service.http.scope import header
+from service.wire.limit_headers import LIMIT_HEADERS
 
 ANY = "*"
 
@@ -61,10 +62,14 @@ _REQUEST_HEADERS = (
     "x-stainless-runtime-version",
     "x-stainless-timeout",
 )
-_EXPOSED = (
-    b"x-request-id, request-id, x-quire-ignored, x-quire-hint, x-quire-reason, x-quire-stream-id, "
-    b"x-trace-id, traceresponse, retry-after"
-)
+# Names in full: a wildcard does not hold for requests with credentials.
+_EXPOSED = ", ".join(
+    (
+        *("x-request-id", "request-id", "x-quire-ignored", "x-quire-hint", "x-quire-reason"),
+        *("x-quire-stream-id", "x-trace-id", "traceresponse", "retry-after", "x-should-retry"),
+        *LIMIT_HEADERS,
+    )
+).encode()
 _PREFLIGHT_SECONDS = b"600"
 _MOST_ASKED_BYTES = 4096
 
@@ -131,7 +136,7 @@ class OriginRules:
         if name and name not in self._hosts and not is_loopback(name):
             raise ForbiddenError(
                 f"This server does not answer to the host name '{name[:256]}'. Use localhost or "
-                f"127.0.0.1, start it with --allowed-hosts {name[:256]}."
+                f"127.0.0.1, or start it with --allowed-hosts {name[:256]}."
             )
 
     def allows(self, origin: str) -> bool:

@@ -21,6 +21,7 @@ SERVER_SEND = "quire_server_send"
 CALLER = "quire_caller"  # of a request that the server sends to itself
 ASKED_PATH = "quire_asked_path"  # before the version was added
 CUT_CLIENT = "quire_cut_client"  # closes the client's connection
+CLIENT_STAYS = "quire_client_stays"  # returns whether the client's connection is open
 ASKED_HEAD = "quire_asked_head"  # of a HEAD request, served as GET: the server's own send
 FORWARDED = "quire_forwarded"  # by another worker, so it is served here in any case
 

@@ -19,7 +19,7 @@ from granian import _futures, _granian, asgi
 from granian.constants import HTTPModes
 from granian.http import HTTP1Settings, HTTP2Settings
 
-from service.http.connections import connection_limit
+from service.serving.limits import MOST_CONNECTIONS
 from service.supervision.listener import BACKLOG
 
 # The first is compiled and its stub declares other signatures; the others have no annotations.
@@ -59,11 +59,11 @@ class HttpServer:
         app: Any,
         listener: socket.socket,
         *,
-        max_connections: int | None = None,
+        max_connections: int = MOST_CONNECTIONS,
         is_unix: bool = False,
     ) -> None:
         self._app = app
-        self._max_connections = max_connections or connection_limit()
+        self._max_connections = max_connections
         self._listener = listener
         self._is_unix = is_unix
         self._lifespan = _asgi.LifespanProtocol(app)

@@ -8,6 +8,14 @@ import time
 from service.errors import LimitState
 from service.tenants.key_limits import KeyLimits
 
+LIMIT_HEADERS = tuple(
+    name
+    for what in ("requests", "tokens")
+    for part in ("limit", "remaining", "reset")
+    for name in (f"x-ratelimit-{part}-{what}", f"anthropic-ratelimit-{what}-{part}")
+)
+"""All names of headers that ``limit_headers`` returns."""
+
 _ANTHROPIC_ROUTES = frozenset({"messages", "count_tokens"})
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.sync.client import connect
 
 from service.store.schema import NEWEST
 from tests.e2e.quire_server import ROOT, QuireServer, free_port, until
@@ -255,6 +256,29 @@ def test_no_stream_notices_that_all_replicas_are_restarted(
         for replica in replicas:
             for response in streams.stored[:: len(streams.stored) // 5]:
                 assert replica.get(f"/v1/responses/{response}")[0] == 200
+
+
+@pytest.mark.parametrize("proxy", PROXIES.values(), ids=PROXIES)
+def test_the_proxies_pass_websockets_on_and_reuse_connections(
+    proxy: Callable[[Path, list[int]], list[str]],
+) -> None:
+    arguments = (MODEL, "--served-model-name", "m", "--no-admin")
+    with QuireServer(*arguments) as server, proxied(proxy, [server] * 3) as url:
+        with connect(f"{url.replace('http', 'ws', 1)}/v1/responses") as socket:
+            socket.send(json.dumps({"type": "response.create", "model": "m", "input": "Hi"}))
+            while json.loads(socket.recv(30))["type"] != "response.completed":
+                pass
+        before = connections_to(server.port)
+        with httpx.Client(base_url=url) as client:
+            for _ in range(50):
+                assert client.get("/v1/models").status_code == 200
+        assert connections_to(server.port) - before < 20
+
+
+def connections_to(port: int) -> int:
+    """How many ends of them there are, open or closed a moment ago."""
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return sum(f":{port:04X}" in end for line in lines for end in line.split()[1:3])
 
 
 NEXT_MIGRATION = """

@@ -72,6 +72,7 @@ from service.http.scope import FORWARDED, ROUTE_ROW
 from service.http.serves import route_of, served_by
 from service.routes.route import RouteRow
 from service.routes.tables import ADMIN
+from service.serving.connection_limits import ConnectionLimits
 from service.turns import my_turn
 
 ADMIN_HANDLERS = (
@@ -84,7 +85,6 @@ ADMIN_HANDLERS = (
     *(record_load_trace, stop_load_trace, load_trace),
     *(list_faults, inject_fault),
 )
-MOST_ADMIN_CONNECTIONS = 128
 _READING = ("GET", "HEAD")
 
 _log = get_logger()
@@ -190,7 +190,7 @@ def make_admin_app(
     connections = Connections(
         idle_timeout=options.idle_timeout,
         first_timeout=options.receive_timeout,
-        most=MOST_ADMIN_CONNECTIONS,
+        most=ConnectionLimits.of(options).admin,
     )
     peers = desk.services.peers
     forwarding = Forwarding(peers, desk.services.drain) if peers else None

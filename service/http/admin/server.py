@@ -7,7 +7,7 @@ import contextlib
 import socket
 
 from observability.logging import get_logger
-from service.http.admin.application import MOST_ADMIN_CONNECTIONS, AdminApp
+from service.http.admin.application import AdminApp
 from service.http.connections import Connections
 from service.http.server import HttpServer
 from service.supervision.listener import ServerAddress
@@ -19,17 +19,16 @@ class AdminServer:
     """Call ``start`` once, then ``stop``. ``listener`` is closed by ``stop``."""
 
     def __init__(self, app: AdminApp, listener: socket.socket) -> None:
-        self._app = app
         self._address = ServerAddress.of(listener)
-        self._server = HttpServer(app, listener, max_connections=MOST_ADMIN_CONNECTIONS)
+        self._connections: Connections = app.state.connections
+        self._server = HttpServer(app, listener, max_connections=self._connections.most)
         self._idle: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Accept connections."""
         await self._server.start()
-        connections: Connections = self._app.state.connections
         self._idle = asyncio.create_task(
-            connections.watch(self._address.port), name="idle-admin-connections"
+            self._connections.watch(self._address.port), name="idle-admin-connections"
         )
         _log.info("admin API accepts", host=self._address.host, port=self._address.port)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import itertools
 import json
 import queue
 import signal
@@ -21,9 +23,13 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
-from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION
+from service.grpc.health import HealthServicer
+from service.grpc.server import _options
+from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, SmallMessages, health_handlers
 from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
+from service.serving.connection_limits import ConnectionLimits
+from service.settings import ServiceSettings
 from tests.service.grpc.clients import GrpcService, put_together, trailing
 from tests.service.running import RunningService, until
 
@@ -78,6 +84,13 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
         listed = health.List(HealthListRequest()).statuses
         assert {name: listed[name].status for name in listed} == dict.fromkeys(names, SERVING)
 
+        # It may send more.
+        described = ServerReflectionStub(service.channel).ServerReflectionInfo(
+            itertools.chain(
+                [ServerReflectionRequest(list_services="")], iter(queue.Queue().get, None)
+            )
+        )
+        assert next(described).list_services_response.service
         running = [service.stub.Chat(long_chat()) for _ in range(3)]
         firsts = [next(call) for call in running]
         service.worker.popen.send_signal(signal.SIGTERM)
@@ -91,9 +104,9 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
             assert [said.finished.reason for said in answer.choices if said.finished] == (
                 ["length"] * 4
             )
-        # Nobody who watches keeps it from ending.
+        # None of those who watch keeps it from ending.
         assert service.worker.popen.wait(4) == 0
-        assert [list(watch) for watch in watches] == [[], []]
+        assert [list(call) for call in (*watches, described)] == [[], [], []]
     finally:
         service.__exit__()
 
@@ -108,6 +121,40 @@ def test_health_of_an_unknown_service_follows_the_protocol(
     watch = health.Watch(HealthCheckRequest(service="other"))
     assert next(watch).status == HealthCheckResponse.SERVICE_UNKNOWN
     watch.cancel()
+
+
+async def test_connections_are_limited_and_idle_ones_are_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each takes a descriptor, which HTTP clients then cannot have. Clients connect again."""
+    limits = ConnectionLimits(http=0, admin=0, grpc=3)
+    monkeypatch.setattr(ConnectionLimits, "of", lambda _: limits)
+    settings = ServiceSettings(grpc_port=9000, idle_timeout=1.0, receive_timeout=1.0)
+    server = grpc.aio.server(options=_options(settings))
+    health = HealthServicer(lambda: True, ())
+    handlers = health_handlers(health, SmallMessages(1024))
+    name = "grpc.health.v1.Health"
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    open_ones = []
+    async with asyncio.timeout(60), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = HealthStub(channel)
+        assert (await stub.Check(HealthCheckRequest())).status == SERVING
+        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+        for sent in (preface, b""):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(sent)
+            open_ones.append((reader, writer))
+        refused, writer = await asyncio.open_connection("127.0.0.1", port)
+        assert await refused.read() == b""
+        writer.close()
+        for reader, writer in open_ones:
+            await reader.read()
+            writer.close()
+        await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
+        assert (await stub.Check(HealthCheckRequest())).status == SERVING
+        await server.stop(0)
 
 
 def test_a_dead_engine_fails_its_streams(own: GrpcService) -> None:

@@ -159,7 +159,7 @@ async def listed(call: Any) -> set[str]:
 
 async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
     handlers = standard.reflection_handlers(
-        ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"])))
+        ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"]))), asyncio.Event()
     )
     async with served(handlers) as connect:
         ask = connect().stream_stream("/test/ServerReflectionInfo")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,11 +15,13 @@ from litestar.testing import TestClient
 from service.errors import OverloadedError, SlowSenderError
 from service.http.body import read_body
 from service.http.scope import EXCHANGE
+from service.http.server import HttpServer
 from service.serving.exchange import Exchange
+from service.supervision.listener import ServerAddress, open_listening_socket
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
-from tests.service.http.apps import CHAT
+from tests.service.http.apps import CHAT, new_app
 
 LIMIT = 8 * FREE_BYTES
 
@@ -36,6 +40,40 @@ async def test_bodies_that_arrive_share_one_room(encoding: str) -> None:
     first.cancel()
     await asyncio.gather(first, return_exceptions=True)
     assert room.held == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells")
+@pytest.mark.parametrize(
+    ("length", "chunks", "leaves", "status"),
+    [
+        (b"", b"zz\r\nfoo\r\n0\r\n\r\n", False, 400),
+        (b"Content-Length: 2\r\n", b"{}", False, 400),
+        (b"", b"5\r\n{", True, 499),
+    ],
+)
+async def test_chunks_that_cannot_be_read_are_not_taken_for_a_client_that_left(
+    length: bytes, chunks: bytes, leaves: bool, status: int, own_template: Path, tmp_path: Path
+) -> None:
+    app = new_app(own_template, tmp_path)
+    listener = open_listening_socket("127.0.0.1", 0)
+    address = ServerAddress.of(listener)
+    server = HttpServer(app, listener)
+    await server.start()
+    watch = asyncio.create_task(app.state.connections.watch(address.port))
+    try:
+        async with asyncio.timeout(60):
+            reader, writer = await asyncio.open_connection(address.host, address.port)
+            head = b"POST /tokenize HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n"
+            writer.write(head + length + b"\r\n" + chunks)
+            if leaves:
+                writer.write_eof()
+            assert int((await reader.readline()).split()[1]) == status
+            assert (b"chunks are malformed" in await reader.read()) is (status == 400)
+            writer.close()
+    finally:
+        watch.cancel()
+        await server.shut_down_app()
+        assert await server.stop(20)
 
 
 @pytest.mark.parametrize("pace", [1100, 4096, 16 * 1024])  # bytes a second

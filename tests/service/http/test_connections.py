@@ -6,20 +6,23 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import resource
 import socket
 import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from service.http.connections import RESERVED_DESCRIPTORS, Connections, connection_limit
+from service.http.connections import Connections
 from service.http.door import Door
 from service.http.origins import OriginRules
 from service.http.server import HttpServer
+from service.serving.connection_limits import ConnectionLimits
 from service.supervision.listener import ServerAddress, open_listening_socket
 from tests.service.http.apps import new_app
 
@@ -121,12 +124,57 @@ def test_the_connections_of_another_port_are_looked_at_once(
         assert connections.open == 1
 
 
-def test_connections_leave_descriptors_for_everything_else(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for soft in (150, 1024, 1 << 30):
-        monkeypatch.setattr("resource.getrlimit", lambda _, soft=soft: (soft, soft))
-        assert connection_limit() <= soft - RESERVED_DESCRIPTORS
+async def test_idle_connections_are_closed_although_no_descriptor_is_free() -> None:
+    """Looking at a connection takes a descriptor. Other parts of the process, or of the machine,
+    may have taken all; that must not be the end of looking."""
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        watch = asyncio.create_task(connections.watch(listener.getsockname()[1]))
+        stack.callback(watch.cancel)
+        await asyncio.sleep(0)  # it has looked once
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        stack.enter_context(listener.accept()[0])
+        client.setblocking(False)
+        with no_free_descriptor():
+            async with asyncio.timeout(20):
+                assert await asyncio.get_running_loop().sock_recv(client, 1) == b""
+        assert not watch.done()
+
+
+def test_what_cannot_be_looked_at_is_looked_at_later() -> None:
+    """Without a spare descriptor."""
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        connections._port = listener.getsockname()[1]
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        stack.enter_context(listener.accept()[0])
+        peer = connections.enter(client.getsockname())
+        with no_free_descriptor():
+            assert connections.received(peer) is None
+            with pytest.raises(OSError, match="Too many open files"):
+                connections._end_idle()
+        connections._end_idle()
+        assert connections.open == 1
+
+
+@contextlib.contextmanager
+def no_free_descriptor() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    taken: list[int] = []
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free + 8, hard))
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 async def test_idle_connections_make_room_for_those_that_ask(
@@ -134,7 +182,8 @@ async def test_idle_connections_make_room_for_those_that_ask(
 ) -> None:
     """And a request that is in progress is not ended for it."""
     most = 24
-    monkeypatch.setattr("service.http.application.connection_limit", lambda: most)
+    limits = ConnectionLimits(http=most, admin=0, grpc=0)
+    monkeypatch.setattr(ConnectionLimits, "of", lambda _: limits)
     app = new_app(own_template, tmp_path)
     listener = open_listening_socket("127.0.0.1", 0)
     address = ServerAddress.of(listener)

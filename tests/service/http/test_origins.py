@@ -9,6 +9,7 @@ from litestar import Litestar
 from litestar.testing import TestClient
 
 from service.http.origins import OriginRules
+from service.wire.limit_headers import LIMIT_HEADERS
 from tests.service.http.apps import CHAT, EVIL, PAGE
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104 - nothing is bound
@@ -37,7 +38,7 @@ def test_without_keys_only_names_of_this_machine_are_answered(
         reply = client.get(path, headers={"Host": host})
         assert reply.status_code == status, reply.text
         if status == 403:
-            assert "--allowed-hosts" in reply.json()["error"]["message"]
+            assert "127.0.0.1, or start it with --allowed-hosts" in reply.json()["error"]["message"]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +103,12 @@ def test_a_preflight_is_answered_without_a_key(paged: TestClient[Litestar]) -> N
         )
         other = paged.options(path, headers={**asked, "Origin": EVIL})
         assert "access-control-allow-origin" not in other.headers
+
+
+def test_pages_may_read_what_is_left_of_a_key_s_limits(paged: TestClient[Litestar]) -> None:
+    reply = paged.get("/v1/models", headers={"Origin": PAGE})
+    exposed = reply.headers["access-control-expose-headers"].split(", ")
+    assert {*LIMIT_HEADERS, "retry-after", "x-should-retry"} <= set(exposed)
 
 
 def test_by_default_nothing_is_said_to_pages(client: TestClient[Litestar]) -> None:

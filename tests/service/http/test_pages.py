@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from urllib.parse import urljoin
 
 from litestar import Litestar
 from litestar.testing import TestClient
@@ -16,6 +18,19 @@ def test_pages_need_nothing_from_elsewhere(client: TestClient[Litestar]) -> None
         assert page.headers["content-type"] == "text/html; charset=utf-8"
         for remote in ('src="http', 'href="http', "url(http", "@import", "import("):
             assert remote not in page.text
+
+
+def test_links_work_under_a_path_of_a_proxy(client: TestClient[Litestar]) -> None:
+    """Such as /llm/, which the proxy removes."""
+    for page in ("/", "/docs"):
+        text = client.get(page, headers={"Accept": "text/html"}).text
+        links = re.findall(r'href="([^"#][^"]*)"', text)
+        assert links
+        for link in links:
+            address = urljoin(f"http://localhost/llm{page}", link)
+            assert address.startswith("http://localhost/llm/")
+            path = address.removeprefix("http://localhost/llm")
+            assert client.get(path).status_code in (200, 503)  # 503: its model is loading
 
 
 def test_head_of_the_front_page_says_that_a_server_is_there(

@@ -135,6 +135,9 @@ async def test_a_reader_of_dropped_events_gets_an_error(run: Run) -> None:
     with pytest.raises(InvalidRequestError, match=f"before {first} are no longer") as refused:
         follow_run(exchange(), run, first - 1)
     assert refused.value.param == "starting_after"
+    with pytest.raises(InvalidRequestError) as refused:
+        follow_run(exchange(), run, 0)  # the client named no event
+    assert refused.value.param is None
     stream = follow_run(exchange(), run, first)
     assert stream.headers["x-quire-stream-id"] == "r"
     assert await sent(stream) == run.log.since(first)

@@ -92,6 +92,27 @@ async def running() -> AsyncIterator[Running]:
     await server.shut_down_app()
 
 
+@pytest.mark.parametrize(
+    ("path", "headers", "status"),
+    [
+        (b"/", 99 * [b"x: y"], 200),
+        (b"/", 100 * [b"x: y"], 431),
+        (b"/" + 65_000 * b"a", [], 200),
+        (b"/" + 66_000 * b"a", [], 414),
+        (b"/", [b"x: " + 73_000 * b"y"], 200),
+        (b"/", [b"x: " + 140_000 * b"y"], 431),
+    ],
+)
+async def test_the_head_of_a_request_is_bounded(
+    running: Running, path: bytes, headers: list[bytes], status: int
+) -> None:
+    """As docs/connections.md says."""
+    reader, writer = await asyncio.open_connection(running.address.host, running.address.port)
+    writer.write(b"\r\n".join([b"GET %b HTTP/1.1" % path, b"host: test", *headers, b"", b""]))
+    assert int((await reader.readline()).split()[1]) == status
+    writer.close()
+
+
 async def test_a_client_that_leaves_is_noticed(running: Running) -> None:
     reader, writer = await running.connect()
     await reader.readexactly(1000)

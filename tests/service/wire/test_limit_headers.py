@@ -7,7 +7,7 @@ import time
 
 from service.errors import LimitState
 from service.tenants.key_limits import KeyLimits
-from service.wire.limit_headers import limit_headers
+from service.wire.limit_headers import LIMIT_HEADERS, limit_headers
 
 STATE = LimitState(7, 60.4, 900, 0.0205)
 
@@ -35,6 +35,13 @@ def test_anthropic_has_times() -> None:
         "anthropic-ratelimit-tokens-limit": "1000",
         "anthropic-ratelimit-tokens-remaining": "900",
     }
+
+
+def test_all_names_are_listed() -> None:
+    """Pages of other origins may read only what is."""
+    limits = KeyLimits(10, 1000)
+    found = [limit_headers(route, limits, STATE) for route in ("messages", "responses")]
+    assert sorted(LIMIT_HEADERS) == sorted(name for headers in found for name in headers)
 
 
 def test_other_limits_have_no_header() -> None:

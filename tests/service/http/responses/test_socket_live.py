@@ -138,7 +138,15 @@ def test_other_paths_have_no_websocket(service: RunningService) -> None:
     request_id = caught.value.response.headers["x-request-id"]
     line = until(lambda: _line_with(service, request_id), 5, "its line in the log")
     assert (line["route"], line["path"], line["status"]) == ("none", "/v1/realtime", 404)
-    assert service.get("/v1/responses")[0] == 405
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/responses"])
+def test_a_get_without_an_upgrade_is_sent_to_http(service: RunningService, path: str) -> None:
+    """A proxy may remove the header. Clients know by this status that they must use POST."""
+    status, headers, reply = service.exchange("GET", path)
+    assert status == 426
+    assert headers["upgrade"] == "websocket"
+    assert "a proxy may have removed it" in json.loads(reply)["error"]["message"]
 
 
 def _line_with(service: RunningService, request_id: str) -> dict[str, Any]:
