@@ -14,6 +14,8 @@ from markdown_it.token import Token
 UNKNOWN = "–"
 MOST_DECIMALS = 3
 
+# A list of tasks, whose boxes the renderer draws as fields without a label.
+_TASK = re.compile(r"(?m)^([ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)\[([ xX])\](?=[ \t])")
 _INLINE_CODE = re.compile(r"(`[^`\n]*`)")
 _DOLLAR = re.compile(r"(?<!\\)((?:\\\\)*)\$")
 # A formula ends in its paragraph: one whose end has not come yet does not take what follows.
@@ -151,6 +153,7 @@ def _with_formulas_outside(fenced: set[int], lines: list[str]) -> list[str]:
 
 
 def _outside_code(text: str) -> str:
+    text = _TASK.sub(lambda found: found[1] + ("☐" if found[2] == " " else "☑"), text)
     parts = _INLINE_CODE.split(text)
     for index in range(0, len(parts), 2):
         parts[index] = _with_formulas(parts[index])

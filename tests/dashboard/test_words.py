@@ -126,6 +126,12 @@ def test_lines_end_where_their_writer_ended_them(written: str, shown: str) -> No
     assert plain_markdown(written) == shown
 
 
+def test_tasks_have_boxes_that_are_text() -> None:
+    written = "- [ ] a\n- [x] b\n\n1. [X] c\n\n> * [ ] d\n\n- [x](http://a)\n\n```\n- [ ] e\n```"
+    shown = "- ☐ a\n- ☑ b\n\n1. ☑ c\n\n> * ☐ d\n\n- [x](http://a)\n\n```\n- [ ] e\n```"
+    assert plain_markdown(written) == shown
+
+
 def test_a_dollar_that_is_escaped_already_stays_so() -> None:
     assert plain_markdown(r"\$5 and \\$6") == r"\$5 and \\\$6"
 
