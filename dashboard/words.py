@@ -125,8 +125,8 @@ def plain_markdown(text: str) -> str:
 
 
 def _blocks(text: str) -> tuple[set[int], set[int]]:
-    """The lines of fenced code, the fences included; the lines that end within a paragraph, where a
-    renderer would go on in the same line."""
+    """The lines of fenced code, the fences included; the lines that end within a paragraph, which a
+    renderer would join."""
     tokens = _WITH_HTML.parse(text)
     fenced = _fenced(tokens)
     if fenced and "<" in text:
