@@ -121,6 +121,8 @@ class Generation:
             self._end(Ending.FAILED, server.unreachable(self.url, error))
         except (server.RefusalError, server.UnusableKeyError, BrokenStreamError) as error:
             self._end(Ending.FAILED, str(error))
+        except Exception as error:
+            self._end(Ending.FAILED, f"The request failed here: {type(error).__name__}: {error}")
         finally:
             self._end(Ending.STOPPED)  # cancelled: the other endings were recorded above
             watch.cancel()

@@ -68,4 +68,4 @@ def chosen_server() -> str:
     known = servers(os.environ)
     if len(known) == 1:
         return known[0]
-    return pick("Server", known, "server")
+    return pick("Server", known, "server_url")

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 import textwrap
 from collections.abc import Sequence
 
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
 UNKNOWN = "–"
 MOST_DECIMALS = 3
 
-_INLINE_CODE = re.compile(r"(`[^`]*`)")
+# A list of tasks, whose boxes the renderer draws as fields without a label.
+_TASK = re.compile(r"(?m)^([ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)\[([ xX])\](?=[ \t])")
+_INLINE_CODE = re.compile(r"(`[^`\n]*`)")
 _DOLLAR = re.compile(r"(?<!\\)((?:\\\\)*)\$")
+# A formula ends in its paragraph: one whose end has not come yet does not take what follows.
+_SAME_PARAGRAPH = r"\n(?![ \t>]*\n)"
 # A formula in \( \), \[ \], $$ $$, or in $ $ if it cannot be money: no letter or digit outside the
 # dollars, no space at their insides, and a sign within that prices do not have.
 _MATH = re.compile(
-    r"\\\((?P<inline>[^$]{1,400}?)\\\)|\\\[(?P<block>[^$]{1,400}?)\\\]"
-    r"|\$\$(?P<double>[^$]{1,400}?)\$\$"
-    r"|(?<![\\$\w])\$(?P<single>[A-Za-z]|(?=[^$]*[\\^_=+{])[^\s$](?:[^$]{0,398}[^\s$\\])?)\$(?![\w$])"
+    rf"(?<!\\)\\\((?P<inline>(?:[^$\n\\]|\\[^$\n()]|{_SAME_PARAGRAPH}){{1,2000}})\\\)"
+    rf"|(?<!\\)\\\[(?P<block>(?:[^$\n\\]|\\[^$\n\[\]]|{_SAME_PARAGRAPH}){{1,2000}})\\\]"
+    rf"|\$\$(?P<double>(?:[^$\n]|{_SAME_PARAGRAPH}){{1,2000}})\$\$"
+    r"|(?<![\\$\w])\$(?P<single>[A-Za-z]"
+    r"|(?=[^$\n]*[\\^_=+{])[^\s$](?:[^$\n]{0,398}[^\s$\\])?)\$(?![\w$])"
 )
-# A fence that is one for certain: at the very beginning of a line, and no container around it.
-_FENCE = re.compile(r"(?P<mark>`{3,})[^`]*$|(?P<other>~{3,})")
-# What else may begin or end a block, or hold text that is not Markdown. (``:::`` ends Streamlit's
-# own blocks, also inside a fence.)
-_UNSURE = re.compile(r"```|~~~|:::|^\W*<")
+# What the renderer takes only where a formula is a block. Ours are part of their paragraphs, so
+# that they cannot change where code begins and ends.
+_ONLY_IN_BLOCKS = (
+    (re.compile(r"\\(begin|end)\{(?:align|equation)\*?\}"), r"\\\1{aligned}"),
+    (re.compile(r"\\(begin|end)\{gather\*?\}"), r"\\\1{gathered}"),
+    (re.compile(r"\\tag\*?\{([^{}]*)\}"), r"\\quad(\\text{\1})"),
+)
+# Find blocks as the renderer does. Only what is code to both is code for certain.
+_WITH_HTML, _WITHOUT_HTML = (
+    MarkdownIt("commonmark", {"html": html}).enable("table").disable(["inline", "text_join"])
+    for html in (True, False)
+)
+# Begins and ends Streamlit's own blocks, also inside a fence.
+_STREAMLITS_OWN = ":::"
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:
@@ -85,36 +104,60 @@ def _rounded(value: float, digits: int) -> float:
 
 
 def plain_markdown(text: str) -> str:
-    """Model output for a Markdown renderer: a formula is one, any other dollar sign is money, and
-    no image is fetched from wherever the model says.
+    """Model output for a Markdown renderer: a formula is one, any other dollar sign is money, a
+    line ends where its writer ended it, and no image is fetched from wherever the model says.
 
     Every image begins with ``![``, which is broken up everywhere but in fenced code. Inline code
-    and fences of which we cannot be certain (in a list, say) show the backslash: what is code to us
-    and not to the renderer would be fetched.
+    and fences of which we cannot be certain show the backslash: what is code to us and not to the
+    renderer would be fetched.
     """
     # As Streamlit does it itself, so that columns and lines are those that it will see.
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
-    lines: list[str] = []
-    end: re.Pattern[str] | None = None  # of the fenced code that we are in
-    certain = True
-    for line in text.split("\n"):
-        if end is not None:
-            end = None if end.match(line) else end
-        elif certain and (fence := _FENCE.match(line)):
-            mark = fence["mark"] or fence["other"]
-            end = re.compile(rf" {{0,3}}{mark}{mark[0]}*[ \t]*$")
-        else:
-            certain = certain and not _UNSURE.search(line)
-            line = _harmless(line)
-        lines.append(line)
+    lines = _with_formulas_outside(_blocks(text)[0], text.split("\n"))
+    text = "\n".join(lines)
+    fenced, within_paragraphs = _blocks(text)
+    for number in range(len(lines)):
+        if number not in fenced or _STREAMLITS_OWN in text:
+            lines[number] = lines[number].replace("![", r"!\[")
+        if number in within_paragraphs and not lines[number].endswith("\\"):
+            lines[number] += "  "  # unseen where it is in inline code, unlike a backslash
     return "\n".join(lines)
 
 
-def _harmless(line: str) -> str:
-    parts = _INLINE_CODE.split(line)
+def _blocks(text: str) -> tuple[set[int], set[int]]:
+    """The lines of fenced code, the fences included; the lines that end within a paragraph, which a
+    renderer would join."""
+    tokens = _WITH_HTML.parse(text)
+    fenced = _fenced(tokens)
+    if fenced and "<" in text:
+        fenced &= _fenced(_WITHOUT_HTML.parse(text))
+    within: set[int] = set()
+    for before, token in itertools.pairwise(tokens):
+        if before.type == "paragraph_open" and token.map is not None:
+            within.update(range(token.map[0], token.map[1] - 1))
+    return fenced, within
+
+
+def _fenced(tokens: Sequence[Token]) -> set[int]:
+    maps = (token.map for token in tokens if token.type == "fence")
+    return {line for lines in maps if lines is not None for line in range(*lines)}
+
+
+def _with_formulas_outside(fenced: set[int], lines: list[str]) -> list[str]:
+    """A formula may have several lines."""
+    done: list[str] = []
+    for is_code, numbers in itertools.groupby(range(len(lines)), fenced.__contains__):
+        part = "\n".join(lines[number] for number in numbers)
+        done += (part if is_code else _outside_code(part)).split("\n")
+    return done
+
+
+def _outside_code(text: str) -> str:
+    text = _TASK.sub(lambda found: found[1] + ("☐" if found[2] == " " else "☑"), text)
+    parts = _INLINE_CODE.split(text)
     for index in range(0, len(parts), 2):
         parts[index] = _with_formulas(parts[index])
-    return "".join(parts).replace("![", r"!\[")
+    return "".join(parts)
 
 
 def _with_formulas(text: str) -> str:
@@ -122,9 +165,16 @@ def _with_formulas(text: str) -> str:
     done, at = [], 0
     for found in _MATH.finditer(text):
         done.append(_DOLLAR.sub(r"\1\\$", text[at : found.start()]))
-        mark = "$$" if found["block"] or found["double"] else "$"
+        quoted = text[text.rfind("\n", 0, found.start()) + 1 :].lstrip().startswith(">")
         formula = next(filter(None, found.groups()))
-        done.append(f"{mark}{formula.strip()}{mark}")
+        formula = re.sub(r"\s*\n[ \t]*>?\s*" if quoted else r"\s*\n\s*", " ", formula).strip()
+        done.append(_displayed(formula) if found["block"] or found["double"] else f"${formula}$")
         at = found.end()
     done.append(_DOLLAR.sub(r"\1\\$", text[at:]))
     return "".join(done)
+
+
+def _displayed(formula: str) -> str:
+    for written, instead in _ONLY_IN_BLOCKS:
+        formula = written.sub(instead, formula)
+    return f"$$\\displaystyle {formula}$$"

@@ -139,7 +139,8 @@ def _about(asking: Asking, generation: Generation, answer: Answer) -> None:
             st.tabs(list(LANGUAGES)), LANGUAGES.values(), strict=True
         ):
             with tab:
-                st.code(write(asking.url, request, with_key), language=language, wrap_lines=True)
+                code = write(generation.url, request, with_key)
+                st.code(code, language=language, wrap_lines=True)
     if answer.timings is not None:
         with st.popover("Timings", icon=":material/timer:", type="tertiary"):
             st.markdown("As measured by the server, not rounded.")

@@ -104,9 +104,13 @@ def _json(text: str, name: str) -> Any:
             f"{name}: at most {MOST_CHARACTERS:,} characters are allowed; there are {len(text):,}."
         )
     try:
-        return json.loads(text)
+        read = json.loads(text)
+        json.dumps(read, allow_nan=False)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"{name}: not valid JSON at {where}: {error.msg}.") from error
     except RecursionError as error:
         raise ValueError(f"{name}: nested too deeply.") from error
+    except ValueError as error:
+        raise ValueError(f"{name}: NaN and infinite numbers are not valid JSON.") from error
+    return read

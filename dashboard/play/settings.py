@@ -25,13 +25,14 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     "Call a tool": {"tools": inputs.EXAMPLE_TOOLS, "temperature": 0.0},
 }
 
-# What comes back with the chat after a reload, for each pane.
+# What is set for each pane.
 NAMES = (
     *("api", "model", "system", "temperature", "top_p", "max_tokens", "seed", "thinking"),
     *("stop", "tools", "schema", "logprobs", "documents"),
 )
 SECOND = "_2"  # ends the keys of the second pane's widgets
-KEPT = (*NAMES, *(name + SECOND for name in NAMES), "two_panes")
+# What comes back with the chat after a reload.
+KEPT = ("server_url", *NAMES, *(name + SECOND for name in NAMES), "two_panes")
 
 
 def panes(models: list[str]) -> tuple[Choices, ...] | None:

@@ -39,15 +39,14 @@ def page() -> None:
         )
     prepare(url)
     models = _models(url, api_key)
-    if isinstance(models, str):
-        st.warning(plain_markdown(models))
-        st.button("Try again", icon=":material/refresh:")
-        return
-    with st.sidebar:
-        panes = settings.panes(models)
+    problem = models if isinstance(models, str) else None
+    panes = None
+    if not isinstance(models, str):
+        with st.sidebar:
+            panes = settings.panes(models)
     asking = Asking(conversation, url, panes, api_key)
     was_running = conversation.running
-    question = _bottom(asking)
+    question = _bottom(asking, problem)
     chats.keep()
     if question:
         asking.ask(question)
@@ -99,14 +98,20 @@ def _listed(url: str, api_key: str) -> list[str]:
     return server.list_models(url, api_key)
 
 
-def _bottom(asking: Asking) -> str | None:
+def _bottom(asking: Asking, problem: str | None) -> str | None:
+    """``problem``: why no model can be asked."""
     conversation, panes = asking.conversation, asking.panes
     with st.bottom:
+        if problem is not None:
+            st.warning(plain_markdown(problem))
+            st.button("Try again", icon=":material/refresh:")
         if conversation.running:
             st.button(
                 "Stop", icon=":material/stop_circle:", key="stop-answer", on_click=conversation.stop
             )
             label = "Answering"
+        elif problem is not None:
+            label = "Not available now"
         elif panes is None:
             label = "Correct the settings first"
         else:

@@ -12,6 +12,7 @@ import contextlib
 import time
 import urllib.parse
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Protocol
 
 import grpc
@@ -33,7 +34,7 @@ from service.grpc.status import Metadata, status_of
 from service.routes.route import RouteRow
 from service.serving.access import Access
 from service.serving.client import Client
-from service.serving.exchange import Exchange
+from service.serving.exchange import CANCELLED_PATIENCE, Exchange
 from service.serving.services import Services
 from service.serving.stream import AnswerStream, stream_events
 from service.serving.unrouted import MOST_PATH_CHARS, begin_unrouted
@@ -77,7 +78,8 @@ class Call:
         flush = self.exchange.record.flush
         begin = flush.waiting_since = time.monotonic()
         try:
-            async with asyncio.timeout(self.exchange.patience):
+            async with asyncio.timeout(self.exchange.patience) as limit:
+                self.exchange.on_cancel = partial(_hurry, limit)
                 if not self._begun:
                     # Not before there is an answer: a client that has received nothing may retry.
                     self._begun = True
@@ -88,6 +90,7 @@ class Call:
         except grpc.aio.InternalError:
             raise ClientGoneError("The client left.") from None
         finally:
+            self.exchange.on_cancel = None
             flush.waited(begin, time.monotonic())
 
     async def stream(self, generation: Generation, events: MessageStream) -> None:
@@ -100,6 +103,12 @@ class Call:
                         await self.send(message)
         if events.failure is not None:
             raise events.failure
+
+
+def _hurry(limit: asyncio.Timeout) -> None:
+    """Wait no longer than for a cancelled request."""
+    soon = asyncio.get_running_loop().time() + CANCELLED_PATIENCE
+    limit.reschedule(min(soon, limit.when() or soon))
 
 
 class Calls:

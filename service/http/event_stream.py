@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 from litestar import Request, Response
@@ -21,7 +22,8 @@ from litestar.types.asgi_types import HTTPResponseBodyEvent
 
 from service.errors import QuireError, SlowReaderError
 from service.http.body import client_left
-from service.http.scope import CUT_CLIENT, SERVER_SEND
+from service.http.scope import CUT_CLIENT, SERVER_SEND, exchange_in
+from service.serving.exchange import CANCELLED_PATIENCE
 from service.serving.stream import Outlet
 from service.telemetry.record import Flush
 
@@ -40,10 +42,10 @@ class EventStream(Response[bytes]):
     generator is closed.
 
     A client that blocks one write for longer than ``patience`` seconds is cut off (before twice
-    that time), and ``cut`` is called with the reason. After ``keep_alive`` seconds without a write
-    (at most half as long again), a comment is sent for proxies that close silent connections; 0:
-    never. ``flush`` gains the time that writes wait. ``outlet``: that of ``events``, if they
-    have one.
+    that time; sooner if an operator cancels the request), and ``cut`` is called with the reason.
+    After ``keep_alive`` seconds without a write (at most half as long again), a comment is sent for
+    proxies that close silent connections; 0: never. ``flush`` gains the time that writes wait.
+    ``outlet``: that of ``events``, if they have one.
     """
 
     def __init__(
@@ -133,9 +135,15 @@ class _EventStreamResponse(ASGIResponse):
         self._chunks = _Chunks(server_send, self._drain)
         sending = asyncio.ensure_future(self._send_events(server_send))
         leaving = asyncio.ensure_future(client_left(receive))
+        cancelled = asyncio.get_running_loop().create_future()
+        exchange = exchange_in(self._scope)
+        if exchange is not None:
+            exchange.on_cancel = partial(_set, cancelled)
         try:
-            await self._watch(sending, leaving, server_send)
+            await self._watch(sending, leaving, cancelled, server_send)
         finally:
+            if exchange is not None:
+                exchange.on_cancel = None
             tasks = [sending, leaving, *([] if self._comment is None else [self._comment])]
             for task in tasks:
                 task.cancel()
@@ -149,22 +157,31 @@ class _EventStreamResponse(ASGIResponse):
             raise results[0]
 
     async def _watch(
-        self, sending: asyncio.Future[None], leaving: asyncio.Future[None], send: Send
+        self,
+        sending: asyncio.Future[None],
+        leaving: asyncio.Future[None],
+        cancelled: asyncio.Future[None],
+        send: Send,
     ) -> None:
         """Return when the stream has ended, the client has left, or one write has been blocked too
-        long."""
-        interval = min(self._patience, self._keep_alive or self._patience) / 2
+        long, which is sooner if an operator has cancelled the request."""
+        patience = self._patience
+        awaited = {sending, leaving, cancelled}
         seen, since = 0, time.monotonic()  # writes begun, and the time of the last one
         while True:
+            interval = min(patience, self._keep_alive or patience) / 2
             done, _ = await asyncio.wait(
-                (sending, leaving), timeout=interval, return_when=asyncio.FIRST_COMPLETED
+                awaited, timeout=interval, return_when=asyncio.FIRST_COMPLETED
             )
-            if done:
+            if sending in done or leaving in done:
                 return
+            if done:
+                awaited.discard(cancelled)
+                patience = min(patience, CANCELLED_PATIENCE)
             # Checking periodically costs nothing per token; reading the clock at each write would.
             now = time.monotonic()
             if self._waiting_since is not None:
-                if now - self._waiting_since >= self._patience:
+                if now - self._waiting_since >= patience:
                     self._cut(SlowReaderError("The client did not read its stream."))
                     if cut_client := self._scope["state"].get(CUT_CLIENT):
                         cut_client()
@@ -251,6 +268,11 @@ class _Chunks:
         begun, self.begun = self.begun, None
         assert begun is not None
         return begun
+
+
+def _set(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _body(data: bytes, *, more: bool = True) -> HTTPResponseBodyEvent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import attrgetter
 
 from engine.messages import Finished
@@ -36,6 +37,8 @@ def live_request(record: RequestRecord, *, with_events: bool = True) -> KeptRequ
     if record.update is not None:
         record.update()
     now = time.monotonic()
+    if record.flush.waiting_since is not None:
+        record = replace(record, flush=record.flush.so_far(now))
     return _request(record, seconds_of(record), now, live=True, with_events=with_events)
 
 

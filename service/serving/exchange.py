@@ -24,6 +24,9 @@ from service.wire.decode import Ignored
 from service.wire.field_paths import public_path
 from service.wire.limit_headers import limit_headers
 
+CANCELLED_PATIENCE = 1.0
+"""Seconds that a client may block a write of a request that an operator has cancelled."""
+
 
 class Exchange:
     """The state of one counted request. ``patience``: seconds that its client may block a write;
@@ -65,6 +68,8 @@ class Exchange:
         self._holds = contextlib.ExitStack()
         self._telemetry = telemetry
         self._cancellation: QuireError | None = None
+        # Set by who sends the answer, whose client may not be reading it.
+        self.on_cancel: Callable[[], None] | None = None
         self._exchanges = exchanges
         self._metering = metering
         self._use: LimitUse | None = None
@@ -146,6 +151,8 @@ class Exchange:
         self._cancellation = error
         self.record.happenings.append(Happening(EventKind.CANCELLED, time.monotonic()))
         self._cancel_work()
+        if self.on_cancel is not None:
+            self.on_cancel()
         return True
 
     def _cancel_work(self) -> None:
@@ -209,9 +216,10 @@ class Exchange:
 
     def fail(self, error: QuireError) -> None:
         """Record that the answer, or the rest of the stream, is this error. The first outcome is
-        kept."""
+        kept; that of a cancelled exchange is its cancellation."""
         if not self.record.outcome:
             record = self.record
+            error = self._cancellation or error
             record.outcome = error.outcome
             record.error = type(error).__name__
             record.error_code = error.kind.code
@@ -231,10 +239,12 @@ class Exchange:
             self._telemetry.first_token(self.record)
 
     def finish(self) -> None:
-        """End the exchange. Without an outcome so far, the client must have left."""
+        """End the exchange. Without an outcome so far, it was cancelled or the client has left."""
         if self._exchanges is not None:
             self._exchanges.remove(self)
         record, generation = self.record, self.generation
+        if self._cancellation is not None:
+            self.fail(self._cancellation)
         record.outcome = record.outcome or "client_gone"
         record.ended_time = time.monotonic()
         record.ignored = self.ignored.summary() or None

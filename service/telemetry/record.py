@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 from engine.messages import Finished, PrefixMiss
@@ -73,6 +73,14 @@ class Flush:
             heapq.heappush(self.waits, (end - begin, begin))
         else:
             heapq.heappushpop(self.waits, (end - begin, begin))
+
+    def so_far(self, now: float) -> Flush:
+        """With the write that has not ended."""
+        if self.waiting_since is None:
+            return self
+        found = replace(self, waits=list(self.waits))
+        found.waited(self.waiting_since, now)
+        return found
 
     @property
     def longest(self) -> list[tuple[float, float]]:

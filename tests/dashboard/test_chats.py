@@ -131,6 +131,23 @@ def page() -> None:
     st.caption(f"{len(conversation.turns)} turns")
 
 
+def test_what_comes_back_with_a_chat_includes_its_server() -> None:
+    def script() -> None:
+        import streamlit as st
+
+        from dashboard import chats
+        from dashboard.session import typed
+
+        typed()["server_url"] = "http://b"
+        typed()["api_key"] = "secret"
+        chats.current()
+        chats.keep()
+        st.caption(str(st.session_state["chat"][1].choices))
+
+    app = AppTest.from_function(script).run()
+    assert app.caption[0].value == "{'server_url': 'http://b'}"
+
+
 def test_an_empty_chat_has_no_address() -> None:
     app = AppTest.from_function(page).run()
     assert app.caption[0].value == "0 turns"

@@ -138,6 +138,13 @@ def test_a_key_that_cannot_be_sent_is_said(closed_url: str) -> None:
     assert answer.error == "The API key contains characters other than printable ASCII."
 
 
+def test_a_request_that_cannot_be_written_is_said(closed_url: str) -> None:
+    ask = Ask("m", HI, schema={"maximum": float("nan")})
+    answer = finished(Generation(closed_url, Request(APIS[0], ask)))
+    assert answer.ending is Ending.FAILED
+    assert answer.error.startswith("The request failed here: ValueError: ")
+
+
 def test_nothing_there_is_told(closed_url: str) -> None:
     answer = finished(Generation(closed_url, REQUEST))
     assert answer.ending is Ending.FAILED

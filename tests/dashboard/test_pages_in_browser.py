@@ -20,6 +20,7 @@ pytestmark = IN_CHROMIUM
 # By path, with a text that is there when the page is drawn.
 PAGES = {
     "requests": "Longest phase",
+    "requests?state=live": "In the last",
     "kv": "Shared prefixes",
     "usage": "Days start at midnight UTC",
     "load": "There has been no load run",

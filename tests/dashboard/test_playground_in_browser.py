@@ -24,7 +24,35 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs pip instal
 pytestmark = IN_CHROMIUM
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+CODE = r"""Do it:
+
+- [ ] write
+- [x] test
+
+1. First
+
+   ```bash
+   echo $HOME # x
+   ```
+
+```python
+@cached
+def f(x=3):
+    return 'a'
+```
+
+```json
+{"a": [true, 1, "x"]}
+```
+
+\[
+x = \frac{a}{b}
+\]
+
+One
+line after another."""
 SCRIPT = (
+    {"when": "Code", "reply": CODE},
     {"when": "Think long", "reply": f"<think>\n{'I wonder. ' * 4_000}\n</think>\n\nIt is."},
     {"when": "Think first", "reply": f"<think>\n{'I wonder. ' * 40}\n</think>\n\nIt is $x^2$."},
     {"when": "Weather", "count": "<tool_response>", "replies": [CALL, "It rains in Oslo."]},
@@ -158,6 +186,16 @@ def test_reasoning_is_folded_after_with_the_servers_time(page: Page) -> None:
     page.locator(".katex").wait_for()  # drawn as a formula
 
 
+def test_an_answer_is_shown_as_it_was_written(page: Page) -> None:
+    ask(page, "Code")
+    page.locator(".stCode .token").first.wait_for()
+    answer = page.get_by_test_id("stChatMessageContent").nth(1)
+    code = answer.get_by_test_id("stCode").first.inner_text()
+    assert code.strip() == "echo $HOME # x"
+    assert answer.locator(".katex").count() == 1
+    answer.get_by_text("One\nline after another.", exact=True).wait_for()
+
+
 def test_figures_grow_with_the_answer_and_it_can_be_stopped(
     page: Page, server: QuireServer
 ) -> None:
@@ -279,6 +317,8 @@ def test_the_page_is_readable_and_fits(
     page.on("console", lambda message: said.extend(ours(message)))
     page.goto(f"{dashboard}/playground")
     ask(page, "Think first")
+    ask(page, "Code")
+    page.locator(".stCode .token").first.wait_for()  # coloured
     main = page.get_by_test_id("stMain")
     assert main.evaluate("main => main.scrollWidth <= main.clientWidth")
     found = violations(page)

@@ -68,7 +68,7 @@ def test_a_server_is_asked_for_only_where_there_are_several(
     assert alone.caption[0].value == SERVERS.split()[0]
     monkeypatch.setenv(SERVERS_VARIABLE, SERVERS)
     app = AppTest.from_function(server).run()
-    app.selectbox(key="server").set_value(SERVERS.split()[1]).run()
+    app.selectbox(key="server_url").set_value(SERVERS.split()[1]).run()
     assert app.caption[0].value == SERVERS.split()[1]
 
 

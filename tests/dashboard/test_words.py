@@ -86,6 +86,52 @@ def test_code_in_an_answer_stays_as_it_is() -> None:
     assert plain_markdown(f"$1\n{code}\nand `$x` $2") == f"\\$1\n{code}\nand `$x` \\$2"
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "1. First:\n\n   ```bash\n   echo $HOME\n   ```\n\n2. Then.",
+        "- a\n  - b\n    ~~~\n    $x\n    ~~~\n  c",
+        "> ```\n> $x\n> ```",
+        "<b>Note</b>\n\nThen:",
+        "<details>\n\n```\n$x\n```\n</details>",
+        "- ```\n  $x",
+    ],
+)
+def test_code_stays_as_it_is_within_lists_and_after_them(before: str) -> None:
+    code = "```bash\nexport PATH=$PATH:/opt\nlist=![x]\n```"
+    assert plain_markdown(f"{before}\n\n{code}\n\n$5") == f"{before}\n\n{code}\n\n\\$5"
+
+
+@pytest.mark.parametrize(
+    ("written", "shown"),
+    [
+        ("The waves\na boat\nfor the wind", "The waves  \na boat  \nfor the wind"),
+        ("> one\n> two", "> one  \n> two"),
+        ("- one\n  more\n- two", "- one  \n  more\n- two"),
+        ("one\\\ntwo  \nthree", "one\\\ntwo    \nthree"),
+        *(
+            (text, text)
+            for text in (
+                "# Head\nText\n\nMore",
+                "Head\n===",
+                "| a |\n|---|\n| 1 |\n| 2 |",
+                "```\na\nb\n```",
+                "Code:\n\n    a\n    b",
+                "- a\n- b\n\n1. c\n2. d",
+            )
+        ),
+    ],
+)
+def test_lines_end_where_their_writer_ended_them(written: str, shown: str) -> None:
+    assert plain_markdown(written) == shown
+
+
+def test_tasks_have_boxes_that_are_text() -> None:
+    written = "- [ ] a\n- [x] b\n\n1. [X] c\n\n> * [ ] d\n\n- [x](http://a)\n\n```\n- [ ] e\n```"
+    shown = "- ☐ a\n- ☑ b\n\n1. ☑ c\n\n> * ☐ d\n\n- [x](http://a)\n\n```\n- [ ] e\n```"
+    assert plain_markdown(written) == shown
+
+
 def test_a_dollar_that_is_escaped_already_stays_so() -> None:
     assert plain_markdown(r"\$5 and \\$6") == r"\$5 and \\\$6"
 
@@ -129,6 +175,11 @@ PIECES = st.lists(
 @example("```\n```` x\n```\n![x](http://a/2.png)")
 @example("x\u2028```\n![x](http://a/2.png)")
 @example("``` `\n![x](http://a/2.png)")
+@example("<div>\n```\n\n![x](http://a/2.png)\n```")
+@example("<b\n```\n\n![x](http://a/2.png)\n```")
+@example("\\[\n- a\n\\]\n    ```\n  ![x](http://a/2.png)")
+@example("$$\n```\n$$\n![x](http://a/2.png)\n```")
+@example("[a![b]: http://a\n```\n![x](http://a/2.png)")
 def test_no_text_is_an_image_to_a_markdown_parser(text: str) -> None:
     shown = plain_markdown(text)
     for parser in PARSERS:
@@ -141,12 +192,24 @@ def test_a_code_block_that_is_still_growing_is_code() -> None:
     assert plain_markdown("```sh\necho $HO") == "```sh\necho $HO"
 
 
+_ALIGNED = r"$$\displaystyle \begin{aligned} a \end{aligned}$$"
+
+
 @pytest.mark.parametrize(
     ("written", "shown"),
     [
         (r"So \(x^2\) it is", "So $x^2$ it is"),
-        (r"\[ a = b \]", "$$a = b$$"),
-        ("$$a = b$$", "$$a = b$$"),
+        (r"\[ a = b \]", r"$$\displaystyle a = b$$"),
+        ("$$a = b$$", r"$$\displaystyle a = b$$"),
+        ("\\[\na\n= b\n\\]", r"$$\displaystyle a = b$$"),
+        ("So\n$$\na \\\\[2pt]\n+ b\n$$\nis", "So  \n$$\\displaystyle a \\\\[2pt] + b$$  \nis"),
+        ("1. So\n\n   $$\n   a\n   $$\n\n2. b", "1. So\n\n   $$\\displaystyle a$$\n\n2. b"),
+        ("> \\[\n> a\n> \\]", r"> $$\displaystyle a$$"),
+        ("$$\\begin{align*}\na\n\\end{align*}$$", _ALIGNED),
+        (r"$$a \tag{1}$$", r"$$\displaystyle a \quad(\text{1})$$"),
+        ("$$\na\n\nIt costs $5 so $$b$$", "\\$\\$  \na\n\nIt costs \\$5 so $$\\displaystyle b$$"),
+        ("\\[ a\n\nand \\(b\\)", "\\[ a\n\nand $b$"),
+        ("$a_1\nand_2$", "\\$a_1  \nand_2\\$"),
         ("where $x$ is", "where $x$ is"),
         (r"$\frac{1}{2}$.", r"$\frac{1}{2}$."),
         ("$5 and $6", r"\$5 and \$6"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard.play.actions import Asking
@@ -12,6 +13,7 @@ from dashboard.settings import SERVERS_VARIABLE
 from dashboard.views import playground as views
 from tests.dashboard.drawn import words
 from tests.dashboard.foreign_server import ForeignServer
+from tests.dashboard.test_client import CHAT, streams, text
 from tests.e2e.quire_server import QuireServer, until
 
 SECRET = "sk-never-shown"
@@ -35,13 +37,13 @@ def playground(quire: QuireServer, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 
 def test_a_question_gets_an_answer_and_its_cost(playground: AppTest) -> None:
     playground.chat_input[0].set_value("Hello").run()
-    text = words(playground)
-    assert "HelloHelloHelloHello" in text
-    assert "4 output tokens" in text
-    assert "prompt tokens" in text
-    assert "first token" in text
-    assert "tok/s" in text
-    assert "finish: length" in text
+    shown = words(playground)
+    assert "HelloHelloHelloHello" in shown
+    assert "4 output tokens" in shown
+    assert "prompt tokens" in shown
+    assert "first token" in shown
+    assert "tok/s" in shown
+    assert "finish: length" in shown
 
 
 def test_an_answer_that_ends_while_the_page_is_drawn_leaves_the_next_question_open(
@@ -49,8 +51,8 @@ def test_an_answer_that_ends_while_the_page_is_drawn_leaves_the_next_question_op
 ) -> None:
     bottom = views._bottom
 
-    def slowly(asking: Asking) -> str | None:
-        asked = bottom(asking)
+    def slowly(asking: Asking, problem: str | None) -> str | None:
+        asked = bottom(asking, problem)
         until(lambda: not asking.conversation.running, 30, "the answer's end")
         return asked
 
@@ -124,6 +126,47 @@ def test_a_server_that_wants_a_key_says_so(
     assert "The server does not know this API key. Correct it in the side bar." in words(app)
     app.sidebar.text_input[0].set_value("schlüssel").run()
     assert "The API key contains characters other than printable ASCII." in words(app)
+
+
+def serve(foreign: ForeignServer, answer: str) -> None:
+    listed = json.dumps({"object": "list", "data": [{"id": "m", "object": "model"}]})
+    foreign.replies["/v1/models"] = lambda exchange: exchange.answer(200, listed)
+    foreign.replies[CHAT] = streams(text(answer, "stop"), "data: [DONE]\n\n")
+
+
+def test_the_chat_stays_while_the_server_is_away(
+    foreign: ForeignServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(foreign, "An answer.")
+    monkeypatch.setenv(SERVERS_VARIABLE, foreign.url)
+    app = AppTest.from_function(playground_script, default_timeout=60).run()
+    app.chat_input[0].set_value("Hello").run()
+    foreign.stop()
+    st.cache_data.clear()  # of the models, which is asked every ten seconds
+    app.run()
+    assert "Could not connect to" in words(app)
+    assert "Hello" in words(app)
+    assert "An answer." in words(app)
+    assert app.chat_input[0].disabled
+    assert button(app, "Regenerate").disabled
+    foreign.start_again()
+    button(app, "Try again").click().run()
+    assert "An answer." in words(app)
+    assert not app.chat_input[0].disabled
+
+
+def test_the_copied_code_names_the_server_that_answered(
+    foreign: ForeignServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    serve(foreign, "One.")
+    with ForeignServer() as other:
+        serve(other, "Two.")
+        monkeypatch.setenv(SERVERS_VARIABLE, f"{foreign.url} {other.url}")
+        app = AppTest.from_function(playground_script, default_timeout=60).run()
+        app.chat_input[0].set_value("Hello").run()
+        app.selectbox(key="server_url").set_value(other.url).run()
+        assert "One." in words(app)
+        assert f"curl -N {foreign.url}/v1" in app.code[0].value
 
 
 def button(app: AppTest, label: str):  # type: ignore[no-untyped-def]  # AppTest's own type is private

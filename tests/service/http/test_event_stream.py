@@ -10,8 +10,13 @@ from typing import Any
 import pytest
 from litestar import Request
 
+from service.errors import OperatorCancelError
 from service.http.event_stream import KEEP_ALIVE, EventStream
+from service.http.scope import CUT_CLIENT, EXCHANGE
+from service.serving.exchange import Exchange
 from service.serving.stream import Outlet
+from service.telemetry.observer import NoTelemetry
+from tests.service.serving.by_hand import record
 
 pytestmark = pytest.mark.integration
 
@@ -76,6 +81,37 @@ async def test_nothing_follows_the_end_however_long_it_takes() -> None:
     await asyncio.wait_for(response(scope, receive, send), 10)
     assert [body["body"] for body in bodies] == [b"data: 1\n\n", b""]
     assert len(cuts) == 1
+
+
+async def test_a_cancelled_request_does_not_wait_for_a_client_that_reads_nothing() -> None:
+    exchange = Exchange(record(), NoTelemetry())
+    blocked = asyncio.Event()
+    cut: list[bool] = []
+
+    async def events() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.body":
+            blocked.set()
+            await asyncio.Event().wait()
+
+    async def receive() -> Any:
+        await asyncio.Event().wait()
+
+    stream = EventStream(events(), {}, patience=600.0, keep_alive=600.0, cut=exchange.fail)
+    scope: Any = {
+        "type": "http",
+        "state": {EXCHANGE: exchange, CUT_CLIENT: lambda: cut.append(True)},
+    }
+    response = stream.to_asgi_response(None, Request(scope))
+    sending = asyncio.ensure_future(response(scope, receive, send))
+    await asyncio.wait_for(blocked.wait(), 10)
+    exchange.cancel(OperatorCancelError("It was cancelled."))
+    await asyncio.wait_for(sending, 10)
+    assert cut == [True]
+    assert exchange.record.outcome == "cancelled"
+    assert exchange.on_cancel is None
 
 
 async def test_what_is_pushed_while_a_comment_is_sent_follows_it() -> None:

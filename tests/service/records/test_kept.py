@@ -38,6 +38,16 @@ def test_durations_and_counts_are_those_of_the_log_line(record: RequestRecord) -
     assert sum(kept.phases.values()) + kept.other >= kept.total
 
 
+def test_a_write_that_still_waits_counts_in_a_live_record(record: RequestRecord) -> None:
+    record.flush.seconds, record.flush.waits = 0.5, [(0.5, 1000.0)]
+    record.flush.waiting_since = time.monotonic() - 20
+    kept = live_request(record)
+    assert 20.5 < kept.phases["flush"] < 60
+    assert max(one.value for one in kept.events if one.kind is EventKind.STALLED) > 20
+    assert record.flush.seconds == 0.5
+    assert record.flush.longest == [(1000.0, 0.5)]
+
+
 def test_the_longest_gap_is_not_below_the_mean(record: RequestRecord) -> None:
     """Two clocks measure them: with a single gap, they differ by the way from the engine."""
     record.itl_max = 1e-6

@@ -177,6 +177,21 @@ async def test_cancelling_ends_the_generation_and_frees_its_sequences() -> None:
     assert not exchange.cancel(OperatorCancelError("It was cancelled twice."))
 
 
+def test_a_cancelled_request_ends_as_that_also_if_its_client_does_not_read_or_leaves() -> None:
+    for error in (SlowReaderError("It did not read."), None):
+        exchange, informed = Exchange(record(), NoTelemetry()), []
+        exchange.on_cancel = lambda informed=informed: informed.append(True)
+        assert exchange.cancel(OperatorCancelError("It was cancelled."))
+        assert informed == [True]
+        if error is not None:
+            exchange.fail(error)
+        exchange.close()
+        assert (exchange.record.outcome, exchange.record.error) == (
+            "cancelled",
+            "OperatorCancelError",
+        )
+
+
 async def test_a_request_cancelled_before_the_engine_has_it_ends_when_it_would_begin() -> None:
     desk = loaded()
     of = services(desk)

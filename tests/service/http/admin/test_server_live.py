@@ -29,6 +29,7 @@ from observability.admin_api import (
     UsageRows,
 )
 from service.proto.quire.v1 import quire_pb2 as pb
+from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from tests.service.grpc.clients import GrpcService
 from tests.service.running import until
 
@@ -62,11 +63,15 @@ class AdminService(GrpcService):
         _, body = self.admin("GET", "/requests?state=live")
         return list(msgspec.json.decode(body, type=RequestPage).requests)
 
-    def cancel_the_only_one(self) -> KeptRequest:
-        """Cancel the live request once it has output; return its record."""
+    def cancel_the_only_one(self, least: float = 2, phase: str = "") -> KeptRequest:
+        """Cancel the live request once it has output, or has been so many seconds in ``phase``;
+        return its record."""
 
         def begun() -> KeptRequest | None:
-            return next((one for one in self.live() if one.output_tokens >= 2), None)
+            for one in self.live():
+                if (one.phases.get(phase, 0.0) if phase else one.output_tokens) >= least:
+                    return one
+            return None
 
         request_id = until(begun, 30, "a live request").request_id
         status, body = self.admin("POST", f"/requests/{request_id}/cancel")
@@ -78,7 +83,7 @@ class AdminService(GrpcService):
             )
             return None if record.live else record
 
-        return until(ended, 30, "the request's end")
+        return until(ended, 15, "the request's end")
 
     def sampled(self) -> float:
         """Tokens that the engine has sampled so far."""
@@ -246,6 +251,45 @@ def test_a_grpc_call_ends_with_the_status_cancelled(
     [error] = seen
     assert error.code() is grpc.StatusCode.CANCELLED
     assert "operator" in error.details()
+
+
+VERBOSE = {"max_tokens": 480, "ignore_eos": True, "n": 16, "logprobs": True, "top_logprobs": 20}
+
+
+def test_cancelling_does_not_wait_for_a_client_that_reads_nothing(service: AdminService) -> None:
+    service.wait_idle()
+    ask = {"messages": [{"role": "user", "content": PROMPT}], "stream": True, **VERBOSE}
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(("127.0.0.1", service.port))
+        body = json.dumps(ask)
+        head = (
+            f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}"
+        )
+        client.sendall(f"{head}\r\nContent-Type: application/json\r\n\r\n{body}".encode())
+        record = service.cancel_the_only_one(1.0, "flush")
+    assert record.outcome == "cancelled"
+    service.wait_idle()
+
+
+def test_cancelling_does_not_wait_for_a_grpc_client_that_reads_nothing(
+    service: AdminService,
+) -> None:
+    service.wait_idle()
+    narrow = [("grpc.http2.lookahead_bytes", 1 << 16), ("grpc.http2.bdp_probe", 0)]
+    with grpc.insecure_channel(service.target, options=narrow) as channel:
+        request = pb.ChatRequest(
+            messages=[pb.Message(role="user", content=PROMPT)],
+            max_tokens=480,
+            sampling=pb.Sampling(ignore_eos=True, n=16),
+            logprobs=True,
+            top_logprobs=20,
+        )
+        call = QuireStub(channel).Chat(request)
+        next(call)
+        record = service.cancel_the_only_one(1.0, "flush")
+    assert record.outcome == "cancelled"
+    service.wait_idle()
 
 
 def test_the_feed_shows_what_runs_and_its_readers_get_the_same_bytes(
