@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.addresses import address_text
-from service.supervision.listener import ServerAddress
+from service.supervision.listener import ADMIN_PORT_DISTANCE, ServerAddress
 from service.version import VERSION
 
 
@@ -37,7 +37,7 @@ def banner(
             if grpc_port
             else []
         ),
-        f"  dashboard        quire dashboard --url {url}",
+        f"  dashboard        {_admin_variable(address, admin)}quire dashboard --url {url}",
         f"  terminal chat    quire chat --base-url {url}",
         "",
         *(["  export QUIRE_API_KEY=$(quire keys create --alias me)"] if makes_keys else []),
@@ -49,6 +49,14 @@ def banner(
         f"loading {model} from {path}",
     ]
     return "\n".join(lines)
+
+
+def _admin_variable(address: ServerAddress, admin: ServerAddress | None) -> str:
+    """Return what the dashboard needs to find an admin API that is not where it is usually."""
+    usual = address.local_host, address.port + ADMIN_PORT_DISTANCE
+    if admin is None or (admin.local_host, admin.port) == usual:
+        return ""
+    return f"QUIRE_DASHBOARD_ADMIN_URL={admin.url} "
 
 
 def ready_line(model: str, seconds: float) -> str:

@@ -66,5 +66,12 @@ def test_the_last_line_says_what_loads_and_a_later_one_that_it_is_ready() -> Non
 def test_the_admin_api_is_named_and_metrics_only_where_they_are_public() -> None:
     admin = ServerAddress("127.0.0.1", 18000, "127.0.0.1")
     assert "http://127.0.0.1:18000/admin/v1" in printed(admin=admin)
+    assert "QUIRE_DASHBOARD_ADMIN_URL" not in printed(admin=admin)
+    other = printed(admin=ServerAddress("127.0.0.1", 9010, "127.0.0.1"))
+    command = "QUIRE_DASHBOARD_ADMIN_URL=http://127.0.0.1:9010 quire dashboard --url"
+    assert f"dashboard        {command} http://127.0.0.1:8000" in other
+    assert f"=http://127.0.0.1:18000 quire dashboard --url {EVERYWHERE.url}" in printed(
+        EVERYWHERE, admin=admin
+    )
     assert "/metrics" in printed()
     assert "/metrics" not in printed(needs_key=True)
