@@ -17,7 +17,7 @@ DEFAULT_URL = "http://127.0.0.1:8000"
 NO_ADMIN = "none"
 
 # As `quire serve` chooses it: --port plus this.
-_ADMIN_PORT_DISTANCE = 10_000
+ADMIN_PORT_DISTANCE = 10_000
 _HIGHEST_PORT = 65_535
 
 
@@ -91,7 +91,7 @@ def _words(environment: Mapping[str, str], name: str) -> list[str]:
 
 def _usual_admin(url: str) -> str:
     parts = urlsplit(url)
-    port = (parts.port or 80) + _ADMIN_PORT_DISTANCE
+    port = (parts.port or 80) + ADMIN_PORT_DISTANCE
     if port > _HIGHEST_PORT:
         return NO_ADMIN
     return f"http://{_host(url)}:{port}"

@@ -11,9 +11,10 @@ import sys
 import tempfile
 from pathlib import Path
 
+from dashboard.settings import ADMIN_PORT_DISTANCE
 from dashboard.tour.acts import ACTS, Stage
 from dashboard.tour.caption import Caption, write
-from dashboard.tour.processes import TourError, TourProcesses, port_or_free
+from dashboard.tour.processes import KEYS, TourError, TourProcesses, port_or_free
 from dashboard.tour.streams import Traffic
 
 MODEL = "simulated:h100-8b,output=400"
@@ -35,7 +36,14 @@ async def _play(processes: TourProcesses, seconds: float) -> None:
     try:
         for number, act in enumerate(ACTS, start=1):
             caption = Caption(
-                number, len(ACTS), act.title, act.text, act.look, act.page, round(seconds)
+                number,
+                len(ACTS),
+                act.title,
+                act.text,
+                act.look,
+                act.page,
+                round(seconds),
+                api_key=KEYS["carol"],
             )
             write(processes.caption, caption)
             print(f"\n{number}/{len(ACTS)} {act.title}\n  {act.text}\n  {act.look}", flush=True)
@@ -47,10 +55,12 @@ async def _play(processes: TourProcesses, seconds: float) -> None:
 def main(arguments: list[str]) -> int:
     options = _parse(arguments)
     with tempfile.TemporaryDirectory(prefix="quire-tour-") as directory:
+        server_port = port_or_free(options.port)
         processes = TourProcesses(
             Path(directory),
             MODEL,
-            server_port=port_or_free(options.port),
+            server_port=server_port,
+            admin_port=port_or_free(server_port + ADMIN_PORT_DISTANCE),
             dashboard_port=port_or_free(options.dashboard_port),
         )
         try:
@@ -58,9 +68,6 @@ def main(arguments: list[str]) -> int:
                 print("Starting a simulated server and the dashboard ...", flush=True)
                 processes.start()
                 print(f"Open {processes.dashboard_url}/live and watch. Ctrl-C ends the tour.")
-                print(
-                    f"Admin key, to change settings and cancel requests: {processes.operator_key}"
-                )
                 asyncio.run(_play(processes, FAST_SECONDS if options.fast else ACT_SECONDS))
         except TourError as error:
             print(f"tour: {error}", file=sys.stderr)

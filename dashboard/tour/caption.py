@@ -13,7 +13,8 @@ VARIABLE = "QUIRE_TOUR_FILE"
 
 class Caption(msgspec.Struct, frozen=True):
     """``number`` of ``acts``; ``look``: where to look, in a sentence; ``page``: its path in the
-    dashboard; ``seconds``: until the next act begins."""
+    dashboard; ``seconds``: until the next act begins; ``api_key``: with which the Playground can
+    chat."""
 
     number: int
     acts: int
@@ -22,6 +23,7 @@ class Caption(msgspec.Struct, frozen=True):
     look: str
     page: str
     seconds: int
+    api_key: str
 
 
 def write(path: Path, caption: Caption) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -16,10 +15,12 @@ from typing import IO
 
 import httpx
 
-from dashboard.settings import SERVERS_VARIABLE
+from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from dashboard.tour.caption import VARIABLE
 
 KEYS = {"alice": "tour-alice", "bob": "tour-bob", "carol": "tour-carol"}
+# What the person's own servers and dashboards are set to, keys among it, is not for the tour.
+_SETTINGS_PREFIX = "QUIRE_"
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.1
@@ -35,7 +36,7 @@ def port_or_free(port: int) -> int:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
-        except OSError:
+        except (OSError, OverflowError):  # taken, or more than a port can be
             with socket.socket() as other:
                 other.bind(("127.0.0.1", 0))
                 return int(other.getsockname()[1])
@@ -45,13 +46,13 @@ def port_or_free(port: int) -> int:
 @dataclass
 class TourProcesses:
     """Use as a context manager: what was started is stopped at the end. ``directory`` gets the
-    logs and the caption."""
+    logs and the caption. The admin API has no keys, so that every page can be read without one."""
 
     directory: Path
     model: str
     server_port: int
+    admin_port: int
     dashboard_port: int
-    operator_key: str = field(default_factory=lambda: secrets.token_urlsafe(12))
     _running: list[subprocess.Popen[bytes]] = field(default_factory=list)
     _logs: list[IO[bytes]] = field(default_factory=list)
 
@@ -88,8 +89,11 @@ class TourProcesses:
         server = self._start(
             "server",
             ["service.cli", "serve", self.model, "--port", str(self.server_port)],
-            ["--max-num-seqs", "48", "--served-model-name", "tour", "--drain-timeout", "1", *keys],
-            {"QUIRE_ADMIN_KEY": f"operate:guide={self.operator_key}"},
+            [
+                *("--admin-port", str(self.admin_port), "--max-num-seqs", "48"),
+                *("--served-model-name", "tour", "--drain-timeout", "1", *keys),
+            ],
+            {},
         )
         self._wait(server, f"{self.server_url}/health/ready", "server")
         dashboard = self._start(
@@ -98,8 +102,7 @@ class TourProcesses:
             ["--port", str(self.dashboard_port)],
             {
                 SERVERS_VARIABLE: self.server_url,
-                "QUIRE_API_KEY": KEYS["carol"],
-                "QUIRE_ADMIN_KEY": self.operator_key,
+                ADMIN_VARIABLE: f"http://127.0.0.1:{self.admin_port}",
                 VARIABLE: str(self.caption),
             },
         )
@@ -118,13 +121,18 @@ class TourProcesses:
         self, name: str, command: list[str], options: list[str], environment: dict[str, str]
     ) -> subprocess.Popen[bytes]:
         log = (self.directory / f"{name}.log").open("wb")
+        inherited = {
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(_SETTINGS_PREFIX)
+        }
         self._logs.append(log)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", *command, *options],
             stdout=log,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
-            env={**os.environ, **environment},
+            env={**inherited, **environment},
             cwd=Path(__file__).resolve().parents[2],
             start_new_session=True,  # Ctrl-C is for the tour, which ends them in order
         )

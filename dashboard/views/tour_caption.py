@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import streamlit as st
 
+from dashboard.session import typed
 from dashboard.tour.caption import read
 
 _REFRESH_SECONDS = 1.0
 
 
 def strip() -> None:
-    """Draw the strip, if this dashboard is on a tour."""
-    if read() is not None:
+    """Draw the strip, if this dashboard is on a tour, and fill in the Playground's API key."""
+    caption = read()
+    if caption is not None:
+        typed().setdefault("api_key", caption.api_key)
         _current()
 
 

@@ -6,14 +6,16 @@ from pathlib import Path
 
 from dashboard.tour.caption import VARIABLE, Caption, read, write
 
-CAPTION = Caption(2, 4, "One key floods", "Bob starts 80 clients.", "Live: …", "/requests", 70)
+CAPTION = Caption(
+    2, 4, "One key floods", "Bob starts 80 clients.", "Live: …", "/requests", 70, "key"
+)
 
 
 def test_pages_read_what_the_tour_wrote_last(tmp_path: Path) -> None:
     path = tmp_path / "caption.json"
     environment = {VARIABLE: str(path)}
     assert read(environment) is None
-    write(path, Caption(1, 4, "Agents", "", "", "/live", 70))
+    write(path, Caption(1, 4, "Agents", "", "", "/live", 70, "key"))
     write(path, CAPTION)
     assert read(environment) == CAPTION
     assert [each.name for each in tmp_path.iterdir()] == ["caption.json"]

@@ -7,11 +7,17 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
-from dashboard.tour.processes import TourError, TourProcesses, port_or_free
+from dashboard.tour.caption import Caption, write
+from dashboard.tour.processes import KEYS, TourError, TourProcesses, port_or_free
+from tests.dashboard.running import in_chromium
 from tests.e2e.quire_server import free_port
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -23,12 +29,35 @@ def test_a_taken_port_is_replaced_by_a_free_one() -> None:
         port = taken.getsockname()[1]
         assert port_or_free(port) not in (0, port)
     assert port_or_free(port) == port
+    assert port_or_free(70_000) not in (0, 70_000)
 
 
 def test_a_server_that_does_not_start_is_reported_with_its_log(tmp_path: Path) -> None:
-    processes = TourProcesses(tmp_path, "simulated:nonsense", free_port(), free_port())
+    processes = TourProcesses(tmp_path, "simulated:nonsense", free_port(), free_port(), free_port())
     with processes, pytest.raises(TourError, match=r"(?s)server did not start.*nonsense"):
         processes.start()
+
+
+@in_chromium
+def test_everything_can_be_read_and_chatted_with_without_a_key(
+    tmp_path: Path, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUIRE_ADMIN_KEY", "the-key-of-another-server")
+    monkeypatch.setenv("QUIRE_API_KEY", "the-key-of-another-server")
+    ports = [free_port() for _ in range(3)]
+    with TourProcesses(tmp_path, "simulated:", *ports) as processes:
+        processes.start()
+        caption = Caption(1, 4, "Agents", "", "", "/live", 70, api_key=KEYS["carol"])
+        write(processes.caption, caption)
+        page.goto(f"{processes.dashboard_url}/live")
+        page.locator(".tile").first.wait_for()
+        page.get_by_role("link", name="Requests").click()
+        page.get_by_text("There was no request").wait_for()
+        page.get_by_role("link", name="Playground").click()
+        question = page.get_by_test_id("stChatInputTextArea")
+        question.fill("Hello")
+        question.press("Enter")
+        page.get_by_text("finish:").first.wait_for()
 
 
 @pytest.mark.timeout(300)

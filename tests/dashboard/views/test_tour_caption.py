@@ -21,7 +21,9 @@ def test_the_strip_shows_the_act_that_is_played(
 ) -> None:
     path = tmp_path / "caption.json"
     monkeypatch.setenv(VARIABLE, str(path))
-    write(path, Caption(3, 4, "A prompt joins", "It is read in pieces.", "Live.", "/live", 70))
+    write(
+        path, Caption(3, 4, "A prompt joins", "It is read in pieces.", "Live.", "/live", 70, "key")
+    )
     app = AppTest.from_function(page).run()
     assert "3/4 A prompt joins" in app.info[0].value
     assert "It is read in pieces." in app.info[0].value
