@@ -43,7 +43,7 @@ class Line:
 class BoardChart:
     """``unit``: "count", "rate", "seconds" or "state". ``limit``: a figure of the overview that is
     drawn as a line; ``top``: one that the axis always reaches. ``worst``: of several servers the
-    largest value is shown, since percentiles cannot be added."""
+    largest value or the most urgent state is shown, since neither can be added."""
 
     title: str
     unit: str

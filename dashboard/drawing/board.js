@@ -181,15 +181,22 @@ function showSlowest(state) {
 
 // --- charts -------------------------------------------------------------------------------------
 
+// How a chart makes one value of those of several servers. Conditions are numbered from the most
+// urgent one on.
+function joinOf(chart) {
+  if (chart.unit === "state") return Math.min;
+  return chart.worst ? Math.max : (total, value) => total + value;
+}
+
 // Values of a column at the times of the chart, over all servers.
-function combined(state, column, worst) {
+function combined(state, column, join) {
   const { times } = state;
   const all = [...state.servers.values()].map((one) => one.columns[column]).filter(Boolean);
   if (all.length === 1) return all[0];
   return times.map((_, place) => all.reduce((total, values) => {
     const value = values[place];
     if (value === null || value === undefined) return total;
-    return total === null ? value : worst ? Math.max(total, value) : total + value;
+    return total === null ? value : join(total, value);
   }, null));
 }
 
@@ -309,7 +316,7 @@ function drawChart(state, view, chart, colors) {
   if (!width) return;
   view.canvas.style.height = `${height}px`;
   const pen = pencil(view.canvas, width, height);
-  const series = chart.lines.map((line) => combined(state, line.column, chart.worst) || []);
+  const series = chart.lines.map((line) => combined(state, line.column, joinOf(chart)) || []);
   const limit = limitOf(state, chart.limit), reach = limitOf(state, chart.top);
   let most = reach || 0;
   state.times.forEach((_, place) => {

@@ -7,12 +7,15 @@ import math
 import random
 import shutil
 import subprocess
+from dataclasses import asdict
 from typing import Any, cast
 
 import pytest
 
 from dashboard import components
+from dashboard.board import BOARD
 from dashboard.words import count, duration, number
+from observability.admin_api import Condition
 
 NODE = shutil.which("node")
 
@@ -117,6 +120,27 @@ def test_bars_of_a_kv_map_are_its_runs_block_by_block() -> None:
         expected = [(owner, shared) for owner, blocks, shared in runs for _ in range(blocks)]
         assert [drawn[place] for place in range(len(expected))] == expected
         assert len(drawn) == len(expected)
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_of_several_servers_a_chart_has_the_sum_or_the_worst() -> None:
+    silent, healthy = (
+        list(Condition).index(each) for each in (Condition.SILENT, Condition.HEALTHY)
+    )
+    columns = [[healthy, 1, None], [silent, 2, None]]
+    servers = ",".join(
+        f"[{index}, {{columns: {{c: {json.dumps(one)}}}}}]" for index, one in enumerate(columns)
+    )
+    state = f"{{times: [1, 2, 3], servers: new Map([{servers}])}}"
+    charts = {chart.title: json.dumps(asdict(chart)) for chart in BOARD}
+
+    def shown(title: str) -> object:
+        (values,) = evaluated([f"combined({state}, 'c', joinOf({charts[title]}))"], "board.js")
+        return values
+
+    assert shown("What limited the server") == [silent, 1, None]
+    assert shown("First token") == [healthy, 2, None]
+    assert shown("Sequences") == [silent + healthy, 3, None]
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
