@@ -7,6 +7,7 @@ import streamlit as st
 from dashboard.access import OPERATORS_SETTING, Access, Standing, access, try_key, uses_oidc
 from dashboard.feeds import feeds
 from dashboard.session import pick
+from dashboard.settings import ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
 
@@ -22,8 +23,14 @@ def admitted(index: int) -> Access:
     if found.standing is Standing.STRANGER:
         sign_in(index, found.problem)
         st.stop()
+    name = feeds().servers[index].name
+    if not feeds().servers[index].admin:
+        st.info(
+            f"This page is drawn from the admin API of {name}, and this dashboard has no address "
+            f"of it (`{ADMIN_VARIABLE}`)."
+        )
+        st.stop()
     if found.standing in (Standing.ABSENT, Standing.AWAY):
-        name = feeds().servers[index].name
         st.info(f"The admin API of {name} is not responding. {plain_markdown(found.problem)}")
         st.stop()
     return found

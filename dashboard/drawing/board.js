@@ -103,6 +103,14 @@ function showTiles(state, overviews) {
   });
 }
 
+// The servers whose figures are shown: those whose feed goes on, or, if it is lost to all, those that
+// sent figures before.
+function shownServers(state) {
+  const known = [...state.servers.values()].filter((one) => one.overview);
+  const present = known.filter((one) => !one.away);
+  return present.length ? present : known;
+}
+
 function worstServer(state) {
   const order = state.component.data.conditions.map((one) => one.name);
   const shown = [...state.servers.values()].filter((one) => one.overview || one.away);
@@ -117,7 +125,10 @@ function showBand(state) {
   let words, sentence, since = "", links = [];
   if (one.away) {
     words = { title: "Unreachable", level: "critical" };
-    sentence = one.overview ? `${one.away} The numbers below are out of date.` : one.away;
+    const shown = shownServers(state);
+    const rest = !shown.length ? "" : shown[0].away ? " The numbers below are out of date." :
+      " The numbers below are of the other servers.";
+    sentence = one.away + rest;
   } else {
     const verdict = one.overview.verdict;
     words = state.component.data.conditions.find((each) => each.name === verdict.condition);
@@ -146,7 +157,7 @@ function showStrip(state) {
   if (strip.hidden) return;
   strip.replaceChildren(...[...state.servers.values()].map((one) => {
     const now = one.overview, line = element("span");
-    line.append(element("b", "", one.name), ` ${one.away || !now ? "unreachable" :
+    line.append(element("b", "", one.name), ` ${one.away ? "unreachable" : !now ? "no data yet" :
       `${count(now.running)} running, ${count(now.waiting)} waiting, KV ${
         number(now.kv_blocks_active / ((now.kv_blocks_active + now.kv_blocks_cached +
           now.kv_blocks_free) || 1) * 100)} %, ${number(now.minute.tokens_out)} tok/s`}`);
@@ -155,7 +166,7 @@ function showStrip(state) {
 }
 
 function showSlowest(state) {
-  const live = [...state.servers.values()].flatMap((one) =>
+  const live = shownServers(state).flatMap((one) =>
     (one.live || []).map((request) => ({ ...request, server: one.index })));
   live.sort((a, b) => b.total - a.total);
   const most = live.length ? live[0].total : 1;
@@ -201,7 +212,7 @@ function combined(state, column, join) {
 }
 
 function limitOf(state, name) {
-  const known = [...state.servers.values()].map((one) => one.overview).filter(Boolean);
+  const known = shownServers(state).map((one) => one.overview);
   const { sum, slo } = figures(known);
   if (!name || !known.length) return null;
   if (name.startsWith("slo.")) return slo(name.slice(4));
@@ -458,23 +469,23 @@ function onFrame(state, server, frame) {
 }
 
 function show(state) {
-  const known = [...state.servers.values()].map((one) => one.overview).filter(Boolean);
+  const known = shownServers(state).map((one) => one.overview);
   showBand(state);
-  if (known.length) { showTiles(state, known); showStrip(state); showSlowest(state); }
+  showStrip(state);
+  if (known.length) { showTiles(state, known); showSlowest(state); }
   showAge(state);
   layOut(state);
   drawCharts(state);
 }
 
 function showAge(state) {
-  const servers = [...state.servers.values()];
-  const ages = servers.map((one) => one.arrived ? (performance.now() - one.arrived) / 1000 : null);
-  const age = ages.includes(null) ? null : Math.max(...ages);
-  const newest = servers.map((one) => one.overview?.time || 0);
-  state.parts.age.textContent = age === null ? "no data yet" :
+  const servers = shownServers(state);
+  const ages = servers.map((one) => (performance.now() - one.arrived) / 1000);
+  const age = Math.max(...ages);
+  const newest = servers.map((one) => one.overview.time);
+  state.parts.age.textContent = !servers.length ? "no data yet" :
     `${clock(Math.max(...newest))} · ${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`;
-  const old = age !== null && age > STALE_SECONDS;
-  state.parts.board.classList.toggle("old", old || servers.some((one) => one.away));
+  state.parts.board.classList.toggle("old", age > STALE_SECONDS || servers.some((one) => one.away));
 }
 
 function build(state) {

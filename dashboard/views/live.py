@@ -19,20 +19,32 @@ _AROUND = 122
 
 
 def page() -> None:
-    names = [server.name for server in feeds().servers]
-    chosen, minutes = _controls(names)
+    servers = feeds().servers
+    names = [server.name for server in servers]
+    controls = st.container(horizontal=True, key="live-controls")
+    with controls:
+        chosen = _picked_server(names)
     shown = list(range(len(names))) if chosen == ALL else [names.index(chosen)]
     standings = {index: access(index) for index in shown}
     for index, found in standings.items():
         if found.standing is Standing.STRANGER:
             sign_in(index, found.problem)
             return
-    read = [index for index, found in standings.items() if found.reads]
-    if not read:
-        metrics_only.page(feeds().servers[shown[0]].url)
+    if not any(found.reads for found in standings.values()):
+        if len(shown) > 1:
+            st.caption(
+                f"This is **{names[0]}**. Servers are shown together only where the dashboard can "
+                "read their admin APIs. Choose another one above."
+            )
+        metrics_only.page(servers[shown[0]].url)
         return
+    with controls:
+        minutes = _picked_range()
+    # One whose admin API has not answered yet is named by the board.
+    if without := [names[index] for index in shown if not servers[index].admin]:
+        st.caption(f"Not included, without an admin API: {', '.join(without)}.")
     data = {
-        **feed_data(read),
+        **feed_data([index for index in shown if servers[index].admin]),
         "charts": CHARTS_DRAWN,
         "conditions": CONDITIONS,
         "minutes": minutes,
@@ -41,27 +53,30 @@ def page() -> None:
     follow_link(mounted(board, "board", data))
 
 
-def _controls(names: list[str]) -> tuple[str, int]:
-    with st.container(horizontal=True, key="live-controls"):
-        chosen = names[0]
-        if len(names) > 1:
-            chosen = st.segmented_control(
-                "Server",
-                [*names, ALL],
-                default=ALL,
-                key="servers",
-                bind="query-params",
-                required=True,
-                label_visibility="collapsed",
-            )
-        minutes = st.segmented_control(
-            "Range",
-            list(RANGES),
-            default=min(RANGES),
-            key="minutes",
-            bind="query-params",
-            required=True,
-            format_func=lambda minutes: f"{minutes} min",
-            label_visibility="collapsed",
-        )
-    return chosen, minutes
+def _picked_server(names: list[str]) -> str:
+    """Return the name of a server or ``ALL``."""
+    if len(names) == 1:
+        return names[0]
+    return st.segmented_control(
+        "Server",
+        [*names, ALL],
+        default=ALL,
+        key="servers",
+        bind="query-params",
+        required=True,
+        label_visibility="collapsed",
+    )
+
+
+def _picked_range() -> int:
+    """Return how many minutes the charts go back."""
+    return st.segmented_control(
+        "Range",
+        list(RANGES),
+        default=min(RANGES),
+        key="minutes",
+        bind="query-params",
+        required=True,
+        format_func=lambda minutes: f"{minutes} min",
+        label_visibility="collapsed",
+    )

@@ -31,3 +31,21 @@ def test_a_key_is_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not page.exception
         again = AppTest.from_file(str(APP), default_timeout=60).run()
         assert not again.text_input
+
+
+def test_a_page_says_that_it_has_no_address_of_the_admin_api(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1")
+    monkeypatch.setenv(ADMIN_VARIABLE, "none")
+    page = AppTest.from_function(_draw).run()
+    assert page.info[0].value == (
+        "This page is drawn from the admin API of a:1, and this dashboard has no address of it "
+        f"(`{ADMIN_VARIABLE}`)."
+    )
+
+
+def _draw() -> None:
+    from dashboard.signing_in import admitted
+
+    admitted(0)

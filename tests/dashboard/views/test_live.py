@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
+from streamlit.testing.v1 import AppTest
 
+from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from observability.admin_api import Overview
 from tests.dashboard.accessible import ours, violations
+from tests.dashboard.admin_server import admin_server
 from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.e2e.quire_server import QuireServer, descendants, free_port, until
 
@@ -145,6 +148,63 @@ def test_a_server_that_goes_is_said_and_its_last_figures_stay(
             assert tile(page, "Running").startswith("0")
             assert "critical" in (page.locator(".band").get_attribute("class") or "")
             page.close()
+
+
+def test_a_server_that_was_never_reached_is_named_and_the_others_are_shown(
+    server: QuireServer, admin_port: int, closed_url: str, browser: Browser, tmp_path: Path
+) -> None:
+    admins = f"{closed_url} http://127.0.0.1:{admin_port}"
+    with dashboard_of(f"{closed_url} {server.url}", tmp_path / "log", admin=admins) as dashboard:
+        page = opened(browser, f"{dashboard}/live", [])
+        gone = closed_url.removeprefix("http://")
+        band = page.locator(".band").filter(has_text=f"{gone}: Unreachable")
+        band.get_by_text("The numbers below are of the other servers.").wait_for()
+        page.locator(".strip").get_by_text(f"{gone} unreachable").wait_for()
+        page.locator(".age").get_by_text(re.compile(r"\d s old")).wait_for()
+        assert tile(page, "Running") == f"0/ {overview(admin_port).max_running}"
+        assert page.locator(".board.old").count() == 0
+        page.close()
+
+
+def test_without_admin_apis_the_server_that_is_shown_is_named(
+    closed_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SERVERS_VARIABLE, f"{closed_url} http://127.0.0.1:9")
+    monkeypatch.setenv(ADMIN_VARIABLE, "none none")
+    page = AppTest.from_function(_draw, default_timeout=60).run()
+    assert not page.exception
+    named = closed_url.removeprefix("http://")
+    assert page.caption[0].value.startswith(f"This is **{named}**.")
+    assert [group.label for group in page.button_group] == ["Server"]
+    page.button_group[0].set_value("127.0.0.1:9").run()
+    assert not any("This is" in caption.value for caption in page.caption)
+
+
+def test_of_servers_without_an_admin_api_those_left_out_are_named(
+    closed_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with admin_server() as admin:
+        monkeypatch.setenv(SERVERS_VARIABLE, f"{closed_url} http://127.0.0.1:9")
+        monkeypatch.setenv(ADMIN_VARIABLE, f"{admin.url} none")
+        page = AppTest.from_function(_draw_signed_in, default_timeout=60).run()
+        assert not page.exception
+        assert page.caption[0].value == "Not included, without an admin API: 127.0.0.1:9."
+        assert [group.label for group in page.button_group] == ["Server", "Range"]
+
+
+def _draw() -> None:
+    from dashboard.views import live
+
+    live.page()
+
+
+def _draw_signed_in() -> None:
+    from dashboard.access import remember_key
+    from dashboard.views import live
+    from tests.dashboard.admin_server import KEY
+
+    remember_key(0, KEY)  # as the form does
+    live.page()
 
 
 def test_the_state_is_json_without_content(server: QuireServer, admin_port: int) -> None:
