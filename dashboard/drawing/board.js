@@ -382,7 +382,7 @@ function layOut(state) {
 
 // --- time ---------------------------------------------------------------------------------------
 
-// Begins each server's columns anew with what the server remembers.
+// Fills each server's columns with what the server remembers.
 function refill(state) {
   const { minutes, history, token } = state.component.data;
   state.minutes = minutes;
@@ -395,6 +395,7 @@ function refill(state) {
       })
       .then((found) => {
         if (!found || state.closed || state.minutes !== minutes) return;
+        server.missed = false;
         server.history = found;
         adopt(state, server);
       }).catch(() => {});
@@ -414,10 +415,11 @@ function adopt(state, server) {
   }
   const shift = Math.round((until - (state.times.at(-1) + state.step)) / state.step);
   for (const [name, values] of Object.entries(found.values)) {
-    const column = new Array(length).fill(null);
+    // What only the feed has, its newest second and what came before a restart, stays.
+    const column = server.columns[name] || new Array(length).fill(null);
     values.forEach((value, place) => {
       const at = length - values.length + place + shift;
-      if (at >= 0 && at < length) column[at] = value;
+      if (at >= 0 && at < length) column[at] = value ?? column[at];
     });
     server.columns[name] = column;
   }
@@ -458,13 +460,16 @@ function append(state, server, time, sample) {
 
 function onFrame(state, server, frame) {
   if (frame.away !== undefined) { server.away = frame.away; show(state); return; }
+  const now = performance.now();
+  const missed = server.arrived && (server.away || now - server.arrived > STALE_SECONDS * 1000);
   server.away = null;
-  server.arrived = performance.now();
+  server.arrived = now;
   if (frame.overview) server.overview = frame.overview;
   if (frame.live) server.live = frame.live;
   for (const mark of frame.marks || []) addMark(state, mark);
   // The sample is of the second that has just ended.
   if (frame.sample && server.overview) append(state, server, server.overview.time - 1, frame.sample);
+  if (missed) { server.missed = true; refill(state); } // again with a new token if this one is old
   show(state);
 }
 
@@ -550,7 +555,7 @@ export default function (component) {
     state.resize.observe(state.parts.board);
     state.timer = setInterval(() => showAge(state), 250);
     state.refills = setInterval(() => {
-      if (state.minutes > 5) refill(state);
+      if (state.minutes > 5 || [...state.servers.values()].some((one) => one.missed)) refill(state);
       if (state.minutes > 5 && performance.now() - state.tokenSince > TOKEN_MS) renew(state);
     }, 15000);
   }

@@ -150,6 +150,28 @@ def test_a_server_that_goes_is_said_and_its_last_figures_stay(
             page.close()
 
 
+_GAP = """() => {
+  const board = [...document.querySelectorAll("*")].find((each) => each.shadowRoot?.quire);
+  const [server] = board.shadowRoot.quire.servers.values();
+  const known = server.columns.running.slice(server.columns.running.findIndex((v) => v !== null));
+  return known.slice(0, -2).filter((value) => value === null).length;
+}"""
+
+
+def test_what_was_measured_while_the_feed_was_away_is_drawn(
+    server: QuireServer, admin_port: int, browser: Browser, tmp_path: Path
+) -> None:
+    admin, port = f"http://127.0.0.1:{admin_port}", free_port()
+    with dashboard_of(server.url, tmp_path / "log", admin=admin, port=port) as dashboard:
+        page = opened(browser, f"{dashboard}/live", [])
+        until(lambda: page.evaluate(_GAP) == 0, 30, "the history")
+    page.locator(".age").get_by_text(re.compile(r"\b[5-9]\.\d s old")).wait_for()
+    with dashboard_of(server.url, tmp_path / "log", admin=admin, port=port):
+        page.locator(".age").get_by_text(re.compile(r"\b[01]\.\d s old")).wait_for()
+        until(lambda: page.evaluate(_GAP) == 0, 30, "the gap to be filled")
+        page.close()
+
+
 def test_a_server_that_was_never_reached_is_named_and_the_others_are_shown(
     server: QuireServer, admin_port: int, closed_url: str, browser: Browser, tmp_path: Path
 ) -> None:
