@@ -41,6 +41,7 @@ def feed_data(servers: list[int], *, kv: int | None = None) -> dict[str, Any]:
         "kv": f"/kv/{channel}",
         "pages": list(PAGES),
         "token": issue(channel, time.time()),
+        "several": len(feeds().servers) > 1,
         "servers": [{"index": one, "name": feeds().servers[one].name} for one in servers],
     }
 

@@ -9,7 +9,11 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from dashboard.poller import Poller
-from dashboard.settings import servers
+from dashboard.settings import Server, watched
+
+# The picked server: key of the picker and parameter of the address.
+SERVER = "server"
+_IN_ADDRESS = "server in the address"
 
 
 @st.cache_resource(show_spinner=False, on_release=Poller.close)
@@ -64,8 +68,46 @@ def has_page(path: str) -> bool:
 
 
 def chosen_server() -> str:
-    """The server to look at; a picker is drawn when there is a choice."""
-    known = servers(os.environ)
-    if len(known) == 1:
-        return known[0]
-    return pick("Server", known, "server_url")
+    """The URL of the server to look at."""
+    known = watched(os.environ)
+    return known[picked_server(known)].url
+
+
+def picked_server(known: list[Server]) -> int:
+    """Return the index of the server to show. Where there is a choice, a picker is drawn, and the
+    address has what it shows, unless that is the first."""
+    names = [server.name for server in known]
+    if len(names) == 1:
+        return 0
+    _follow_address(names)
+    chosen = pick("Server", names, SERVER)
+    if chosen != st.query_params.get(SERVER, names[0]):
+        st.query_params[SERVER] = chosen
+    typed()[_IN_ADDRESS] = st.query_params.get(SERVER, "")
+    return names.index(chosen)
+
+
+def _follow_address(names: list[str]) -> None:
+    """Pick the server that the address names, if a link or the browser's back button changed it;
+    on another page, the one picked before: to Streamlit its picker is another one."""
+    given, before = st.query_params.get(SERVER, ""), typed().get(_IN_ADDRESS, "")
+    if given in names and (given != before or has_arrived()):
+        st.session_state[SERVER] = given
+    elif has_arrived():
+        st.session_state[SERVER] = typed().get(SERVER, names[0])
+    elif before and not given:
+        st.session_state[SERVER] = names[0]
+
+
+def remember_server(name: str) -> None:
+    """Have the pages that are opened next begin with this server."""
+    typed()[SERVER] = name
+
+
+def addressed_server(known: list[Server]) -> int:
+    """Return the index of the server that the address names, or else of the one picked before."""
+    names = [server.name for server in known]
+    if st.query_params.get(SERVER) in names:
+        remember_server(st.query_params[SERVER])
+    before = typed().get(SERVER)
+    return names.index(before) if before in names else 0

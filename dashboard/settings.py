@@ -33,7 +33,13 @@ class Server:
 
     @property
     def name(self) -> str:
-        return urlsplit(self.url).netloc
+        return server_name(self.url)
+
+
+def server_name(url: str) -> str:
+    """Return what the dashboard calls a server. One proxy may lead to several, by their paths."""
+    parts = urlsplit(url)
+    return parts.netloc + parts.path
 
 
 def named_url(text: str) -> str:

@@ -6,15 +6,14 @@ import streamlit as st
 
 from dashboard.access import OPERATORS_SETTING, Access, Standing, access, try_key, uses_oidc
 from dashboard.feeds import feeds
-from dashboard.session import pick
+from dashboard.session import picked_server
 from dashboard.settings import ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
 
 def one_server() -> int:
     """Return the index of the server to show; a picker is drawn where there is a choice."""
-    names = [server.name for server in feeds().servers]
-    return 0 if len(names) == 1 else names.index(pick("Server", names, "server"))
+    return picked_server(feeds().servers)
 
 
 def admitted(index: int) -> Access:

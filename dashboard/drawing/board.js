@@ -141,11 +141,12 @@ function showBand(state) {
         "the largest holder's requests"]);
   }
   band.className = `band ${words.level}`;
-  const said = `${named}${words.title}|${sentence}|${links.join()}`;
+  const said = `${one.index}|${named}${words.title}|${sentence}|${links.join()}`;
   if (band.dataset.said !== said) {
     band.dataset.said = said;
     const more = element("span", "more");
-    more.append(...links.map(([href, text]) => link(state, href, text)), element("span", "since"));
+    more.append(...links.map(([href, text]) => link(state, about(state, one, href), text)),
+      element("span", "since"));
     band.replaceChildren(element("b", "", named + words.title), element("span", "", sentence), more);
   }
   band.querySelector(".since").textContent = since;
@@ -167,7 +168,7 @@ function showStrip(state) {
 
 function showSlowest(state) {
   const live = shownServers(state).flatMap((one) =>
-    (one.live || []).map((request) => ({ ...request, server: one.index })));
+    (one.live || []).map((request) => ({ ...request, server: one })));
   live.sort((a, b) => b.total - a.total);
   const most = live.length ? live[0].total : 1;
   const parts = live.slice(0, 2).map((request) => {
@@ -179,15 +180,18 @@ function showSlowest(state) {
     const bar = element("span", "bar"), fill = element("i");
     fill.style.width = `${request.total / (most || 1) * 100}%`;
     bar.append(fill);
-    line.append(link(state, `/request?id=${encodeURIComponent(request.request_id)}&server=${
-      request.server}`, request.request_id.slice(0, 14)),
+    const address = `/request?id=${encodeURIComponent(request.request_id)}`;
+    line.append(link(state, about(state, request.server, address), request.request_id.slice(0, 14)),
     ` ${request.key || ""} ${request.phase || ""}${done} ${duration(request.total)}`, bar);
     return line;
   });
   const title = element("b", "", "Slowest now");
+  const ended = "/requests?since=5+min&sort=slowest+first", words = "Slowest of the last 5 minutes";
+  const servers = [...state.servers.values()];
   state.parts.slowest.replaceChildren(title, ...(parts.length ? parts :
     [element("span", "quiet", "nothing running")]),
-  link(state, "/requests?since=5+min&sort=slowest+first", "Slowest of the last 5 minutes"));
+  ...(servers.length > 1 ? [element("span", "", `${words}:`)] : []),
+  ...servers.map((one) => link(state, about(state, one, ended), servers.length > 1 ? one.name : words)));
 }
 
 // --- charts -------------------------------------------------------------------------------------

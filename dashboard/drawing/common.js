@@ -108,6 +108,12 @@ function pencil(canvas, width, height) {
   return pen;
 }
 
+// The address of a page about one server, whose name it needs where there are several.
+function about(state, server, href) {
+  if (!state.component.data.several) return href;
+  return `${href}${href.includes("?") ? "&" : "?"}server=${encodeURIComponent(server.name)}`;
+}
+
 // A link that Streamlit follows without loading the page again; a middle click opens a tab.
 function link(state, href, text) {
   if (!state.component.data.pages.includes(href.split("?")[0].slice(1)))

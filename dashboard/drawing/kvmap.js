@@ -104,8 +104,8 @@ function fill(table, otherwise, heads, rows) {
 }
 
 function linked(state, request) {
-  const server = state.component.data.servers[0].index;
-  return link(state, `/request?id=${encodeURIComponent(request)}&server=${server}`, request);
+  const [server] = state.component.data.servers;
+  return link(state, about(state, server, `/request?id=${encodeURIComponent(request)}`), request);
 }
 
 function showHolders(state) {

@@ -4,6 +4,7 @@ how it came about."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import urlencode
 
 import streamlit as st
 
@@ -13,7 +14,8 @@ from dashboard.client import Generation
 from dashboard.codes import LANGUAGES
 from dashboard.conversation import Choices, Conversation, Turn
 from dashboard.play.figures import record
-from dashboard.session import has_page
+from dashboard.session import SERVER, has_page
+from dashboard.settings import server_name
 from dashboard.words import plain_markdown
 
 
@@ -153,7 +155,7 @@ def _about(asking: Asking, generation: Generation, answer: Answer) -> None:
     if answer.request_id and has_page("request"):
         st.link_button(
             "Inspect request",
-            f"request?id={answer.request_id}",
+            f"request?{urlencode({'id': answer.request_id, SERVER: server_name(generation.url)})}",
             icon=":material/speed:",
             type="tertiary",
             help="The server's record of this request.",

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.apis.table import APIS, BY_NAME
 from dashboard.conversation import Choices
 from dashboard.play import inputs
-from dashboard.session import pick, remembered, typed
+from dashboard.session import SERVER, pick, remembered, typed
 
 T = TypeVar("T")
 
@@ -32,7 +32,7 @@ NAMES = (
 )
 SECOND = "_2"  # ends the keys of the second pane's widgets
 # What comes back with the chat after a reload.
-KEPT = ("server_url", *NAMES, *(name + SECOND for name in NAMES), "two_panes")
+KEPT = (SERVER, *NAMES, *(name + SECOND for name in NAMES), "two_panes")
 
 
 def panes(models: list[str]) -> tuple[Choices, ...] | None:

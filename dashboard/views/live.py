@@ -9,6 +9,7 @@ from dashboard.board import CHARTS_DRAWN, CONDITIONS
 from dashboard.components import board, feed_data, mounted
 from dashboard.feeds import RANGES, feeds
 from dashboard.following import follow_link
+from dashboard.session import remember_server
 from dashboard.signing_in import sign_in
 from dashboard.views import metrics_only
 
@@ -24,6 +25,8 @@ def page() -> None:
     controls = st.container(horizontal=True, key="live-controls")
     with controls:
         chosen = _picked_server(names)
+    if chosen != ALL:
+        remember_server(chosen)
     shown = list(range(len(names))) if chosen == ALL else [names.index(chosen)]
     standings = {index: access(index) for index in shown}
     for index, found in standings.items():

@@ -14,6 +14,7 @@ from dashboard.admin_client import AdminRefusalError
 from dashboard.again import PROMPT, curl_like
 from dashboard.feeds import feeds
 from dashboard.phase_bar import phase_bar
+from dashboard.session import addressed_server
 from dashboard.signing_in import admitted
 from dashboard.trace_link import trace_link, trace_url
 from dashboard.why_slow import gap_cause, prefix_sentence, slow_because
@@ -23,7 +24,7 @@ from observability.phases import PHASES
 
 
 def page() -> None:
-    index = _server()
+    index = addressed_server(feeds().servers)
     found = admitted(index)
     request_id = st.query_params.get("id", "")
     if not request_id:
@@ -51,12 +52,6 @@ def page() -> None:
         _listed("Longest steps", step_rows(request))
     with st.expander("Record (JSON)"):
         st.json(msgspec.to_builtins(request))
-
-
-def _server() -> int:
-    given = st.query_params.get("server", "0")
-    index = int(given) if given.isascii() and given.isdigit() else 0
-    return min(index, len(feeds().servers) - 1)
 
 
 def _head(request: KeptRequest, found: Access, url: str) -> None:

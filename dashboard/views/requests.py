@@ -9,9 +9,10 @@ import streamlit as st
 
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
+from dashboard.feeds import feeds
 from dashboard.following import PAGES
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
-from dashboard.session import has_arrived, typed
+from dashboard.session import SERVER, has_arrived, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration, plain_markdown
 from observability.admin_api import KeptRequest
@@ -51,7 +52,8 @@ def _come_back() -> None:
     here = {name: st.query_params[name] for name in _FILTERS if name in st.query_params}
     before = typed().get("request filters")
     if has_arrived() and before and not here:
-        st.switch_page(PAGES["requests"], query_params=before)
+        server = {SERVER: st.query_params[SERVER]} if SERVER in st.query_params else {}
+        st.switch_page(PAGES["requests"], query_params={**server, **before})
     typed()["request filters"] = here
 
 
@@ -117,7 +119,7 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
     rows = [*chosen.selection.rows, *(cell[0] for cell in chosen.selection.cells)]
     if rows and rows[0] < len(shown):
         del st.session_state["requests-table"]
-        wanted = {"id": shown[rows[0]].request_id, "server": str(index)}
+        wanted = {"id": shown[rows[0]].request_id, SERVER: feeds().servers[index].name}
         st.switch_page(PAGES["request"], query_params=wanted)
 
 

@@ -165,7 +165,7 @@ def of_all_pages(driver: Playwright) -> None:
         shots.take("requests", "requests", "Longest phase")
         shots.take("usage", "usage", "Days start at midnight UTC")
         slowest = client.requests(state="ended", sort="-total", limit="1").requests[0]
-        shots.take("request", f"request?id={slowest.request_id}&server=0", "Phases")
+        shots.take("request", f"request?id={slowest.request_id}", "Phases")
         engine = engine_of(server)
         with stopped(engine):
             until(lambda: client.overview()[0].silence > 5, 60, "silence")

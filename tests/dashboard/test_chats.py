@@ -138,14 +138,14 @@ def test_what_comes_back_with_a_chat_includes_its_server() -> None:
         from dashboard import chats
         from dashboard.session import typed
 
-        typed()["server_url"] = "http://b"
+        typed()["server"] = "b:8000"
         typed()["api_key"] = "secret"
         chats.current()
         chats.keep()
         st.caption(str(st.session_state["chat"][1].choices))
 
     app = AppTest.from_function(script).run()
-    assert app.caption[0].value == "{'server_url': 'http://b'}"
+    assert app.caption[0].value == "{'server': 'b:8000'}"
 
 
 def test_an_empty_chat_has_no_address() -> None:

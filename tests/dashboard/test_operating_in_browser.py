@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -116,6 +118,67 @@ def test_several_servers_are_summed_and_one_that_is_gone_is_named(
         band = page.locator(".band").filter(has_text=str(second.port))
         band.filter(has_text="Unreachable").wait_for()
         assert all(stream.events for stream in streams)
+
+
+def test_links_reloads_and_chats_stay_with_their_server(page: Page, tmp_path: Path) -> None:
+    ports = [free_port(), free_port()]
+    admins = [f"http://127.0.0.1:{port}" for port in ports]
+    with (
+        QuireServer(MODEL, "--admin-port", str(ports[0])) as first,
+        QuireServer(MODEL, "--admin-port", str(ports[1])) as second,
+        dashboard_of(
+            f"{first.url} {second.url}", tmp_path / "log", admin=" ".join(admins)
+        ) as dashboard,
+    ):
+        asked = {}
+        for server, admin in zip((first, second), admins, strict=True):
+            body = {"prompt": "Hello", "max_tokens": 2}
+            assert server.post("/v1/completions", body)[0] == 200
+            client = AdminClient(admin)
+            [ended] = until(lambda c=client: c.requests(state="ended").requests, 60, "a record")  # type: ignore[misc]
+            asked[server.port] = ended.request_id
+
+        def shows(server: QuireServer) -> None:
+            cells = page.get_by_test_id("stDataFrame").locator("td")
+            cells.filter(has_text=asked[server.port]).wait_for(state="attached")
+
+        def pick(server: QuireServer) -> None:
+            page.get_by_role("combobox", name="Server").click()
+            page.get_by_role("option", name=f"127.0.0.1:{server.port}").click()
+
+        name = f"127.0.0.1:{second.port}"
+        in_address = re.compile(f"server=127.0.0.1(:|%3A){second.port}")
+        page.goto(f"{dashboard}/live")
+        page.get_by_role("link", name=name).click()
+        page.wait_for_url(in_address)
+        shows(second)
+        page.reload()
+        shows(second)
+        pick(first)
+        shows(first)
+        page.go_back()
+        shows(second)
+        page.get_by_role("link", name="Playground").click()
+        page.wait_for_url(in_address)
+        question = page.get_by_test_id("stChatInputTextArea")
+        question.fill("Hello")
+        question.press("Enter")
+        inspect = page.get_by_role("link", name="Inspect request")
+        inspect.wait_for()
+        assert in_address.search(inspect.get_attribute("href") or "")
+        [chat] = parse_qs(urlsplit(page.url).query)["chat"]
+        page.goto(f"{dashboard}/playground?chat={chat}")
+        page.wait_for_url(in_address)
+        pick(first)
+        page.wait_for_url(f"**server=127.0.0.1%3A{first.port}*")
+        page.get_by_role("button", name="Copy as code").click()
+        page.get_by_text(f"{second.url}/v1/chat/completions").first.wait_for()
+        page.keyboard.press("Escape")
+        page.get_by_role("link", name="Live").click()
+        page.get_by_role("radio").filter(has_text=str(second.port)).click()
+        page.wait_for_url("**servers=*")
+        page.get_by_role("link", name="Requests").click()
+        shows(second)
 
 
 def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(

@@ -68,8 +68,20 @@ def test_a_server_is_asked_for_only_where_there_are_several(
     assert alone.caption[0].value == SERVERS.split()[0]
     monkeypatch.setenv(SERVERS_VARIABLE, SERVERS)
     app = AppTest.from_function(server).run()
-    app.selectbox(key="server_url").set_value(SERVERS.split()[1]).run()
+    app.selectbox(key="server").set_value("127.0.0.1:10").run()
     assert app.caption[0].value == SERVERS.split()[1]
+    assert app.query_params == {"server": "127.0.0.1:10"}
+
+
+def test_the_address_decides_which_server_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(SERVERS_VARIABLE, SERVERS)
+    app = AppTest.from_function(server)
+    app.query_params["server"] = "127.0.0.1:10"
+    assert app.run().caption[0].value == SERVERS.split()[1]
+    app.query_params["server"] = "elsewhere"
+    assert app.run().caption[0].value == SERVERS.split()[1]
+    del app.query_params["server"]
+    assert app.run().caption[0].value == SERVERS.split()[0]
 
 
 def test_all_sessions_share_one_poller_for_each_server() -> None:

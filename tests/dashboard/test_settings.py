@@ -8,6 +8,7 @@ from dashboard.settings import (
     DEFAULT_URL,
     SERVERS_VARIABLE,
     Server,
+    server_name,
     servers,
     watched,
 )
@@ -58,6 +59,7 @@ def test_an_admin_api_is_sought_where_quire_serve_puts_it() -> None:
     (server,) = watched({SERVERS_VARIABLE: "http://a:8000"})
     assert server == Server("http://a:8000", "http://a:18000")
     assert server.name == "a:8000"
+    assert server_name("https://gateway/b") == "gateway/b"
     assert watched({SERVERS_VARIABLE: "http://a:60000"})[0].admin == ""
     assert watched({SERVERS_VARIABLE: "http://[::1]:8000"})[0].admin == "http://[::1]:18000"
 

@@ -9,7 +9,7 @@ import streamlit as st
 from streamlit.testing.v1 import AppTest
 
 from dashboard.play.actions import Asking
-from dashboard.settings import SERVERS_VARIABLE
+from dashboard.settings import SERVERS_VARIABLE, server_name
 from dashboard.views import playground as views
 from tests.dashboard.drawn import words
 from tests.dashboard.foreign_server import ForeignServer
@@ -164,7 +164,7 @@ def test_the_copied_code_names_the_server_that_answered(
         monkeypatch.setenv(SERVERS_VARIABLE, f"{foreign.url} {other.url}")
         app = AppTest.from_function(playground_script, default_timeout=60).run()
         app.chat_input[0].set_value("Hello").run()
-        app.selectbox(key="server_url").set_value(other.url).run()
+        app.selectbox(key="server").set_value(server_name(other.url)).run()
         assert "One." in words(app)
         assert f"curl -N {foreign.url}/v1" in app.code[0].value
 
