@@ -175,8 +175,9 @@ def test_links_reloads_and_chats_stay_with_their_server(page: Page, tmp_path: Pa
         page.get_by_text(f"{second.url}/v1/chat/completions").first.wait_for()
         page.keyboard.press("Escape")
         page.get_by_role("link", name="Live").click()
+        page.locator(".strip").wait_for()
         page.get_by_role("radio").filter(has_text=str(second.port)).click()
-        page.wait_for_url("**servers=*")
+        page.locator(".strip").wait_for(state="hidden")  # the second alone
         page.get_by_role("link", name="Requests").click()
         shows(second)
 
