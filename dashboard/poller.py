@@ -13,12 +13,18 @@ from dataclasses import dataclass
 
 import httpx
 
-import observability.catalogue as catalogue
 from dashboard import server
 from dashboard.certificates import certificates
 from dashboard.exposition import parse
 from dashboard.histories import Histories
-from dashboard.reading import FAMILIES, QUANTILE_SECONDS, RATE_SECONDS, Reading, read
+from dashboard.reading import (
+    FAMILIES,
+    QUANTILE_SECONDS,
+    RATE_SECONDS,
+    Reading,
+    engine_labels,
+    read,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +147,7 @@ class Poller:
         reading = read(now, history)
         with self._lock:
             self._readings.append(reading)
-            self._engine = history.info(catalogue.ENGINE_INFO.name) or self._engine
+            self._engine = engine_labels(history) or self._engine
         if several := self._histories.alternating():
             return (
                 f"{self.url} leads to several servers ({', '.join(several)}), and these figures "

@@ -39,6 +39,7 @@ NEWER = (
     catalogue.ENGINE_SILENCE_SECONDS,
     catalogue.OLDEST_WAITING_SECONDS,
     catalogue.LONGEST_GAP_SECONDS,
+    catalogue.ENGINES,
 )
 
 FAMILIES = frozenset(metric.name for metric in (*SHOWN, *NEWER))
@@ -125,6 +126,16 @@ def read(time: float, history: History) -> Reading:
         ttft=_quantiles(history, catalogue.TIME_TO_FIRST_TOKEN),
         itl=_quantiles(history, catalogue.INTER_TOKEN_LATENCY),
     )
+
+
+def engine_labels(history: History) -> dict[str, str]:
+    """Return what the newest scrape says of the engine, with ``max_num_seqs`` of all engines
+    together: the metric has that of each. Empty if there is no engine."""
+    labels = history.info(catalogue.ENGINE_INFO.name)
+    most, engines = labels.get("max_num_seqs", ""), history.gauge(catalogue.ENGINES.name)
+    if most.isdigit() and engines > 1:
+        labels["max_num_seqs"] = str(int(most) * round(engines))
+    return labels
 
 
 def _gauges(history: History, metric: Metric, label: str) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from dashboard.exposition import parse
-from dashboard.reading import FAMILIES, SHOWN, Reading, read
+from dashboard.reading import FAMILIES, SHOWN, Reading, engine_labels, read
 from dashboard.series import History
 from observability import catalogue
 from observability.metric_kinds import Metric, MetricKind
@@ -43,6 +43,20 @@ class Server:
         self._time += seconds
         self._history.append(self._time, parse(generate_latest(self.registry).decode(), FAMILIES))
         return read(self._time, self._history)
+
+
+def test_the_slots_are_those_of_all_engines() -> None:
+    history = History(60)
+    info = 'quire_engine_info{model="m",max_num_seqs="4"} 1\n'
+    history.append(1.0, parse(f"# TYPE quire_engine_info gauge\n{info}", FAMILIES))
+    assert engine_labels(history)["max_num_seqs"] == "4"  # a server that has no such metric
+    states = "".join(
+        f'quire_engines{{model="m",state="{state}"}} {engines}\n'
+        for state, engines in (("ok", 1), ("loading", 1), ("lost", 0))
+    )
+    page = f"# TYPE quire_engine_info gauge\n{info}# TYPE quire_engines gauge\n{states}"
+    history.append(2.0, parse(page, FAMILIES))
+    assert engine_labels(history)["max_num_seqs"] == "8"
 
 
 def test_gauges_are_split_by_their_label() -> None:
