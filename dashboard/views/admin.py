@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.clock import moment
 from dashboard.signing_in import admitted, one_server, operators_only
 from dashboard.views.keys import keys_section
 from dashboard.words import age, in_full, plain_markdown, text_only
@@ -83,7 +83,7 @@ def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:
     """Return one row for each action."""
     return [
         {
-            "time": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(row.time)),
+            "time": moment(row.time),
             "who": row.actor,
             "from": row.address,
             "action": row.action,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.clock import moment
 from dashboard.words import plain_markdown
 from observability.key_listing import KeyRow, KeyRows, NewKey
 
@@ -62,7 +62,7 @@ def key_row(key: KeyRow) -> dict[str, Any]:
 
 
 def _moment(seconds: float | None) -> str:
-    return "" if seconds is None else time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+    return "" if seconds is None else moment(seconds, "%Y-%m-%d %H:%M %Z")
 
 
 def _show_made() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ import streamlit as st
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
 from dashboard.again import PROMPT, curl_like
+from dashboard.clock import moment
 from dashboard.feeds import feeds
 from dashboard.phase_bar import phase_bar
 from dashboard.session import addressed_server
@@ -55,7 +55,7 @@ def page() -> None:
 
 
 def _head(request: KeptRequest, found: Access, url: str) -> None:
-    began = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(request.received))
+    began = moment(request.received)
     end = f"{request.phase}, live" if request.live else request.outcome
     facts = [request.key or "", request.route, request.model, began, end, duration(request.total)]
     with st.container(horizontal=True, vertical_alignment="center"):

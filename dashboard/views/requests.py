@@ -9,17 +9,19 @@ import streamlit as st
 
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
+from dashboard.clock import moment
 from dashboard.feeds import feeds
 from dashboard.following import PAGES
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
 from dashboard.session import SERVER, has_arrived, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration, plain_markdown
-from observability.admin_api import KeptRequest
+from observability.admin_api import KeptRequest, RequestPage
 from observability.outcomes import ROUTES
 from observability.phases import PHASES
 
 REFRESH_SECONDS = 2.0
+PAGE_ROWS = 100
 _SINCE = {"5 min": "5m", "15 min": "15m", "hour": "1h", "24 hours": "24h", "7 days": "7d"}
 _ROW_HEIGHT = 35  # pixels
 _CELL_PADDING = 8
@@ -33,6 +35,7 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
+_DATED = "%Y-%m-%d %H:%M:%S"
 # The keys of the filters, which are also in the address.
 _FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
 
@@ -83,23 +86,31 @@ def _filters() -> dict[str, str]:
         phases = [_ANY, *(phase.name for phase in PHASES)]
         phase = st.selectbox("Longest phase", phases, key="phase", bind="query-params", width=130)
     query = {"state": state, "sort": _SORTS[sort], "key": key, "outcome": outcome}
+    query["limit"] = str(PAGE_ROWS)
     query |= {"route": "" if route == _ANY else route, "phase": "" if phase == _ANY else phase}
     return query if state == "live" else {**query, "since": _SINCE[since]}
 
 
 def _table(found: Access, index: int, query: dict[str, str]) -> None:
+    cursors = _cursors(index, query)
     try:
-        shown = found.client.requests(**query).requests
+        got = found.client.requests(**query, cursor=cursors[-1] if cursors else "")
     except AdminRefusalError as refusal:
+        cursors.clear()
         st.warning(plain_markdown(str(refusal)))
         return
+    shown = got.requests
+    _pages(cursors, got)
     if not shown:
         st.info(nothing_matches(query))
         return
     slowest = max(request.total for request in shown)
+    now = time.time()
+    form = "%H:%M:%S" if all(_is_same_day(one.received, now) for one in shown) else _DATED
     chosen = st.dataframe(
-        [row_of(request, slowest) for request in shown],
+        [row_of(request, slowest, form) for request in shown],
         column_config={
+            "time": st.column_config.TextColumn(f"time ({moment(now, '%Z')})"),
             "request": st.column_config.TextColumn("request", width=130),
             "out": st.column_config.NumberColumn("out", format="localized"),
             # The grid neither scales an image nor keeps it within its cell.
@@ -123,6 +134,32 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         st.switch_page(PAGES["request"], query_params=wanted)
 
 
+def _cursors(index: int, query: dict[str, str]) -> list[str]:
+    """Return the cursors of the pages up to the one that is shown; empty: that is the first, as it
+    is again after a change of the filters."""
+    kept = typed().get("request pages")
+    if kept is None or kept[0] != (index, query):
+        kept = typed()["request pages"] = ((index, query), [])
+    cursors: list[str] = kept[1]
+    return cursors
+
+
+def _pages(cursors: list[str], shown: RequestPage) -> None:
+    """Draw the way to the pages before and after, if there are any."""
+    if not cursors and shown.cursor is None:
+        return
+    before = len(cursors) * PAGE_ROWS
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.button("Previous", on_click=cursors.pop, disabled=not cursors)
+        st.button("Next", on_click=cursors.append, args=(shown.cursor,), disabled=not shown.cursor)
+        more = " of more" if shown.cursor else ""
+        st.caption(f"{count(before + 1)} to {count(before + len(shown.requests))}{more}")
+
+
+def _is_same_day(one: float, other: float) -> bool:
+    return moment(one, "%Y-%m-%d") == moment(other, "%Y-%m-%d")
+
+
 def nothing_matches(query: dict[str, str]) -> str:
     """Say what there is none of, and what may find one."""
     filters = ", ".join(name for name in ("key", "outcome", "route", "phase") if query[name])
@@ -141,10 +178,11 @@ def nothing_matches(query: dict[str, str]) -> str:
     return f"There was no request in the last {since}. Choose a longer time."
 
 
-def row_of(request: KeptRequest, slowest: float) -> dict[str, Any]:
-    """Return what the table shows of a request; bars are in proportion to the slowest."""
+def row_of(request: KeptRequest, slowest: float, form: str = _DATED) -> dict[str, Any]:
+    """Return what the table shows of a request; bars are in proportion to the slowest. ``form``: of
+    the time."""
     return {
-        "time": time.strftime("%H:%M:%S", time.localtime(request.received)),
+        "time": moment(request.received, form),
         "request": request.request_id,
         "key": request.key or "",
         "route": request.route,

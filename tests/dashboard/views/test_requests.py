@@ -5,14 +5,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
 from PIL import Image
+from streamlit.testing.v1 import AppTest
 
+from dashboard.admin_client import AdminClient
 from dashboard.phase_bar import BAR_WIDTH
+from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
+from dashboard.views import requests
 from dashboard.views.requests import nothing_matches, row_of
 from observability.admin_api import KeptRequest
 from tests.dashboard.running import in_chromium, watched_server
 from tests.dashboard.test_questions_in_browser import first_row
-from tests.e2e.quire_server import until
+from tests.e2e.quire_server import QuireServer, free_port, until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Locator, Page
@@ -55,6 +60,45 @@ def test_an_empty_list_says_what_may_find_one() -> None:
 def test_a_live_one_says_its_phase() -> None:
     request = KeptRequest(request_id="r", received=0.0, route="x", live=True, phase="decode")
     assert row_of(request, 0.0)["outcome"] == "decode"
+
+
+def test_a_row_has_the_time_with_the_date() -> None:
+    request = KeptRequest(request_id="r", received=0.0, route="x")
+    assert row_of(request, 0.0)["time"].startswith(("1970-01-01 ", "1969-12-31 "))
+    assert len(row_of(request, 0.0, "%H:%M:%S")["time"]) == 8
+
+
+def _draw() -> None:
+    from dashboard.views import requests
+
+    requests.page()
+
+
+def test_what_does_not_fit_is_on_the_next_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port()
+    monkeypatch.setattr(requests, "PAGE_ROWS", 2)
+    with QuireServer("simulated:", "--admin-port", str(port)) as server:
+        monkeypatch.setenv(SERVERS_VARIABLE, server.url)
+        monkeypatch.setenv(ADMIN_VARIABLE, f"http://127.0.0.1:{port}")
+        client = AdminClient(f"http://127.0.0.1:{port}")
+        for _ in range(3):
+            assert server.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1})[0] == 200
+        ended = until(lambda: ids if len(ids := ids_of(client)) == 3 else None, 60, "records")
+        page = AppTest.from_function(_draw, default_timeout=60).run()
+        assert list(page.dataframe[0].value["request"]) == ended[:2]
+        assert page.caption[0].value == "1 to 2 of more"
+        page.button[1].click().run()
+        assert list(page.dataframe[0].value["request"]) == ended[2:]
+        assert page.caption[0].value == "3 to 3"
+        page.button[0].click().run()
+        assert list(page.dataframe[0].value["request"]) == ended[:2]
+        page.button[1].click().run()
+        page.selectbox(key="sort").set_value("slowest first").run()
+        assert page.caption[0].value == "1 to 2 of more"
+
+
+def ids_of(client: AdminClient) -> list[str]:
+    return [one.request_id for one in client.requests(sort="-received").requests]
 
 
 @in_chromium
