@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, named_url, watched
 from dashboard.trace_link import trace_url
 
 _EVERY_ADDRESS = "::"
+_EVERY_IPV4_ADDRESS = "0.0.0.0"  # noqa: S104  only where every address is meant
 _MOST_PORT = 65_535
 
 
@@ -35,6 +37,13 @@ def command(host: str, port: int) -> list[str]:
     return [sys.executable, "-P", "-m", "streamlit", "run", str(app), *options]
 
 
+def _url(text: str) -> str:
+    try:
+        return named_url(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
 def _port(text: str) -> int:
     with contextlib.suppress(ValueError):
         if 0 <= int(text) <= _MOST_PORT:
@@ -50,7 +59,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--url",
         "--base-url",
         action="append",
-        type=named_url,
+        type=_url,
         metavar="URL",
         help="a server to watch, or with dns+ in front all servers at the addresses of its host "
         f"name; may be repeated (default: ${SERVERS_VARIABLE} or {DEFAULT_URL})",
@@ -74,6 +83,22 @@ def check(environment: Mapping[str, str]) -> None:
         sys.exit(f"quire dashboard: {error}")
 
 
+def check_address(host: str, port: int) -> None:
+    """Exit with a sentence if nothing could listen there; Streamlit would not say why."""
+    tried = _EVERY_IPV4_ADDRESS if host == _EVERY_ADDRESS else host
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            tried, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:
+        sys.exit(
+            f"quire dashboard: cannot listen on port {port} of {host}: {error.strerror or error}"
+        )
+
+
 def main(arguments: list[str] | None = None) -> None:
     """Becomes Streamlit: this process is replaced, so that signals reach it directly."""
     options = parse(sys.argv[1:] if arguments is None else arguments)
@@ -81,6 +106,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.url:
         environment[SERVERS_VARIABLE] = " ".join(options.url)
     check(environment)
+    check_address(options.host, options.port)
     root = str(Path(__file__).resolve().parent.parent)
     search = [root, *filter(None, [environment.get("PYTHONPATH")])]
     environment["PYTHONPATH"] = os.pathsep.join(search)

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import socket
+
 import pytest
 
-from dashboard.__main__ import check, command, parse
+from dashboard.__main__ import check, check_address, command, main, parse
 from dashboard.settings import (
     ADMIN_VARIABLE,
     DEFAULT_URL,
@@ -31,7 +33,20 @@ def test_a_wrong_address_is_named() -> None:
 def test_the_command_line_refuses_a_wrong_address(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         parse(["--url", "nowhere"])
-    assert "--url" in capsys.readouterr().err
+    assert "--url/--base-url: 'nowhere' is not an http:// or" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::"])
+def test_an_address_that_is_taken_is_named(host: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(SystemExit, match=rf"port {port} of {host}: Address already in use"):
+            main(["--host", host, "--port", str(port)])
+    check_address(host, port)
+    with pytest.raises(SystemExit, match=r"of 192\.0\.2\.1: Cannot assign"):
+        check_address("192.0.2.1", port)
 
 
 @pytest.mark.parametrize(
