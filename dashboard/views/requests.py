@@ -150,10 +150,14 @@ def _pages(cursors: list[str], shown: RequestPage) -> None:
         return
     before = len(cursors) * PAGE_ROWS
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Previous", on_click=cursors.pop, disabled=not cursors)
+        st.button("Previous", on_click=_drop_last, args=(cursors,), disabled=not cursors)
         st.button("Next", on_click=cursors.append, args=(shown.cursor,), disabled=not shown.cursor)
         more = " of more" if shown.cursor else ""
         st.caption(f"{count(before + 1)} to {count(before + len(shown.requests))}{more}")
+
+
+def _drop_last(cursors: list[str]) -> None:
+    cursors.pop()
 
 
 def _is_same_day(one: float, other: float) -> bool:
