@@ -239,7 +239,8 @@ PREDICTED_WAIT_SECONDS = Metric(
     MetricKind.GAUGE,
     Scope.ENGINE,
     "Time until the sequences now waiting have started, at the pace at which others that had to "
-    "wait have started in the last 30 seconds. No series while some wait and fewer than two have.",
+    "wait have started in the last 30 seconds. No series while some wait and fewer than two have "
+    "started in that time.",
     (MODEL,),
     combined=Combined.MAX,
 )

@@ -181,7 +181,12 @@ def _no_gpu_finding(cuda_build: bool, needs_gpu: bool) -> Finding:
     if has_driver:
         return Finding(level, "GPU", "none that torch can use", "see nvidia-smi")
     if needs_gpu:
-        return Finding(level, "GPU", "none, but --device cuda needs one", "--device cpu")
+        return Finding(
+            level,
+            "GPU",
+            "none, but --device cuda needs one",
+            "use --device cpu, or install a driver",
+        )
     return Finding(Level.OK, "GPU", "none; models run on the CPU")
 
 

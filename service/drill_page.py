@@ -99,8 +99,9 @@ DRILLS = {
     "slow_step": Drill(
         "One column of the step times is high; each stream has a long gap in its record.",
         "QuireItlBudgetFast",
-        "if one gap in seven is long, over the last hour: with "
-        "`--fault slow_step:every=4:times=1000000`, within a minute under load on a new server",
+        "once one gap in seven over the last hour is long. With "
+        "`--fault slow_step:every=4:times=1000000`, on a new server under load, that takes less "
+        "than a minute.",
     ),
     "step_oom": Drill(
         "One request ends as `error:engine`; the engine's log says `a step of N sequences failed`. "
@@ -142,7 +143,7 @@ DRILLS = {
         "Spans arrive late. If it lasts, the queue of 8,192 spans fills; those that do not fit are "
         "dropped and counted.",
         "QuireTelemetryDropped",
-        "if more than 8,192 spans come meanwhile, of some 900 requests",
+        "if more than 8,192 spans (about 900 requests) arrive meanwhile",
     ),
 }
 

@@ -99,7 +99,8 @@ class ServiceSettings(DrainSettings, frozen=True, kw_only=True):
             _NETWORK,
             "Host names, besides localhost, by which clients reach this server (the Host "
             "header without the port), or * for any. Default: any; without API keys on a "
-            "loopback address, only localhost. Elsewhere, IP addresses are always answered.",
+            "loopback address, only localhost. On addresses other than loopback, requests by IP "
+            "address are always answered.",
             max_length=256,
         ),
     ] = ()

@@ -61,7 +61,8 @@ _AVAILABILITY = (
         Severity.PAGE,
         "{{ $labels.instance }} has had no engine that is ready or loading for 5 minutes",
         "All engines of the server are gone, keep dying or are silent. It refuses every request. "
-        "A restart takes less time than this, and an engine that loads its model is not counted.",
+        "A restart takes less time than this, and the alert does not fire while an engine is "
+        "loading its model.",
         (
             "`GET /health` has the state and the problem.",
             "The engine's last log lines before it died: memory, a driver, a damaged model?",
@@ -82,7 +83,7 @@ _AVAILABILITY = (
         "included, or its engines die while they load.",
         (
             "`GET /health` says what it is doing: downloading, with the bytes done, or loading.",
-            "Does the engine's log report progress, or does it begin anew each time?",
+            "Does the engine's log report progress, or does it start over each time?",
         ),
         (
             "If it makes progress, wait; a faster disk or a model already in the cache saves time.",

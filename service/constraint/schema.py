@@ -195,8 +195,8 @@ class _Reader:
             if keyword in kept and _has_inexact_integer(kept[keyword]):
                 del kept[keyword]
                 self._leave_out(
-                    f"The schema keyword '{keyword}' cannot be enforced with integers beyond "
-                    "2^53; use strings.",
+                    f"The schema keyword '{keyword}' cannot be enforced for integers beyond "
+                    "±2^53; use strings.",
                     f"{path}.{keyword}",
                 )
 

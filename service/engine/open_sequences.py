@@ -59,8 +59,8 @@ class OpenSequences:
         return found
 
     def admissions_per_second(self) -> float | None:
-        """Return how fast sequences that had to wait recently left the queue; None if fewer than
-        two did."""
+        """Return how fast sequences that had had to wait have recently left the queue; None if
+        fewer than two have."""
         pace = self._pace.per_second(time.monotonic(), waits=self.num_waiting > 0)
         return None if pace is None else pace[0]
 

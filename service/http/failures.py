@@ -51,7 +51,7 @@ def as_quire_error(
             case 405 if method == "GET" and path in _SOCKET_PATHS:
                 return UpgradeRequiredError(
                     f"GET {path} opens a WebSocket, but the Upgrade header is missing: a proxy may "
-                    "have removed it. Send it, or use POST."
+                    "have removed it. Send the header, or use POST."
                 )
             case 405:
                 allowed = _allowed(error)

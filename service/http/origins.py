@@ -134,9 +134,10 @@ class OriginRules:
         if self._addresses and is_address(name.strip("[]")):
             return
         if name and name not in self._hosts and not is_loopback(name):
+            instead = "its IP address" if self._addresses else "localhost or 127.0.0.1"
             raise ForbiddenError(
-                f"This server does not answer to the host name '{name[:256]}'. Use localhost or "
-                f"127.0.0.1, or start it with --allowed-hosts {name[:256]}."
+                f"This server does not answer to the host name '{name[:256]}'. Use {instead}, or "
+                f"start it with --allowed-hosts {name[:256]}."
             )
 
     def allows(self, origin: str) -> bool:

@@ -79,7 +79,7 @@ def follow_run(exchange: Exchange, run: Run, number: int) -> EventStream:
     run.check_readers()
     if number < run.log.first:
         raise InvalidRequestError(
-            f"Events before {run.log.first} are no longer available.",
+            f"Events before {run.log.first} are no longer available; start from there or later.",
             param="starting_after" if number else None,
         )
     shape = shape_for(exchange.record.http_route)

@@ -233,5 +233,5 @@ async def _culprit(
 
 def _readable(error: str) -> str:
     if "circular references with sibling keys" in error:
-        return "keywords next to a '$ref' that leads back to itself cannot be enforced."
+        return "keywords next to a recursive '$ref' cannot be enforced."
     return f"{error.rstrip('.')}."

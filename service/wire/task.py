@@ -12,8 +12,8 @@ from service.wire.sampling import SamplingFields
 
 class Task(NamedTuple):
     """``logprobs`` as in SamplingParams. ``answer``: the required form of the text; ``tools``: the
-    constraints on calls. ``may_free``: a constraint
-    that cannot be enforced is reported rather than rejected."""
+    constraints on calls. ``may_free``: a constraint that cannot be enforced is reported rather than
+    rejected."""
 
     conversation: Conversation
     sampling: SamplingFields

@@ -7,7 +7,7 @@ from typing import Final, Literal
 from engine.queueing import ServiceClass
 from service.tenants.tier import Tier
 
-# "fast" is another name of "priority"; nothing here is faster. Whatever is not mapped leaves the
+# "fast" and "ultrafast" are served as "priority". Whatever is not mapped leaves the
 # class to the key.
 OpenAITier = Literal["auto", "default", "flex", "priority", "fast", "ultrafast", "scale"]
 AnthropicTier = Literal["auto", "standard_only"]

@@ -211,7 +211,7 @@ def test_keywords_next_to_a_recursive_reference_are_refused_in_a_sentence(
     client: openai.OpenAI,
 ) -> None:
     tree = {"type": "object", "properties": {"child": {"$ref": "#", "minProperties": 1}}}
-    with pytest.raises(openai.BadRequestError, match=r"next to a '\$ref' that leads back"):
+    with pytest.raises(openai.BadRequestError, match=r"next to a recursive '\$ref'"):
         ask(client, response_format=json_schema(tree, strict=True))
 
 

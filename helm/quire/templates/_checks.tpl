@@ -145,9 +145,9 @@
 
 {{/* Containers of one's own: a pod has each name once, over containers and init containers. */}}
 {{- define "quire.checkContainers" -}}
-{{- $taken := dict "quire" "the chart has one of this name" -}}
+{{- $taken := dict "quire" "the chart already has a container of this name" -}}
 {{- if index .Values.model "name" -}}
-{{- $_ := set $taken "model" "the chart has one of this name" -}}
+{{- $_ := set $taken "model" "the chart already has a container of this name" -}}
 {{- end -}}
 {{- range $key := list "initContainers" "sidecars" -}}
 {{- range index $.Values $key -}}

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 from service.conversation import JsonObject
 
-_TYPE: Final = re.compile(r"(bash|text_editor|memory)_(\d{8})")
+_TYPE: Final = re.compile(r"(bash|text_editor|memory)_([0-9]{8})")
 
 
 class VendorTool(NamedTuple):

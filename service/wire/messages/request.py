@@ -227,8 +227,8 @@ def _check_last_calls(message: InputMessage, path: str) -> None:
         for place, block in enumerate(message.content):
             if isinstance(block, ToolUseBlock):
                 raise InvalidRequestError(
-                    "The conversation ends with a tool_use block; send its tool_result block in a "
-                    "user message after it.",
+                    "This tool_use block has no tool_result; send one in the user message that "
+                    "follows.",
                     param=f"{path}.content.{place}",
                 )
 

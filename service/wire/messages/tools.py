@@ -70,8 +70,15 @@ def check_input_tools(
     names: set[str] = set()
     for index, tool in _own(tools):
         if not tool.name or tool.parameters is None:
-            raise InvalidRequestError(
-                "A tool needs 'name' and 'input_schema'.", param=f"tools.{index}"
+            needed = "'name' and 'input_schema'" if tool.of_vendor is None else "'name'"
+            raise InvalidRequestError(f"A tool needs {needed}.", param=f"tools.{index}")
+        if tool.of_vendor is not None:
+            ignored.add(
+                *(
+                    f"tools[{index}].{field}"
+                    for field in ("description", "input_schema", "input_examples")
+                    if getattr(tool, field) is not None
+                )
             )
         if tool.name in names:
             raise InvalidRequestError(
@@ -97,7 +104,7 @@ def _check_choice(choice: InputToolChoice, tools: Sequence[InputTool], names: se
             name, kind = (choice.name or "")[:64], kinds[0][:64]
             message = f"{name!r} is a tool of type {kind}, which this server does not offer."
     elif choice.type == "any" and tools and not names:
-        message = "'tool_choice' requires a tool call, but this server offers none of these tools."
+        message = "'tool_choice' requires a tool call, but this server offers none of 'tools'."
     if message:
         raise InvalidRequestError(message, param="tool_choice")
 

@@ -46,7 +46,8 @@ def test_an_editor_has_the_commands_of_its_version(
 
 
 @pytest.mark.parametrize(
-    "other", ["", "custom", "computer_20250124", "bash_code_execution", "memory_202508189"]
+    "other",
+    ["", "custom", "computer_20250124", "bash_code_execution", "memory_202508189", "bash_٢٠٢٥٠١٢٤"],
 )
 def test_any_other_type_is_unknown(other: str) -> None:
     assert vendor_tool(other) is None

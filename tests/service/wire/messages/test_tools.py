@@ -75,7 +75,7 @@ def test_a_tool_of_the_vendor_that_the_client_runs_is_offered_under_its_name() -
             {"type": "tool", "name": "computer"},
             "'computer' is a tool of type computer_20250124, which this server does not offer.",
         ),
-        ({"type": "any"}, "this server offers none of these tools."),
+        ({"type": "any"}, "this server offers none of 'tools'."),
     ],
 )
 def test_a_choice_that_only_a_tool_left_out_could_satisfy_is_refused(
@@ -86,6 +86,14 @@ def test_a_choice_that_only_a_tool_left_out_could_satisfy_is_refused(
         check_input_tools(given, msgspec.convert(choice, InputToolChoice), Ignored())
     assert caught.value.message.endswith(words)
     assert caught.value.param == "tool_choice"
+
+
+def test_what_a_vendors_tool_is_given_in_vain_is_reported() -> None:
+    ignored = Ignored()
+    own = {"name": "f", "description": "Mine.", "input_schema": {"type": "object"}}
+    vendors = {**own, "type": "bash_20250124", "name": "bash"}
+    check_input_tools(tools(own, vendors), None, ignored)
+    assert ignored.names == ["tools[1].description", "tools[1].input_schema"]
 
 
 def test_a_constraint_names_the_tools_place_in_the_request() -> None:
