@@ -32,8 +32,10 @@ from service.tenants.upload_room import UploadRoom
 
 _T = TypeVar("_T")
 
-# For watches, and likewise for reflection's streams.
+# For watches, and likewise for reflection's streams. Each may hold a connection open, so at most
+# a part of the connections that gRPC may have.
 MOST_OPEN: Final = 256
+PART_OF_CONNECTIONS: Final = 4
 MOST_OPEN_OF_A_CONNECTION: Final = 16
 _REFLECTION: Final = GRPC.named(
     f"{RPC} /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -44,10 +46,15 @@ _CHECK: Final = GRPC.named(f"{RPC} /grpc.health.v1.Health/Check")
 _MOST_BYTES: Final = _CHECK.body.most_bytes(0)
 
 
+def most_open(connections: int) -> int:
+    """Return how many calls of a kind may be open if gRPC may have this many ``connections``."""
+    return max(1, min(MOST_OPEN, connections // PART_OF_CONNECTIONS))
+
+
 class Places:
     """Limits how many calls of one kind may be open at once, in total and per connection."""
 
-    def __init__(self, what: str, most: int = MOST_OPEN) -> None:
+    def __init__(self, what: str, most: int) -> None:
         self._what = what
         self._most = most
         self._open: Counter[str] = Counter()
@@ -77,9 +84,11 @@ class Places:
         )
 
 
-def health_handlers(health: HealthServicer, messages: SmallMessages) -> dict[str, Any]:
+def health_handlers(
+    health: HealthServicer, messages: SmallMessages, most_watches: int
+) -> dict[str, Any]:
     """Return the methods of grpc.health.v1.Health, by name."""
-    watches = Places("health watches")
+    watches = Places("health watches", most_watches)
 
     async def check(_requests: Any, context: Any) -> None:
         request = await messages.read(context, HealthCheckRequest)
@@ -100,12 +109,12 @@ def health_handlers(health: HealthServicer, messages: SmallMessages) -> dict[str
 
 
 def reflection_handlers(
-    services: tuple[str, ...], access: Access, stopping: asyncio.Event
+    services: tuple[str, ...], access: Access, stopping: asyncio.Event, most_streams: int
 ) -> dict[str, Any]:
     """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name. Its streams end
     when the server is ``stopping``."""
     servicer = reflection.aio.ReflectionServicer(services)
-    streams = Places("reflection streams")
+    streams = Places("reflection streams", most_streams)
 
     async def info(requests: Any, context: Any) -> AsyncIterator[ServerReflectionResponse]:
         try:
