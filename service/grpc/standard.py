@@ -124,15 +124,24 @@ def reflection_handlers(
         except QuireError as error:
             await _abort(context, error)
         async with streams.taken(context):
-            async for answer in servicer.ServerReflectionInfo(until(stopping, requests), context):
-                yield answer
+            asked = until(stopping, _parsed(requests))
+            try:
+                async for answer in servicer.ServerReflectionInfo(asked, context):
+                    yield answer
+            except DecodeError:
+                await _refuse_malformed(context, ServerReflectionRequest)
 
+    # gRPC would log a traceback for a malformed message, and answer with the exception.
     handler = grpc.stream_stream_rpc_method_handler(
-        info,
-        request_deserializer=ServerReflectionRequest.FromString,
-        response_serializer=ServerReflectionResponse.SerializeToString,
+        info, response_serializer=ServerReflectionResponse.SerializeToString
     )
     return {"ServerReflectionInfo": handler}
+
+
+async def _parsed(messages: AsyncIterator[bytes]) -> AsyncIterator[ServerReflectionRequest]:
+    """Raises DecodeError."""
+    async for message in messages:
+        yield ServerReflectionRequest.FromString(message)
 
 
 async def until(stopping: asyncio.Event, requests: AsyncIterator[_T]) -> AsyncIterator[_T]:
@@ -154,6 +163,12 @@ async def until(stopping: asyncio.Event, requests: AsyncIterator[_T]) -> AsyncIt
         stop.cancel()
         if coming is not None:
             coming.cancel()
+
+
+async def _refuse_malformed(context: Any, kind: type[Message]) -> None:
+    await context.abort(
+        grpc.StatusCode.INVALID_ARGUMENT, f"The message is not a {kind.DESCRIPTOR.name}."
+    )
 
 
 async def _abort(context: Any, error: QuireError) -> None:
@@ -200,10 +215,7 @@ class SmallMessages:
         try:
             return kind.FromString(data)
         except DecodeError:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"The message is not a {kind.DESCRIPTOR.name}.",
-            )
+            await _refuse_malformed(context, kind)
 
     async def _arrived(self, context: Any) -> Any:
         """Raises OverloadedError."""

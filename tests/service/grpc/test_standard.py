@@ -183,6 +183,20 @@ async def listed(call: Any) -> set[str]:
     return {service.name for service in answer.list_services_response.service}
 
 
+async def test_a_malformed_reflection_message_is_refused_in_a_sentence() -> None:
+    handlers = standard.reflection_handlers(
+        ("grpc.health.v1.Health",), Access(KeyRing([])), asyncio.Event(), 8
+    )
+    async with served(handlers) as connect:
+        call = connect().stream_stream("/test/ServerReflectionInfo")()
+        assert await listed(call) == {"grpc.health.v1.Health"}
+        await call.write(b"\xff\xff\xff")
+        assert await code_of(call) == (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "The message is not a ServerReflectionRequest.",
+        )
+
+
 async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
     handlers = standard.reflection_handlers(
         ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"]))), asyncio.Event(), 8
