@@ -30,6 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from observability.logging import get_logger
+from service.http.spare_descriptor import NO_NUMBER, SpareDescriptor
 
 _DESCRIPTORS = "/dev/fd"
 _LOOK_SECONDS = 1.0
@@ -45,7 +46,6 @@ _BYTES_RECEIVED = 128
 _COUNT = struct.Struct("Q")
 # The client will send no more. Only Linux reports it.
 _LEFT = getattr(select, "POLLRDHUP", 0)
-_NO_NUMBER = (errno.EMFILE, errno.ENFILE)
 # Descriptors below this are found even if they cannot be listed.
 _MOST_TRIED = 1 << 16
 
@@ -80,55 +80,6 @@ class _Connection:
     file: _FileId | None
 
 
-class _Spare:
-    """Makes duplicates of descriptors, even when no number is free: then with one that it keeps
-    for that. It never closes that one, since another thread, such as the one that accepts
-    connections, would take the number at once. There is one such duplicate at a time."""
-
-    def __init__(self) -> None:
-        self._null: int | None = None
-        self._number: int | None = None
-        self.was_needed = False
-
-    def refill(self) -> None:
-        self.was_needed = False
-        with contextlib.suppress(OSError):
-            if self._null is None:
-                self._null = os.open(os.devnull, os.O_RDONLY)
-            if self._number is None:
-                self._number = os.dup(self._null)
-
-    def empty(self) -> None:
-        for descriptor in (self._null, self._number):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._null = self._number = None
-
-    def duplicate(self, descriptor: int) -> int:
-        """Raises OSError."""
-        try:
-            return os.dup(descriptor)
-        except OSError as error:
-            if error.errno not in _NO_NUMBER:
-                raise
-            self.was_needed = True
-            if self._number is None:
-                raise
-        return os.dup2(descriptor, self._number, inheritable=False)
-
-    def release(self, duplicate: int) -> None:
-        """Close what ``duplicate`` returned."""
-        if self._null is not None and duplicate == self._number:
-            os.dup2(self._null, duplicate, inheritable=False)
-        else:
-            os.close(duplicate)
-
-    def abandon(self, duplicate: int) -> None:
-        """Leave it open for good."""
-        if duplicate == self._number:
-            self._number = None
-
-
 class Connections:
     """``idle_timeout``: seconds that a connection may stay open between requests;
     ``first_timeout``: before its first request. ``most``: how many are accepted. ``warns``: if no
@@ -142,7 +93,7 @@ class Connections:
         self.most = most
         self._warns = warns
         self._kept_free = max(1, most // _SPARE)
-        self._spare = _Spare()
+        self._spare = SpareDescriptor()
         self._port: int | None = None
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
@@ -327,7 +278,7 @@ class Connections:
         try:
             return set(map(int, os.listdir(_DESCRIPTORS)))
         except OSError as error:  # listing takes a descriptor
-            if error.errno not in _NO_NUMBER:
+            if error.errno not in NO_NUMBER:
                 raise
         self._spare.was_needed = True
         allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
