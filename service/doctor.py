@@ -37,6 +37,7 @@ from engine.gguf.names import gguf_of
 from engine.gguf.part_names import named_part, parts_by_name
 from engine.python_command import python_command
 from service.hub.place import ModelPlace
+from service.serving.connection_limits import RESERVED_DESCRIPTORS
 from service.settings import ServiceSettings
 from service.start_checks import CheckedModel
 from service.version import VERSION
@@ -102,7 +103,7 @@ def _findings(
     yield cpu_finding(Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace"))
     yield _compiled_finding()
     yield memory_finding(Path("/proc/meminfo").read_text(encoding="utf-8"))
-    yield _files_finding()
+    yield files_finding(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     yield from port_findings(service)
     if settings_problem is not None:
         yield Finding(Level.FAIL, "settings", settings_problem)
@@ -236,10 +237,13 @@ def memory_finding(meminfo: str) -> Finding:
     return Finding(Level.OK, "memory", text)
 
 
-def _files_finding() -> Finding:
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+def files_finding(hard: int) -> Finding:
+    """``hard``: the limit to which a worker raises its own."""
     unlimited = hard == resource.RLIM_INFINITY
     text = f"{'any number of' if unlimited else hard} open files allowed"
+    if not unlimited and hard < RESERVED_DESCRIPTORS:
+        remedy = f"raise it (ulimit -n): below {RESERVED_DESCRIPTORS} few clients can connect"
+        return Finding(Level.FAIL, "limits", text, remedy)
     if not unlimited and hard < _ENOUGH_FILES:
         return Finding(Level.NOTE, "limits", text, "raise it (ulimit -n): one per connection")
     return Finding(Level.OK, "limits", text)

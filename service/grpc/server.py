@@ -17,7 +17,13 @@ from observability.logging import get_logger
 from service.grpc.call import Calls, Method
 from service.grpc.health import HealthServicer
 from service.grpc.methods import METHODS, SERVICE
-from service.grpc.standard import MOST_OPEN, SmallMessages, health_handlers, reflection_handlers
+from service.grpc.standard import (
+    MOST_OPEN,
+    SmallMessages,
+    health_handlers,
+    most_open,
+    reflection_handlers,
+)
 from service.routes.route import RPC
 from service.routes.tables import GRPC
 from service.serving.access import Access
@@ -48,11 +54,12 @@ class GrpcServer:
         calls = Calls(services)
         access = Access(services.keys)
         messages = SmallMessages(services.settings.max_body_bytes)
+        most = most_open(ConnectionLimits.of(services.settings).grpc)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {
             SERVICE: {name: _handler(calls, name, method) for name, method in METHODS.items()},
-            HEALTH_SERVICE: health_handlers(self._health, messages),
-            REFLECTION_SERVICE: reflection_handlers(names, access, self._stopping),
+            HEALTH_SERVICE: health_handlers(self._health, messages, most),
+            REFLECTION_SERVICE: reflection_handlers(names, access, self._stopping, most),
         }
         GRPC.check_served(
             GRPC.named(f"{RPC} /{service}/{name}")

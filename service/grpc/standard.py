@@ -32,8 +32,10 @@ from service.tenants.upload_room import UploadRoom
 
 _T = TypeVar("_T")
 
-# For watches, and likewise for reflection's streams.
+# For watches, and likewise for reflection's streams. Each may hold a connection open, so at most
+# a part of the connections that gRPC may have.
 MOST_OPEN: Final = 256
+PART_OF_CONNECTIONS: Final = 4
 MOST_OPEN_OF_A_CONNECTION: Final = 16
 _REFLECTION: Final = GRPC.named(
     f"{RPC} /grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
@@ -44,10 +46,15 @@ _CHECK: Final = GRPC.named(f"{RPC} /grpc.health.v1.Health/Check")
 _MOST_BYTES: Final = _CHECK.body.most_bytes(0)
 
 
+def most_open(connections: int) -> int:
+    """Return how many calls of a kind may be open if gRPC may have this many ``connections``."""
+    return max(1, min(MOST_OPEN, connections // PART_OF_CONNECTIONS))
+
+
 class Places:
     """Limits how many calls of one kind may be open at once, in total and per connection."""
 
-    def __init__(self, what: str, most: int = MOST_OPEN) -> None:
+    def __init__(self, what: str, most: int) -> None:
         self._what = what
         self._most = most
         self._open: Counter[str] = Counter()
@@ -77,9 +84,11 @@ class Places:
         )
 
 
-def health_handlers(health: HealthServicer, messages: SmallMessages) -> dict[str, Any]:
+def health_handlers(
+    health: HealthServicer, messages: SmallMessages, most_watches: int
+) -> dict[str, Any]:
     """Return the methods of grpc.health.v1.Health, by name."""
-    watches = Places("health watches")
+    watches = Places("health watches", most_watches)
 
     async def check(_requests: Any, context: Any) -> None:
         request = await messages.read(context, HealthCheckRequest)
@@ -100,12 +109,12 @@ def health_handlers(health: HealthServicer, messages: SmallMessages) -> dict[str
 
 
 def reflection_handlers(
-    services: tuple[str, ...], access: Access, stopping: asyncio.Event
+    services: tuple[str, ...], access: Access, stopping: asyncio.Event, most_streams: int
 ) -> dict[str, Any]:
     """Return the one method of grpc.reflection.v1alpha.ServerReflection, by name. Its streams end
     when the server is ``stopping``."""
     servicer = reflection.aio.ReflectionServicer(services)
-    streams = Places("reflection streams")
+    streams = Places("reflection streams", most_streams)
 
     async def info(requests: Any, context: Any) -> AsyncIterator[ServerReflectionResponse]:
         try:
@@ -115,15 +124,24 @@ def reflection_handlers(
         except QuireError as error:
             await _abort(context, error)
         async with streams.taken(context):
-            async for answer in servicer.ServerReflectionInfo(until(stopping, requests), context):
-                yield answer
+            asked = until(stopping, _parsed(requests))
+            try:
+                async for answer in servicer.ServerReflectionInfo(asked, context):
+                    yield answer
+            except DecodeError:
+                await _refuse_malformed(context, ServerReflectionRequest)
 
+    # gRPC would log a traceback for a malformed message, and answer with the exception.
     handler = grpc.stream_stream_rpc_method_handler(
-        info,
-        request_deserializer=ServerReflectionRequest.FromString,
-        response_serializer=ServerReflectionResponse.SerializeToString,
+        info, response_serializer=ServerReflectionResponse.SerializeToString
     )
     return {"ServerReflectionInfo": handler}
+
+
+async def _parsed(messages: AsyncIterator[bytes]) -> AsyncIterator[ServerReflectionRequest]:
+    """Raises DecodeError."""
+    async for message in messages:
+        yield ServerReflectionRequest.FromString(message)
 
 
 async def until(stopping: asyncio.Event, requests: AsyncIterator[_T]) -> AsyncIterator[_T]:
@@ -145,6 +163,12 @@ async def until(stopping: asyncio.Event, requests: AsyncIterator[_T]) -> AsyncIt
         stop.cancel()
         if coming is not None:
             coming.cancel()
+
+
+async def _refuse_malformed(context: Any, kind: type[Message]) -> None:
+    await context.abort(
+        grpc.StatusCode.INVALID_ARGUMENT, f"The message is not a {kind.DESCRIPTOR.name}."
+    )
 
 
 async def _abort(context: Any, error: QuireError) -> None:
@@ -191,10 +215,7 @@ class SmallMessages:
         try:
             return kind.FromString(data)
         except DecodeError:
-            await context.abort(
-                grpc.StatusCode.INVALID_ARGUMENT,
-                f"The message is not a {kind.DESCRIPTOR.name}.",
-            )
+            await _refuse_malformed(context, kind)
 
     async def _arrived(self, context: Any) -> Any:
         """Raises OverloadedError."""

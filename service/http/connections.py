@@ -17,6 +17,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import resource
 import select
 import socket
 import stat
@@ -24,11 +25,12 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 from observability.logging import get_logger
+from service.http.spare_descriptor import NO_NUMBER, SpareDescriptor
 
 _DESCRIPTORS = "/dev/fd"
 _LOOK_SECONDS = 1.0
@@ -44,10 +46,11 @@ _BYTES_RECEIVED = 128
 _COUNT = struct.Struct("Q")
 # The client will send no more. Only Linux reports it.
 _LEFT = getattr(select, "POLLRDHUP", 0)
+# Descriptors below this are found even if they cannot be listed.
+_MOST_TRIED = 1 << 16
 
 PeerAddress = tuple[str, int]
 _FileId = tuple[int, int]
-_T = TypeVar("_T")
 
 _log = get_logger()
 
@@ -77,46 +80,20 @@ class _Connection:
     file: _FileId | None
 
 
-class _Spare:
-    """A descriptor that is given up when no other is free, as looking at connections takes one."""
-
-    def __init__(self) -> None:
-        self._descriptor: int | None = None
-        self.was_needed = False
-
-    def refill(self) -> None:
-        self.was_needed = False
-        if self._descriptor is None:
-            with contextlib.suppress(OSError):
-                self._descriptor = os.open(os.devnull, os.O_RDONLY)
-
-    def empty(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-    def attempt(self, call: Callable[[], _T]) -> _T:
-        """Return what ``call`` does, which takes a descriptor. Raises OSError."""
-        try:
-            return call()
-        except OSError as error:
-            if error.errno not in (errno.EMFILE, errno.ENFILE):
-                raise
-        self.was_needed = True
-        self.empty()
-        return call()
-
-
 class Connections:
     """``idle_timeout``: seconds that a connection may stay open between requests;
-    ``first_timeout``: before its first request. ``most``: how many are accepted."""
+    ``first_timeout``: before its first request. ``most``: how many are accepted. ``warns``: if no
+    descriptor is free, which all servers of a process notice."""
 
-    def __init__(self, *, idle_timeout: float, first_timeout: float, most: int) -> None:
+    def __init__(
+        self, *, idle_timeout: float, first_timeout: float, most: int, warns: bool = True
+    ) -> None:
         self._idle_timeout = idle_timeout
         self._first_timeout = first_timeout
         self.most = most
+        self._warns = warns
         self._kept_free = max(1, most // _SPARE)
-        self._spare = _Spare()
+        self._spare = SpareDescriptor()
         self._port: int | None = None
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
@@ -155,9 +132,9 @@ class Connections:
                 self._spare.refill()
                 try:
                     scarce = self._end_idle()
-                except OSError:  # another thread has taken the spare descriptor, too
+                except OSError:  # there was none for the spare one, either
                     scarce = True
-                if self._spare.was_needed and not was_needed:
+                if self._warns and self._spare.was_needed and not was_needed:
                     _log.warning("no file descriptor is free: closing idle connections")
                 was_needed = self._spare.was_needed
                 await asyncio.sleep(_HURRIED_LOOK_SECONDS if scarce else _LOOK_SECONDS)
@@ -262,7 +239,7 @@ class Connections:
         only when connections are scarce and in one scan of ten, so that scanning costs a server
         without new clients little. For the admin port, all clients of the public one are such.
         Raises OSError if no descriptor is free."""
-        present = set(map(int, self._spare.attempt(lambda: os.listdir(_DESCRIPTORS))))
+        present = self._present()
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
         possible = len(self._open) + len(self._others)  # the others' descriptors may be reused
@@ -295,6 +272,20 @@ class Connections:
         for address in self._peers.keys() - self._descriptors.keys():
             if not self._peers[address].requests:
                 del self._peers[address]
+
+    def _present(self) -> set[int]:
+        """Return the open descriptors. Raises OSError."""
+        try:
+            return set(map(int, os.listdir(_DESCRIPTORS)))
+        except OSError as error:  # listing takes a descriptor
+            if error.errno not in NO_NUMBER:
+                raise
+        self._spare.was_needed = True
+        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        is_many = allowed == resource.RLIM_INFINITY or allowed > _MOST_TRIED
+        # The limit may have been lowered below those that are open.
+        possible = {*range(_MOST_TRIED if is_many else allowed), *self._open, *self._others}
+        return {descriptor for descriptor in possible if _file_id(descriptor) is not None}
 
     def _is_scarce(self, connections: int) -> bool:
         """True if with this many open connections too few more can be accepted."""
@@ -358,18 +349,22 @@ class Connections:
         own = None
         if _is_socket(descriptor):
             try:
-                own = self._spare.attempt(lambda: os.dup(descriptor))
+                own = self._spare.duplicate(descriptor)
             except OSError as error:
                 if error.errno != errno.EBADF:
                     raise
-        if own is None or not _is_socket(own):  # a file after all: see above why it is not closed
+        if own is None:
+            yield None
+            return
+        if not _is_socket(own):  # a file after all: see above why it is not closed
+            self._spare.abandon(own)
             yield None
             return
         connection = socket.socket(fileno=own)
         try:
             yield connection
         finally:
-            connection.close()
+            self._spare.release(connection.detach())
 
 
 def _file_id(descriptor: int) -> _FileId | None:

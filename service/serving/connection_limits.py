@@ -9,12 +9,17 @@ from service.serving.limits import MOST_CONNECTIONS
 from service.settings import ServiceSettings
 
 # Descriptors that are not client connections: the engines' sockets, the store, logs, processes
-# that prepare requests. An idle worker with one engine holds about 60.
+# that prepare requests.
 RESERVED_DESCRIPTORS = 128
+# So many an idle worker with one engine holds, at least.
+_IDLE_DESCRIPTORS = 60
 MOST_ADMIN_CONNECTIONS = 128
 # The part of the other descriptors that the admin API or gRPC may have.
 _PART = 4
+# A low limit leaves this many to clients, as far as an idle worker leaves them ...
 _LEAST_DESCRIPTORS = 64
+# ... but one for each server.
+_FEWEST = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class ConnectionLimits:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         if descriptors == resource.RLIM_INFINITY:
             descriptors = 8 * MOST_CONNECTIONS
-        free = max(_LEAST_DESCRIPTORS, descriptors - RESERVED_DESCRIPTORS)
+        left = min(_LEAST_DESCRIPTORS, descriptors - _IDLE_DESCRIPTORS)
+        free = max(_FEWEST, left, descriptors - RESERVED_DESCRIPTORS)
         admin = min(MOST_ADMIN_CONNECTIONS, free // _PART) if settings.admin else 0
         grpc = 0 if settings.grpc_port is None else min(MOST_CONNECTIONS, free // _PART)
         return cls(min(MOST_CONNECTIONS, free - admin - grpc), admin, grpc)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import subprocess
 import sys
@@ -111,6 +112,16 @@ def test_amx_that_the_kernel_refuses_is_noted() -> None:
 def test_little_memory_is_noted(available: int, level: Level) -> None:
     meminfo = f"MemTotal:       16000000 kB\nMemAvailable:   {available} kB\n"
     assert doctor.memory_finding(meminfo).level is level
+
+
+@pytest.mark.parametrize(
+    ("allowed", "level"),
+    [(64, Level.FAIL), (1024, Level.NOTE), (4096, Level.OK), (resource.RLIM_INFINITY, Level.OK)],
+)
+def test_a_low_limit_of_open_files_is_noted_and_a_very_low_one_fails(
+    allowed: int, level: Level
+) -> None:
+    assert doctor.files_finding(allowed).level is level
 
 
 def test_a_port_in_use_is_noted_with_another() -> None:

@@ -191,6 +191,7 @@ def make_admin_app(
         idle_timeout=options.idle_timeout,
         first_timeout=options.receive_timeout,
         most=ConnectionLimits.of(options).admin,
+        warns=False,  # the public API's warn
     )
     peers = desk.services.peers
     forwarding = Forwarding(peers, desk.services.drain) if peers else None

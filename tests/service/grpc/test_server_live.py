@@ -132,7 +132,7 @@ async def test_connections_are_limited_and_idle_ones_are_closed(
     settings = ServiceSettings(grpc_port=9000, idle_timeout=1.0, receive_timeout=1.0)
     server = grpc.aio.server(options=_options(settings))
     health = HealthServicer(lambda: True, ())
-    handlers = health_handlers(health, SmallMessages(1024))
+    handlers = health_handlers(health, SmallMessages(1024), 1)
     name = "grpc.health.v1.Health"
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(name, handlers),))
     port = server.add_insecure_port("127.0.0.1:0")

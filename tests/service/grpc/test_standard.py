@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest, Serv
 from service.api_keys import api_keys
 from service.grpc import standard
 from service.grpc.health import HealthServicer
-from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places, SmallMessages
+from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, Places, SmallMessages, most_open
 from service.serving.access import Access
 from service.serving.keys import KeyRing
 
@@ -81,10 +81,36 @@ async def test_calls_are_bounded_on_a_connection_and_in_all_and_places_come_back
         assert await again.read() == b"taken"
 
 
+@pytest.mark.parametrize(("connections", "most"), [(1, 1), (224, 56), (1024, 256), (65_536, 256)])
+def test_only_a_part_of_the_connections_can_be_held_open_by_calls(
+    connections: int, most: int
+) -> None:
+    assert most_open(connections) == most
+
+
+async def test_watches_that_would_take_a_connection_each_are_refused() -> None:
+    """They need no key, and a connection with a watch is never idle."""
+    health = HealthServicer(lambda: True, ())
+    handlers = standard.health_handlers(health, SmallMessages(LARGEST), most_watches=2)
+    async with served(handlers) as connect:
+        held = []
+        for _ in range(3):
+            held.append(connect().stream_stream("/test/Watch")())
+            await held[-1].write(HealthCheckRequest().SerializeToString())
+        assert [HealthCheckResponse.FromString(await call.read()).status for call in held[:2]] == (
+            [HealthCheckResponse.SERVING] * 2
+        )
+        code, details = await code_of(held[2])
+        assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "at most 2 in all" in details
+
+
 @pytest.fixture
 async def check() -> AsyncIterator[Any]:
     """Health's Check as a method of bytes, of a server that is ready."""
-    handlers = standard.health_handlers(HealthServicer(lambda: True, ()), SmallMessages(LARGEST))
+    handlers = standard.health_handlers(
+        HealthServicer(lambda: True, ()), SmallMessages(LARGEST), most_watches=8
+    )
     async with served(handlers) as connect:
         yield connect().stream_stream("/test/Check")
 
@@ -157,9 +183,23 @@ async def listed(call: Any) -> set[str]:
     return {service.name for service in answer.list_services_response.service}
 
 
+async def test_a_malformed_reflection_message_is_refused_in_a_sentence() -> None:
+    handlers = standard.reflection_handlers(
+        ("grpc.health.v1.Health",), Access(KeyRing([])), asyncio.Event(), 8
+    )
+    async with served(handlers) as connect:
+        call = connect().stream_stream("/test/ServerReflectionInfo")()
+        assert await listed(call) == {"grpc.health.v1.Health"}
+        await call.write(b"\xff\xff\xff")
+        assert await code_of(call) == (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "The message is not a ServerReflectionRequest.",
+        )
+
+
 async def test_reflection_lists_the_services_for_clients_with_a_key() -> None:
     handlers = standard.reflection_handlers(
-        ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"]))), asyncio.Event()
+        ("grpc.health.v1.Health",), Access(KeyRing(api_keys(["key"]))), asyncio.Event(), 8
     )
     async with served(handlers) as connect:
         ask = connect().stream_stream("/test/ServerReflectionInfo")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.http.connections import Connections
 from service.http.door import Door
@@ -142,6 +143,57 @@ async def test_idle_connections_are_closed_although_no_descriptor_is_free() -> N
         assert not watch.done()
 
 
+async def test_idle_connections_are_closed_although_what_becomes_free_is_taken_at_once() -> None:
+    """By the thread that accepts connections."""
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        clients = []
+        for _ in range(4):
+            clients.append(stack.enter_context(socket.create_connection(listener.getsockname())))
+            stack.enter_context(listener.accept()[0])
+        watch = asyncio.create_task(connections.watch(listener.getsockname()[1]))
+        stack.callback(watch.cancel)
+        await asyncio.sleep(0)  # it has looked once
+        loop = asyncio.get_running_loop()
+        with no_free_descriptor() as taken, taking_each(taken):
+            async with asyncio.timeout(20):
+                for client in clients:
+                    client.setblocking(False)
+                    assert await loop.sock_recv(client, 1) == b""
+        assert not watch.done()
+
+
+@contextlib.contextmanager
+def taking_each(taken: list[int]) -> Iterator[None]:
+    """Take each descriptor that becomes free, as soon as the call that closed it has returned."""
+
+    def take(_frame: Any, event: str, _what: Any) -> None:
+        if event == "c_return":
+            with contextlib.suppress(OSError):
+                taken.append(os.dup(0))
+
+    sys.setprofile(take)
+    try:
+        yield
+    finally:
+        sys.setprofile(None)
+
+
+@pytest.mark.parametrize("warns", [True, False])
+async def test_one_server_of_a_process_warns_that_no_descriptor_is_free(
+    warns: bool,
+) -> None:
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100, warns=warns)
+    with capture_logs() as said:
+        watch = asyncio.create_task(connections.watch(1))
+        with no_free_descriptor():
+            await asyncio.sleep(0)  # it has looked once
+        watch.cancel()
+    warnings = [line["event"] for line in said if line["log_level"] == "warning"]
+    assert warnings == ["no file descriptor is free: closing idle connections"] * warns
+
+
 def test_what_cannot_be_looked_at_is_looked_at_later() -> None:
     """Without a spare descriptor."""
     connections = Connections(idle_timeout=60, first_timeout=60, most=100)
@@ -160,7 +212,8 @@ def test_what_cannot_be_looked_at_is_looked_at_later() -> None:
 
 
 @contextlib.contextmanager
-def no_free_descriptor() -> Iterator[None]:
+def no_free_descriptor() -> Iterator[list[int]]:
+    """Yields those that it has taken."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     taken: list[int] = []
     free = os.dup(0)
@@ -170,7 +223,7 @@ def no_free_descriptor() -> Iterator[None]:
         with contextlib.suppress(OSError):
             while True:
                 taken.append(os.dup(0))
-        yield
+        yield taken
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         for descriptor in taken:

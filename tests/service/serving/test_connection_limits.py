@@ -24,6 +24,16 @@ def test_connections_leave_descriptors_for_everything_else(
     assert bool(limits.grpc) is (grpc_port is not None)
 
 
+@pytest.mark.parametrize(("descriptors", "most"), [(64, 4), (100, 40), (128, 64), (192, 64)])
+def test_a_low_limit_leaves_what_an_idle_worker_does_not_take(
+    descriptors: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (descriptors, descriptors))
+    limits = ConnectionLimits.of(ServiceSettings(grpc_port=9000))
+    assert limits.http + limits.admin + limits.grpc == most
+    assert min(limits.http, limits.admin, limits.grpc) >= 1
+
+
 def test_any_number_of_descriptors_may_be_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (resource.RLIM_INFINITY,) * 2)
     limits = ConnectionLimits.of(ServiceSettings(grpc_port=9000))
