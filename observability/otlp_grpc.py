@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from google.protobuf.message import DecodeError
 from google.rpc.error_details_pb2 import RetryInfo
 from google.rpc.status_pb2 import Status
 from grpc import RpcError, StatusCode
@@ -80,6 +81,6 @@ def _has_retry_info(metadata: Any) -> bool:
         return True
     try:
         status = Status.FromString(found.get("grpc-status-details-bin", b""))
-    except ValueError:
+    except DecodeError:
         return False
     return any(detail.Is(RetryInfo.DESCRIPTOR) for detail in status.details)

@@ -42,7 +42,9 @@ class HttpExporter(SpanExporter):
         # The exporter translates a batch by this function of its module; ours are encoded already.
         module: Any = trace_exporter
         module.encode_spans = lambda spans: _EncodedRequest(request_of(spans))
-        self._exporter = trace_exporter.OTLPSpanExporter(timeout=timeout_seconds, session=session)
+        self._exporter: SpanExporter = trace_exporter.OTLPSpanExporter(
+            timeout=timeout_seconds, session=session
+        )
 
     @property
     def may_repeat(self) -> bool:
