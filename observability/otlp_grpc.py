@@ -25,7 +25,7 @@ REPEATABLE_CODES = frozenset(
         StatusCode.DATA_LOSS,
     }
 )
-# For the exporter, which would repeat calls without knowing of our own pauses.
+# Without this the exporter also repeats calls, between our attempts.
 _NO_ERROR = (StatusCode.OK,)
 
 
@@ -64,7 +64,8 @@ class _Stub:
     """The generated client, with errors noted."""
 
     def __init__(self, channel: Any, note: Callable[[Any], None]) -> None:
-        self._stub: Any = TraceServiceStub(channel)
+        client: Any = TraceServiceStub
+        self._stub = client(channel)
         self._note = note
 
     def Export(self, **call: Any) -> Any:  # noqa: N802
