@@ -1,7 +1,7 @@
 """Spans over OTLP, by the OpenTelemetry SDK. Import only where an endpoint is configured.
 
 Spans are encoded when their request ends and given to the SDK's batch processor, which sends them
-from a separate thread, again and again while the endpoint does not take them. The queue is bounded;
+from a separate thread, again and again while the endpoint is away. The queue is bounded;
 what does not fit, and what is given up, is counted and lost: telemetry never holds up a request or
 the server's end.
 """
@@ -13,10 +13,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
@@ -36,8 +35,8 @@ from observability.tracing import (
 
 MAX_QUEUED_SPANS = 8192
 EXPORT_TIMEOUT_SECONDS = 5.0
-# A batch that fails is sent again after a pause, which doubles up to the longest, while later spans
-# wait in the queue. It is given up at last because an endpoint may refuse it for what it contains.
+# A batch that does not reach the endpoint is sent again after a pause, which doubles up to the
+# longest, while later spans wait in the queue. One that the endpoint refuses is given up at once.
 _FIRST_PAUSE_SECONDS = 1.0
 _LONGEST_PAUSE_SECONDS = 30.0
 GIVE_UP_SECONDS = 300.0
@@ -58,28 +57,30 @@ _INTERNAL, _SERVER = 1, 2
 _log = get_logger()
 
 
-def _exporter(
-    protocol: str, request_of: Callable[[Sequence[_EncodedSpans]], bytes]
-) -> SpanExporter:
+class _Exporter(Protocol):
+    """``may_repeat``: whether the batch of the last attempt, if it failed, may be sent again."""
+
+    @property
+    def may_repeat(self) -> bool: ...
+
+    def export(self, spans: Sequence[Any], /) -> SpanExportResult: ...
+
+    def shutdown(self) -> None: ...
+
+
+def _exporter(protocol: str, request_of: Callable[[Sequence[_EncodedSpans]], bytes]) -> _Exporter:
     """The endpoint, headers and certificates are read from OTEL_EXPORTER_OTLP_* by the exporter.
 
     Only the transport in use is imported: gRPC alone is 16 MiB.
     """
     timeout = None if _timeout_is_set() else EXPORT_TIMEOUT_SECONDS
-    module: Any
-    message: Callable[[bytes], object]
     if protocol == "grpc":
-        from opentelemetry.exporter.otlp.proto.grpc import trace_exporter as module
+        from observability.otlp_grpc import GrpcExporter
 
-        message = ExportTraceServiceRequest.FromString
-    else:
-        from opentelemetry.exporter.otlp.proto.http import trace_exporter as module
+        return GrpcExporter(request_of, timeout)
+    from observability.otlp_http import HttpExporter
 
-        message = _EncodedRequest
-    # Both exporters translate a batch by this function of their module; ours are encoded already.
-    module.encode_spans = lambda spans: message(request_of(spans))
-    exporter: SpanExporter = module.OTLPSpanExporter(timeout=timeout)
-    return exporter
+    return HttpExporter(request_of, timeout)
 
 
 def _timeout_is_set() -> bool:
@@ -131,7 +132,7 @@ class _CountingExporter(SpanExporter):
     """Counts the spans that it was given, and those that were lost on the way out. ``before``:
     called before each attempt."""
 
-    def __init__(self, exporter: SpanExporter) -> None:
+    def __init__(self, exporter: _Exporter) -> None:
         self._exporter = exporter
         self.before: Callable[[], None] = lambda: None
         self.taken = 0
@@ -157,7 +158,7 @@ class _CountingExporter(SpanExporter):
             is_last = self._closing.is_set() or time.monotonic() >= deadline
             self.before()
             result = self._exporter.export(spans)
-            if is_last or result is SpanExportResult.SUCCESS:
+            if is_last or result is SpanExportResult.SUCCESS or not self._exporter.may_repeat:
                 return result
             self._closing.wait(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -289,16 +290,6 @@ class OtlpTracer:
 
 def _as_sampled(identity: SpanIdentity) -> SpanIdentity:
     return SpanIdentity(identity.trace_id, identity.span_id, True, identity.parent)
-
-
-class _EncodedRequest:
-    """Stands for the message of which the HTTP exporter only wants the bytes."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-
-    def SerializePartialToString(self) -> bytes:  # noqa: N802
-        return self._data
 
 
 def _encoded_origin(resource: Resource, scope: InstrumentationScope) -> tuple[bytes, bytes]:

@@ -35,13 +35,27 @@ def attributes_of(span: Span) -> dict[str, Any]:
 
 
 class Receiver(TraceServiceServicer):
-    """``spans`` in the order they came; ``resources`` of each batch."""
+    """``spans`` in the order they came; ``resources`` of each batch.
+
+    ``refusing``: what to answer to a batch with a span of this name. ``refused``: how many were.
+    """
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.resources: list[dict[str, Any]] = []
         self._arrived = threading.Condition()
         self.endpoint = ""
+        self.refusing: dict[str, Any] = {}
+        self.refused = 0
+
+    def refusal_of(self, request: ExportTraceServiceRequest) -> Any:
+        """Return None for a batch that is taken."""
+        for batch in request.resource_spans:
+            for span in batch.scope_spans[0].spans:
+                if span.name in self.refusing:
+                    self.refused += 1
+                    return self.refusing[span.name]
+        return None
 
     def take(self, request: ExportTraceServiceRequest) -> None:
         with self._arrived:
@@ -54,6 +68,9 @@ class Receiver(TraceServiceServicer):
             self._arrived.notify_all()
 
     def Export(self, request: Any, context: Any) -> ExportTraceServiceResponse:  # noqa: N802
+        code = self.refusal_of(request)
+        if code is not None:
+            context.abort(code, "refused")
         self.take(request)
         return ExportTraceServiceResponse()
 
@@ -90,8 +107,11 @@ def http_receiver(port: int = 0) -> Iterator[Receiver]:
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             if self.path == "/v1/traces":
-                receiver.take(ExportTraceServiceRequest.FromString(body))
-                self.send_response(200)
+                request = ExportTraceServiceRequest.FromString(body)
+                status = receiver.refusal_of(request)
+                if status is None:
+                    receiver.take(request)
+                self.send_response(status or 200)
             else:
                 self.send_response(404)
             self.send_header("content-length", "0")
