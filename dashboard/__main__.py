@@ -93,9 +93,11 @@ def check_address(host: str, port: int) -> None:
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: the host cannot be a name
+        reason = (isinstance(error, OSError) and error.strerror) or error
         sys.exit(
-            f"quire dashboard: cannot listen on port {port} of {host}: {error.strerror or error}"
+            f"quire dashboard: cannot listen on port {port} of {host}: {reason}. Choose another "
+            "--port or --host."
         )
 
 

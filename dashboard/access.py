@@ -66,8 +66,8 @@ def access(index: int) -> Access:
         feeds().learn_key(index, key)
         if signed_in and not is_operator(_groups(), _operators()):
             standing = Standing.VIEWER
-    elif standing is Standing.ABSENT and server.admin in _seen:
-        standing = Standing.AWAY
+    elif standing is Standing.ABSENT and server.admin in _seen and (key or not feeds().key(index)):
+        standing = Standing.AWAY  # its last figures are for those who have a key, if it needs one
     return Access(standing, client, problem)
 
 

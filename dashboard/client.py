@@ -122,7 +122,10 @@ class Generation:
         except (server.RefusalError, server.UnusableKeyError, BrokenStreamError) as error:
             self._end(Ending.FAILED, str(error))
         except Exception as error:
-            self._end(Ending.FAILED, f"The request failed here: {type(error).__name__}: {error}")
+            self._end(
+                Ending.FAILED,
+                f"The dashboard could not complete the request: {type(error).__name__}: {error}",
+            )
         finally:
             self._end(Ending.STOPPED)  # cancelled: the other endings were recorded above
             watch.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,12 @@ board = _component("board")
 kv_map = _component("kvmap")
 
 
-def feed_data(servers: list[int], *, kv: int | None = None) -> dict[str, Any]:
+def feed_data(
+    servers: list[int], *, kv: int | None = None, absent: Mapping[int, str] | None = None
+) -> dict[str, Any]:
     """Return what a drawing needs to read the feed of ``servers``, or that of the KV maps of an
-    engine."""
+    engine. ``absent``: servers that do not answer, with why: they are only named, since no one
+    knows whether the visitor may see them."""
     channel = channel_of(servers, kv=kv)
     return {
         "feed": f"/feed/{channel}",
@@ -42,7 +46,13 @@ def feed_data(servers: list[int], *, kv: int | None = None) -> dict[str, Any]:
         "pages": list(PAGES),
         "token": issue(channel, time.time()),
         "several": len(feeds().servers) > 1,
-        "servers": [{"index": one, "name": feeds().servers[one].name} for one in servers],
+        "servers": [
+            *({"index": one, "name": feeds().servers[one].name} for one in servers),
+            *(
+                {"index": one, "name": feeds().servers[one].name, "away": why}
+                for one, why in (absent or {}).items()
+            ),
+        ],
     }
 
 

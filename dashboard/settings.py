@@ -37,9 +37,10 @@ class Server:
 
 
 def server_name(url: str) -> str:
-    """Return what the dashboard calls a server. One proxy may lead to several, by their paths."""
+    """Return what the dashboard calls a server: not with its user and password. One proxy may lead
+    to several, by their paths."""
     parts = urlsplit(url)
-    return parts.netloc + parts.path
+    return parts.netloc.rpartition("@")[2] + parts.path
 
 
 def named_url(text: str) -> str:

@@ -25,8 +25,8 @@ def admitted(index: int) -> Access:
     name = feeds().servers[index].name
     if not feeds().servers[index].admin:
         st.info(
-            f"This page is drawn from the admin API of {name}, and this dashboard has no address "
-            f"of it (`{ADMIN_VARIABLE}`)."
+            f"This page needs the admin API of {name}, but this dashboard has no address for it. "
+            f"Set `{ADMIN_VARIABLE}` and restart the dashboard."
         )
         st.stop()
     if found.standing in (Standing.ABSENT, Standing.AWAY):

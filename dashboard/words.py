@@ -113,7 +113,7 @@ def plain_markdown(text: str) -> str:
     """
     # As Streamlit does it itself, so that columns and lines are those that it will see.
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
-    lines = _with_formulas_outside(_blocks(text)[0], text.split("\n"))
+    lines = _with_formulas_outside(_code_lines(text), text.split("\n"))
     text = "\n".join(lines)
     fenced, within_paragraphs = _blocks(text)
     for number in range(len(lines)):
@@ -124,13 +124,18 @@ def plain_markdown(text: str) -> str:
     return "\n".join(lines)
 
 
+def _code_lines(text: str) -> set[int]:
+    """The lines of fenced and of indented code. The latter are not certain enough for images."""
+    return _lines_of(_WITH_HTML.parse(text), "fence", "code_block")
+
+
 def _blocks(text: str) -> tuple[set[int], set[int]]:
     """The lines of fenced code, the fences included; the lines that end within a paragraph, which a
     renderer would join."""
     tokens = _WITH_HTML.parse(text)
-    fenced = _fenced(tokens)
+    fenced = _lines_of(tokens, "fence")
     if fenced and "<" in text:
-        fenced &= _fenced(_WITHOUT_HTML.parse(text))
+        fenced &= _lines_of(_WITHOUT_HTML.parse(text), "fence")
     within: set[int] = set()
     for before, token in itertools.pairwise(tokens):
         if before.type == "paragraph_open" and token.map is not None:
@@ -138,15 +143,15 @@ def _blocks(text: str) -> tuple[set[int], set[int]]:
     return fenced, within
 
 
-def _fenced(tokens: Sequence[Token]) -> set[int]:
-    maps = (token.map for token in tokens if token.type == "fence")
+def _lines_of(tokens: Sequence[Token], *types: str) -> set[int]:
+    maps = (token.map for token in tokens if token.type in types)
     return {line for lines in maps if lines is not None for line in range(*lines)}
 
 
-def _with_formulas_outside(fenced: set[int], lines: list[str]) -> list[str]:
+def _with_formulas_outside(code: set[int], lines: list[str]) -> list[str]:
     """A formula may have several lines."""
     done: list[str] = []
-    for is_code, numbers in itertools.groupby(range(len(lines)), fenced.__contains__):
+    for is_code, numbers in itertools.groupby(range(len(lines)), code.__contains__):
         part = "\n".join(lines[number] for number in numbers)
         done += (part if is_code else _outside_code(part)).split("\n")
     return done

@@ -14,7 +14,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
-# OTLP forbids to repeat a batch after any other, but for RESOURCE_EXHAUSTED with a RetryInfo.
+# OTLP forbids repeating a batch after any other code, except RESOURCE_EXHAUSTED with a RetryInfo.
 REPEATABLE_CODES = frozenset(
     {
         StatusCode.CANCELLED,

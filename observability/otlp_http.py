@@ -14,7 +14,7 @@ from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse
 from urllib3.exceptions import HTTPError
 
-# OTLP forbids to repeat a batch after any other answer.
+# OTLP forbids repeating a batch after any other answer.
 REPEATABLE_STATUSES = frozenset({429, 502, 503, 504})
 # The status says all that is needed. The rest is read only so that the connection can be kept.
 _MAX_ANSWER_BYTES = 65_536
@@ -108,10 +108,10 @@ def _read_a_little(answer: BaseHTTPResponse, deadline: float | None) -> None:
     """Read a short answer, and close the connection of one that is long, late or broken."""
     size = 0
     try:
-        while chunk := answer.read1(_MAX_ANSWER_BYTES, decode_content=False):
+        while chunk := answer.read1(_MAX_ANSWER_BYTES - size, decode_content=False):
             size += len(chunk)
             late = deadline is not None and time.monotonic() >= deadline
-            if late or size > _MAX_ANSWER_BYTES:
+            if late or size >= _MAX_ANSWER_BYTES:
                 break
         else:
             return

@@ -390,7 +390,8 @@ function layOut(state) {
 function refill(state) {
   const { minutes, history, token } = state.component.data;
   state.minutes = minutes;
-  for (const server of state.servers.values())
+  for (const server of state.servers.values()) {
+    if (server.absent) continue;
     fetch(`${history}/${server.index}/${minutes}?token=${token}`)
       .then((reply) => {
         if (reply.ok) return reply.json();
@@ -399,10 +400,12 @@ function refill(state) {
       })
       .then((found) => {
         if (!found || state.closed || state.minutes !== minutes) return;
-        server.missed = false;
+        // What could not be fetched is tried again.
+        server.missed = server.missed && !Object.keys(found.values).length;
         server.history = found;
         adopt(state, server);
       }).catch(() => {});
+  }
 }
 
 function adopt(state, server) {
@@ -465,7 +468,7 @@ function append(state, server, time, sample) {
 function onFrame(state, server, frame) {
   if (frame.away !== undefined) { server.away = frame.away; show(state); return; }
   const now = performance.now();
-  const missed = server.arrived && (server.away || now - server.arrived > STALE_SECONDS * 1000);
+  const missed = server.away || (server.arrived && now - server.arrived > STALE_SECONDS * 1000);
   server.away = null;
   server.arrived = now;
   if (frame.overview) server.overview = frame.overview;
@@ -553,14 +556,16 @@ export default function (component) {
     if (state) state.parts.board.remove();
     state = root.quire = { root, component, names: JSON.stringify(data.servers), times: [], marks: [],
       hover: null, from: 0, until: 1, step: 1, chartHeight: 90,
-      servers: new Map(data.servers.map((one) => [one.index, { ...one, columns: {} }])) };
+      // Those that were away when the page was drawn are not in the feed.
+      servers: new Map(data.servers.map((one) => [one.index, { ...one, absent: !!one.away, columns: {} }])) };
     build(state);
     state.resize = new ResizeObserver(() => { layOut(state); drawCharts(state); });
     state.resize.observe(state.parts.board);
     state.timer = setInterval(() => showAge(state), 250);
     state.refills = setInterval(() => {
       if (state.minutes > 5 || [...state.servers.values()].some((one) => one.missed)) refill(state);
-      if (state.minutes > 5 && performance.now() - state.tokenSince > TOKEN_MS) renew(state);
+      const isAbsent = [...state.servers.values()].some((one) => one.absent);
+      if (isAbsent || (state.minutes > 5 && performance.now() - state.tokenSince > TOKEN_MS)) renew(state);
     }, 15000);
   }
   if (state.component.data.token !== data.token || !state.tokenSince)

@@ -21,7 +21,7 @@ from dashboard.words import plain_markdown
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """``panes`` None: the settings cannot be used as they are."""
+    """``panes`` None: nothing can be asked now: the settings are wrong, or the server is away."""
 
     conversation: Conversation
     url: str

@@ -105,12 +105,15 @@ def _json(text: str, name: str) -> Any:
         )
     try:
         read = json.loads(text)
-        json.dumps(read, allow_nan=False)
     except json.JSONDecodeError as error:
         where = f"line {error.lineno}, column {error.colno}"
         raise ValueError(f"{name}: not valid JSON at {where}: {error.msg}.") from error
     except RecursionError as error:
         raise ValueError(f"{name}: nested too deeply.") from error
+    except ValueError as error:  # of Python's own limit
+        raise ValueError(f"{name}: integers may have 4,300 digits.") from error
+    try:
+        json.dumps(read, allow_nan=False)
     except ValueError as error:
         raise ValueError(f"{name}: NaN and infinite numbers are not valid JSON.") from error
     return read

@@ -37,17 +37,21 @@ def page() -> None:
         if len(shown) > 1:
             st.caption(
                 f"This is **{names[0]}**. Servers are shown together only where the dashboard can "
-                "read their admin APIs. Choose another one above."
+                "read their admin APIs. Choose another server above."
             )
         metrics_only.page(servers[shown[0]].url)
         return
     with controls:
         minutes = _picked_range()
-    # One whose admin API has not answered yet is named by the board.
     if without := [names[index] for index in shown if not servers[index].admin]:
         st.caption(f"Not included, without an admin API: {', '.join(without)}.")
+    absent = {
+        index: found.problem
+        for index, found in standings.items()
+        if servers[index].admin and not found.reads
+    }
     data = {
-        **feed_data([index for index in shown if servers[index].admin]),
+        **feed_data([index for index, found in standings.items() if found.reads], absent=absent),
         "charts": CHARTS_DRAWN,
         "conditions": CONDITIONS,
         "minutes": minutes,

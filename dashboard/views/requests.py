@@ -95,6 +95,9 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
     cursors = _cursors(index, query)
     try:
         got = found.client.requests(**query, cursor=cursors[-1] if cursors else "")
+        if cursors and not got.requests:  # they have ended, or have been deleted
+            cursors.clear()
+            got = found.client.requests(**query)
     except AdminRefusalError as refusal:
         cursors.clear()
         st.warning(plain_markdown(str(refusal)))
@@ -150,14 +153,17 @@ def _pages(cursors: list[str], shown: RequestPage) -> None:
         return
     before = len(cursors) * PAGE_ROWS
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.button("Previous", on_click=_drop_last, args=(cursors,), disabled=not cursors)
-        st.button("Next", on_click=cursors.append, args=(shown.cursor,), disabled=not shown.cursor)
+        # A second click, before the page is drawn again, changes nothing.
+        place = len(cursors)
+        earlier, later = cursors[: max(0, place - 1)], [*cursors, shown.cursor]
+        st.button("Previous", on_click=_go_to, args=(cursors, earlier), disabled=not cursors)
+        st.button("Next", on_click=_go_to, args=(cursors, later), disabled=not shown.cursor)
         more = " of more" if shown.cursor else ""
         st.caption(f"{count(before + 1)} to {count(before + len(shown.requests))}{more}")
 
 
-def _drop_last(cursors: list[str]) -> None:
-    cursors.pop()
+def _go_to(cursors: list[str], wanted: list[str]) -> None:
+    cursors[:] = wanted
 
 
 def _is_same_day(one: float, other: float) -> bool:

@@ -107,8 +107,9 @@ class Call:
 
 def _hurry(limit: asyncio.Timeout) -> None:
     """Wait no longer than for a cancelled request."""
-    soon = asyncio.get_running_loop().time() + CANCELLED_PATIENCE
-    limit.reschedule(min(soon, limit.when() or soon))
+    if not limit.expired():
+        soon = asyncio.get_running_loop().time() + CANCELLED_PATIENCE
+        limit.reschedule(min(soon, limit.when() or soon))
 
 
 class Calls:
@@ -195,6 +196,7 @@ class Calls:
             return None
         if isinstance(failure, ClientGoneError) and deadline_is_over(context):
             failure = _deadline_error()
+        failure = exchange.cancellation or failure
         self._note(exchange, failure)
         return failure
 

@@ -180,7 +180,7 @@ class Connections:
 
     def _end_idle(self) -> bool:
         """Close idle connections. True if connections or descriptors are scarce. Raises OSError if
-        no descriptor is free."""
+        neither a descriptor nor the spare one is free."""
         now = time.monotonic()
         self._look(now)
         self._notice_left(now)
@@ -238,7 +238,7 @@ class Connections:
         known descriptors. Descriptors that were not a client's are compared with what they were
         only when connections are scarce and in one scan of ten, so that scanning costs a server
         without new clients little. For the admin port, all clients of the public one are such.
-        Raises OSError if no descriptor is free."""
+        Raises OSError if neither a descriptor nor the spare one is free."""
         present = self._present()
         for descriptor in self._open.keys() - present:
             self._forget(descriptor)
@@ -299,7 +299,7 @@ class Connections:
 
     def _peer_address(self, descriptor: int) -> PeerAddress | None:
         """Return the address of the client that a descriptor belongs to; None if it is not a
-        client's. Raises OSError if no descriptor is free."""
+        client's. Raises OSError if neither a descriptor nor the spare one is free."""
         with self._borrowed(descriptor) as connection:
             return None if connection is None else self._address_of(connection)
 
@@ -341,7 +341,7 @@ class Connections:
     @contextlib.contextmanager
     def _borrowed(self, descriptor: int) -> Iterator[socket.socket | None]:
         """Yield a duplicate of a descriptor, so that it cannot be reused meanwhile; None if it is
-        closed or not a socket. Raises OSError if no descriptor is free.
+        closed or not a socket. Raises OSError if neither a descriptor nor the spare one is free.
 
         Only sockets are duplicated: closing any descriptor of a file releases all locks that the
         process holds on that file, and SQLite relies on those.

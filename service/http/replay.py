@@ -79,7 +79,8 @@ def follow_run(exchange: Exchange, run: Run, number: int) -> EventStream:
     run.check_readers()
     if number < run.log.first:
         raise InvalidRequestError(
-            f"Events before {run.log.first} are no longer available; start from there or later.",
+            f"Events before {run.log.first} are no longer available. Resume with 'starting_after' "
+            f"or 'Last-Event-ID' of at least {run.log.first - 1}.",
             param="starting_after" if number else None,
         )
     shape = shape_for(exchange.record.http_route)

@@ -66,7 +66,10 @@ class Limit(enum.Enum):
     BUNDLE = "one at a time"
     EXPORTS = "two exports at a time"
     LOAD = "one load run at a time"
-    STANDARD = "256 calls of the kind (or a quarter of gRPC's connections), 16 of a connection"
+    STANDARD = (
+        "256 calls of the kind, or a quarter of gRPC's connections if that is fewer; 16 per "
+        "connection"
+    )
 
 
 @dataclass(frozen=True, slots=True)

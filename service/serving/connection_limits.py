@@ -11,14 +11,14 @@ from service.settings import ServiceSettings
 # Descriptors that are not client connections: the engines' sockets, the store, logs, processes
 # that prepare requests.
 RESERVED_DESCRIPTORS = 128
-# So many an idle worker with one engine holds, at least.
+# An idle worker with one engine holds about this many.
 _IDLE_DESCRIPTORS = 60
 MOST_ADMIN_CONNECTIONS = 128
 # The part of the other descriptors that the admin API or gRPC may have.
 _PART = 4
-# A low limit leaves this many to clients, as far as an idle worker leaves them ...
+# With a low limit, clients get this many, or what an idle worker leaves ...
 _LEAST_DESCRIPTORS = 64
-# ... but one for each server.
+# ... but at least enough for one connection to each server.
 _FEWEST = 4
 
 

@@ -155,6 +155,11 @@ class Exchange:
             self.on_cancel()
         return True
 
+    @property
+    def cancellation(self) -> QuireError | None:
+        """What the client is told if an operator has cancelled the request."""
+        return self._cancellation
+
     def _cancel_work(self) -> None:
         if self._cancellation is None:
             return

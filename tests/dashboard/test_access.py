@@ -78,6 +78,17 @@ def test_a_server_without_admin_api_is_told_from_one_that_is_away(
     monkeypatch.setenv(ADMIN_VARIABLE, closed_url)
     assert access(0).standing is Standing.ABSENT
     monkeypatch.setattr(dashboard.access, "_seen", {closed_url})
+    assert access(0).standing is Standing.ABSENT  # it needs a key, and this visitor has typed none
+    remember_key(0, KEY)
+    assert access(0).standing is Standing.AWAY
+
+
+def test_the_last_figures_of_a_server_that_needs_no_key_are_for_all(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch, closed_url: str
+) -> None:
+    monkeypatch.delenv(ADMIN_KEY_VARIABLE)
+    monkeypatch.setenv(ADMIN_VARIABLE, closed_url)
+    monkeypatch.setattr(dashboard.access, "_seen", {closed_url})
     assert access(0).standing is Standing.AWAY
 
 

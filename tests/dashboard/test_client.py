@@ -142,7 +142,7 @@ def test_a_request_that_cannot_be_written_is_said(closed_url: str) -> None:
     ask = Ask("m", HI, schema={"maximum": float("nan")})
     answer = finished(Generation(closed_url, Request(APIS[0], ask)))
     assert answer.ending is Ending.FAILED
-    assert answer.error.startswith("The request failed here: ValueError: ")
+    assert answer.error.startswith("The dashboard could not complete the request: ValueError: ")
 
 
 def test_nothing_there_is_told(closed_url: str) -> None:

@@ -82,6 +82,9 @@ def test_an_image_in_an_answer_is_not_fetched() -> None:
 
 
 def test_code_in_an_answer_stays_as_it_is() -> None:
+    assert plain_markdown("Run:\n\n    echo $HOME\n    - [ ] todo") == (
+        "Run:\n\n    echo $HOME\n    - [ ] todo"
+    )
     code = "```sh\necho $HOME ![x](y)\n```"
     assert plain_markdown(f"$1\n{code}\nand `$x` $2") == f"\\$1\n{code}\nand `$x` \\$2"
 

@@ -30,6 +30,7 @@ def test_tools_are_read_in_each_apis_spelling(written: str) -> None:
         ("[\n  {]", "line 2, column 4"),
         ('[{"name": "f", "parameters": {"maximum": NaN}}]', "NaN and infinite numbers"),
         ('[{"name": "f", "parameters": {"maximum": 1e999}}]', "NaN and infinite numbers"),
+        ("[" + "9" * 4301 + "]", "4,300 digits"),
         ("[" * 60_000, "nested too deeply"),
         (" " + "[" * 100_000, "at most 100,000 characters are allowed; there are 100,001"),
     ],
