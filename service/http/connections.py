@@ -94,6 +94,7 @@ class Connections:
         self._warns = warns
         self._kept_free = max(1, most // _SPARE)
         self._spare = SpareDescriptor()
+        self._tried_at = 0.0  # all numbers, as descriptors could not be listed
         self._port: int | None = None
         self._peers: dict[PeerAddress, Peer] = {}
         self._open: dict[int, _Connection] = {}  # by descriptor
@@ -281,10 +282,14 @@ class Connections:
             if error.errno not in NO_NUMBER:
                 raise
         self._spare.was_needed = True
-        allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        is_many = allowed == resource.RLIM_INFINITY or allowed > _MOST_TRIED
-        # The limit may have been lowered below those that are open.
-        possible = {*range(_MOST_TRIED if is_many else allowed), *self._open, *self._others}
+        possible = {*self._open, *self._others}
+        # Trying many numbers takes a tenth of a second, so that new ones are found once a second.
+        now = time.monotonic()
+        if now - self._tried_at >= _LOOK_SECONDS:
+            self._tried_at = now
+            allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            is_many = allowed == resource.RLIM_INFINITY or allowed > _MOST_TRIED
+            possible |= set(range(_MOST_TRIED if is_many else allowed))
         return {descriptor for descriptor in possible if _file_id(descriptor) is not None}
 
     def _is_scarce(self, connections: int) -> bool:
