@@ -10,6 +10,8 @@ from dashboard.session import picked_server
 from dashboard.settings import ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
+_RETRY_SECONDS = 5.0
+
 
 def one_server() -> int:
     """Return the index of the server to show; a picker is drawn where there is a choice."""
@@ -31,8 +33,16 @@ def admitted(index: int) -> Access:
         st.stop()
     if found.standing in (Standing.ABSENT, Standing.AWAY):
         st.info(f"The admin API of {name} is not responding. {plain_markdown(found.problem)}")
+        wait_for_answer(index)
         st.stop()
     return found
+
+
+@st.fragment(run_every=_RETRY_SECONDS)
+def wait_for_answer(index: int) -> None:
+    """Have the page drawn again once the server's admin API answers."""
+    if access(index).standing not in (Standing.ABSENT, Standing.AWAY):
+        st.rerun()
 
 
 def operators_only(what: str) -> None:

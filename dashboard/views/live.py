@@ -10,7 +10,7 @@ from dashboard.components import board, feed_data, mounted
 from dashboard.feeds import RANGES, feeds
 from dashboard.following import follow_link
 from dashboard.session import remember_server
-from dashboard.signing_in import sign_in
+from dashboard.signing_in import sign_in, wait_for_answer
 from dashboard.views import metrics_only
 
 ALL = "all"
@@ -39,6 +39,8 @@ def page() -> None:
                 f"This is **{names[0]}**. Servers are shown together only where the dashboard can "
                 "read their admin APIs. Choose another server above."
             )
+        if servers[shown[0]].admin:  # it may only be slow, as just after its start
+            wait_for_answer(shown[0])
         metrics_only.page(servers[shown[0]].url)
         return
     with controls:

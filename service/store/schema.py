@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import os
 import sqlite3
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
@@ -47,6 +48,9 @@ def database_url(place: StorePlace) -> URL:
     return make_url(place.url).set(drivername=driver)
 
 
+_migrating = threading.Lock()  # Alembic has one context for the whole process
+
+
 async def bring_up_to_date(engine: AsyncEngine) -> None:
     """Run the missing migrations, one replica at a time. A schema that is one migration newer is
     used as it is. Raises SchemaError for a still newer one, and for a version that is not a
@@ -74,7 +78,8 @@ def _migrate(url: URL) -> None:
 
     config = Config(attributes={"url": url, "version_table": _VERSION_TABLE})
     config.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    command.upgrade(config, "head")
+    with _migrating:
+        command.upgrade(config, "head")
 
 
 def _version(connection: Connection) -> int:

@@ -15,7 +15,7 @@ from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from dashboard.views import requests
 from dashboard.views.requests import nothing_matches, row_of
 from observability.admin_api import KeptRequest
-from tests.dashboard.running import in_chromium, watched_server
+from tests.dashboard.running import dashboard_of, in_chromium, watched_server
 from tests.dashboard.test_questions_in_browser import first_row
 from tests.e2e.quire_server import QuireServer, free_port, until
 
@@ -162,3 +162,14 @@ def bars(table: Locator, rows: int) -> list[int]:
 
 def near(found: list[int], expected: list[float]) -> bool:
     return all(abs(one - other) < 3 for one, other in zip(found, expected, strict=True))
+
+
+@in_chromium
+def test_the_page_is_drawn_by_itself_once_the_admin_api_answers(page: Page, tmp_path: Path) -> None:
+    port = free_port()
+    server = QuireServer("simulated:", "--admin-port", str(port))  # not started yet
+    with dashboard_of(server.url, tmp_path / "log", admin=f"http://127.0.0.1:{port}") as dashboard:
+        page.goto(f"{dashboard}/requests")
+        page.get_by_text("is not responding").wait_for()
+        with server:
+            page.get_by_text("There was no request").wait_for()
