@@ -157,7 +157,7 @@ class Exchange:
 
     @property
     def cancellation(self) -> QuireError | None:
-        """What the client is told if an operator has cancelled the request."""
+        """The error that the client gets if an operator has cancelled the request."""
         return self._cancellation
 
     def _cancel_work(self) -> None:
