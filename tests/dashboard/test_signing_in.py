@@ -40,8 +40,8 @@ def test_a_page_says_that_it_has_no_address_of_the_admin_api(
     monkeypatch.setenv(ADMIN_VARIABLE, "none")
     page = AppTest.from_function(_draw).run()
     assert page.info[0].value == (
-        "This page is drawn from the admin API of a:1, and this dashboard has no address of it "
-        f"(`{ADMIN_VARIABLE}`)."
+        "This page needs the admin API of a:1, but this dashboard has no address for it. "
+        f"Set `{ADMIN_VARIABLE}` and restart the dashboard."
     )
 
 
