@@ -61,8 +61,8 @@ def test_limits_and_bodies_are_those_of_what_a_route_does() -> None:
 def test_the_page_says_how_many_the_limits_are() -> None:
     assert (
         Limit.STANDARD.value
-        == f"{MOST_OPEN} calls of the kind (or a quarter of gRPC's connections), "
-        f"{MOST_OPEN_OF_A_CONNECTION} of a connection"
+        == f"{MOST_OPEN} calls of the kind, or a quarter of gRPC's connections if that is fewer; "
+        f"{MOST_OPEN_OF_A_CONNECTION} per connection"
     )
     assert Limit.FEED.value.startswith(f"{MOST_FEED_READERS} readers")
 
