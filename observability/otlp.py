@@ -1,7 +1,7 @@
 """Spans over OTLP, by the OpenTelemetry SDK. Import only where an endpoint is configured.
 
 Spans are encoded when their request ends and given to the SDK's batch processor, which sends them
-from a separate thread, again and again while the endpoint is away. The queue is bounded;
+from a separate thread, and again for some minutes while the endpoint is away. The queue is bounded;
 what does not fit, and what is given up, is counted and lost: telemetry never holds up a request or
 the server's end.
 """
