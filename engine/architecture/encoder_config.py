@@ -8,15 +8,8 @@ from pathlib import Path
 from engine.architecture.config import read_activation, read_dtype
 from engine.architecture.errors import ConfigError
 from engine.architecture.fields import ConfigFields, read_object
+from engine.architecture.names import ENCODERS
 
-ENCODERS = {
-    "BertModel": "bert",
-    "BertForSequenceClassification": "bert",
-    "RobertaModel": "roberta",
-    "RobertaForSequenceClassification": "roberta",
-    "XLMRobertaModel": "roberta",
-    "XLMRobertaForSequenceClassification": "roberta",
-}
 _CLASSIFIER = "ForSequenceClassification"
 _MAX_SIZE = 1 << 24
 

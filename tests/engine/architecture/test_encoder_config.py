@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.architecture.encoder_config import ENCODERS, is_encoder, load_encoder_config
+from engine.architecture.encoder_config import is_encoder, load_encoder_config
 from engine.architecture.errors import ConfigError
+from engine.architecture.names import ENCODERS
 
 BERT = {"architectures": ["BertModel"]}
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "num_labels": 1}

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, PreTrainedModel
 
-from engine.architecture.config import ARCHITECTURES, BARE_ARCHITECTURES
 from engine.architecture.errors import ConfigError
 from engine.loop.core import EngineCore
 from engine.messages import FinishReason
@@ -216,10 +215,6 @@ def test_a_family_embeds_without_a_head(variant: str, tmp_path: Path) -> None:
 def test_what_transformers_code_computes_embeds_without_a_head(kind: str, tmp_path: Path) -> None:
     save_family(kind, tmp_path)
     assert_embeds_without_a_head(tmp_path, "transformers")
-
-
-def test_every_architecture_has_one_without_a_head() -> None:
-    assert list(BARE_ARCHITECTURES.values()) == list(ARCHITECTURES.values())
 
 
 def test_a_text_that_cannot_be_embedded_ends_alone(qwen: tuple[Path, PreTrainedModel]) -> None:
