@@ -74,6 +74,7 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
     num_positions = fields.integer("max_position_embeddings", 512, low=4, high=1 << 24)
     # RoBERTa numbers positions starting after the padding token's id.
     padding = fields.integer("pad_token_id", 1, low=0, high=num_positions - 3)
+    num_scores = _num_scores(fields) if architecture.endswith(_CLASSIFIER) else 0
     return EncoderConfig(
         architecture=architecture,
         family=family,
@@ -87,8 +88,8 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
         num_token_types=fields.integer("type_vocab_size", 2, low=1, high=1024),
         norm_eps=fields.number("layer_norm_eps", 1e-12, low=0.0, high=1.0),
         activation=read_activation(fields, "hidden_act", "gelu"),
-        num_scores=_num_scores(fields) if architecture.endswith(_CLASSIFIER) else 0,
-        scores_by_sigmoid=_scores_by_sigmoid(fields),
+        num_scores=num_scores,
+        scores_by_sigmoid=num_scores > 0 and _scores_by_sigmoid(directory, fields),
         dtype=read_dtype(fields),
     )
 
@@ -106,16 +107,23 @@ def _num_scores(fields: ConfigFields) -> int:
     return count
 
 
-def _scores_by_sigmoid(fields: ConfigFields) -> bool:
-    """True unless the checkpoint names another function, in sentence-transformers' format."""
-    section = fields.section("sentence_transformers")
-    name = fields.text("sbert_ce_default_activation_function", "Sigmoid")
-    if section is not None:
-        name = section.text("activation_fn", name)
-    kind = name.rpartition(".")[2]
-    if kind not in ("Sigmoid", "Identity"):
-        raise ConfigError(
-            f"{fields.source}: scores through {kind} are not supported; "
-            "supported: Sigmoid, Identity"
-        )
-    return kind == "Sigmoid"
+def _scores_by_sigmoid(directory: Path, fields: ConfigFields) -> bool:
+    """True unless the checkpoint names another function, as sentence-transformers writes it: since
+    version 6 in a file, before that in a section of config.json (``fields``), and first in a field.
+    There too, the newest place comes first."""
+    path = directory / "config_sentence_transformers.json"
+    places = (
+        (read_object(path) if path.is_file() else None, "activation_fn"),
+        (fields.section("sentence_transformers"), "activation_fn"),
+        (fields, "sbert_ce_default_activation_function"),
+    )
+    for place, name in places:
+        if place is not None and place.has(name):
+            kind = place.text(name).rpartition(".")[2]
+            if kind not in ("Sigmoid", "Identity"):
+                raise ConfigError(
+                    f"{place.source}: scores through {kind} are not supported; "
+                    "supported: Sigmoid, Identity"
+                )
+            return kind == "Sigmoid"
+    return True

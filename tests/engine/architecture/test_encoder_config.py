@@ -56,20 +56,46 @@ def test_an_unreadable_or_other_model_is_not_an_encoder(
     assert not is_encoder(tmp_path)
 
 
-def test_a_scorer_s_function_is_the_one_that_its_checkpoint_names(tmp_path: Path) -> None:
-    def by_sigmoid(**more: Any) -> bool:
-        config = load_encoder_config(write(tmp_path, **CLASSIFIER, **more))
-        assert config.num_scores == 1
-        return config.scores_by_sigmoid
+_SIGMOID = "torch.nn.modules.activation.Sigmoid"
+_IDENTITY = "torch.nn.modules.linear.Identity"
 
-    identity = "torch.nn.modules.linear.Identity"
-    assert by_sigmoid()
-    assert not by_sigmoid(sentence_transformers={"activation_fn": identity})
-    assert not by_sigmoid(sbert_ce_default_activation_function=identity)
-    assert by_sigmoid(
-        sbert_ce_default_activation_function=identity,
-        sentence_transformers={"activation_fn": "torch.nn.modules.activation.Sigmoid"},
+
+@pytest.mark.parametrize(
+    ("file", "section", "field", "expected"),
+    [
+        (None, None, None, True),
+        (None, None, _IDENTITY, False),
+        (None, _IDENTITY, None, False),
+        (None, _SIGMOID, _IDENTITY, True),
+        (_IDENTITY, None, None, False),  # as sentence-transformers 6 writes it
+        (_IDENTITY, _SIGMOID, None, False),
+        (_SIGMOID, _IDENTITY, _IDENTITY, True),
+    ],
+)
+def test_a_scorer_s_function_is_the_one_that_its_checkpoint_names_in_its_newest_place(
+    file: str | None, section: str | None, field: str | None, expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_text(
+        json.dumps({"model_type": "CrossEncoder", "activation_fn": file})
     )
+    write(
+        tmp_path,
+        **CLASSIFIER,
+        sentence_transformers={"activation_fn": section},
+        sbert_ce_default_activation_function=field,
+    )
+    config = load_encoder_config(tmp_path)
+    assert (config.num_scores, config.scores_by_sigmoid) == (1, expected)
+
+
+def test_a_function_that_is_not_served_is_refused_with_the_file_that_names_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_text(
+        '{"activation_fn": "torch.nn.modules.activation.Tanh"}'
+    )
+    with pytest.raises(ConfigError, match=r"config_sentence_transformers\.json: .*through Tanh"):
+        load_encoder_config(write(tmp_path, **CLASSIFIER))
 
 
 @pytest.mark.parametrize(
