@@ -40,6 +40,12 @@ class EncoderConfig:
     dtype: str
 
     @property
+    def padding_id(self) -> int | None:
+        """The token that takes no position, also within a text: it has the row before the first.
+        None if there is none, as in BERT."""
+        return self.first_position - 1 if self.first_position else None
+
+    @property
     def max_tokens(self) -> int:
         """The longest text that has a position for each token."""
         return self.num_positions - self.first_position

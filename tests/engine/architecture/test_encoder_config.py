@@ -27,7 +27,7 @@ def test_bert_base_needs_no_more_than_its_name(tmp_path: Path) -> None:
     assert (config.num_layers, config.num_heads) == (12, 12)
     assert (config.hidden_size, config.intermediate_size) == (768, 3072)
     assert (config.vocab_size, config.num_token_types) == (30522, 2)
-    assert (config.first_position, config.max_tokens) == (0, 512)
+    assert (config.first_position, config.max_tokens, config.padding_id) == (0, 512, None)
     assert config.num_scores == 0
 
 
@@ -37,7 +37,7 @@ def test_roberta_s_positions_begin_behind_the_padding_token(tmp_path: Path) -> N
         write(tmp_path, architectures=["RobertaModel"], pad_token_id=1, max_position_embeddings=514)
     )
     assert config.family == "roberta"
-    assert (config.first_position, config.max_tokens) == (2, 512)
+    assert (config.first_position, config.max_tokens, config.padding_id) == (2, 512, 1)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
