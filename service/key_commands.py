@@ -35,10 +35,10 @@ _DURATION = re.compile(r"(\d+)([smhd])")
 _MOST_SECONDS = 10 * 365 * 86_400
 _COLUMNS = ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "ALLOWS")
 _LIMITS = {
-    "requests_per_minute": "most requests in a minute",
-    "tokens_per_minute": "most tokens in a minute, of prompts and answers",
-    "concurrent_requests": "most requests at once",
-    "tokens_per_day": "most tokens in a day of UTC",
+    "requests_per_minute": "maximum requests per minute",
+    "tokens_per_minute": "maximum tokens per minute, of prompts and answers",
+    "concurrent_requests": "maximum requests at once",
+    "tokens_per_day": "maximum tokens per day (UTC)",
 }
 
 
@@ -103,7 +103,7 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
         added.set_defaults(command=lambda namespace: _run(act, namespace))
         return added
 
-    create = command("create", "Make a key and print it, for the only time.", _create)
+    create = command("create", "Create a key and print it; it is not shown again.", _create)
     create.add_argument(
         "--alias", required=True, type=_alias, help="whose it is: 1 to 32 of a-z, 0-9, _ and -"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from pocket import MODEL_DIR
@@ -19,3 +20,12 @@ def test_the_settings_that_can_be_changed(tmp_path: Path) -> None:
         assert row.help.endswith(".")
         bounded = row.minimum is not None and row.maximum is not None
         assert bounded or row.choices, f"{row.name} has no bounds"
+
+
+def test_the_page_of_the_admin_api_lists_the_settings_that_can_be_changed(tmp_path: Path) -> None:
+    app = admin_app(MODEL_DIR, tmp_path)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "admin.md").read_text()
+    listed = re.search(r"^- \*\*settings\*\*.*?(?=^- )", page, re.MULTILINE | re.DOTALL)
+    assert listed
+    for row in app.desk.settings.current().settings:
+        assert f"`{row.name}`" in listed[0]
