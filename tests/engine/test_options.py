@@ -228,6 +228,34 @@ def test_a_variable_and_its_file_together_are_refused() -> None:
         environment_defaults(Guarded, {"QUIRE_SEAL": "a long seal", "QUIRE_SEAL_FILE": "/x"})
 
 
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"QUIRE_KEYS": ""}, r"^QUIRE_KEYS: must not be empty; set it to a value or not at all"),
+        ({"QUIRE_KEYS": " ,\n"}, r"^QUIRE_KEYS: must not be empty"),
+        ({"QUIRE_SEAL": ""}, r"^QUIRE_SEAL: must not be empty"),
+        ({"QUIRE_KEYS_FILE": ""}, r"^QUIRE_KEYS_FILE: must not be empty"),
+        ({"QUIRE_KEYS_FILE": "keys"}, r"^QUIRE_KEYS_FILE: keys is empty; .*, or unset QUIRE_KEYS"),
+    ],
+)
+def test_an_empty_secret_is_refused(
+    environ: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text("\n")
+    with pytest.raises(OptionError, match=message):
+        environment_defaults(Guarded, environ)
+
+
+@pytest.mark.parametrize("flag", ["--keys=", "--keys=,", "--seal="])
+def test_so_is_a_flag_with_an_empty_one(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, Guarded)
+    with pytest.raises(SystemExit):
+        parser.parse_args([flag])
+    assert "must not be empty; set it to a value or not at all" in capsys.readouterr().err
+
+
 def test_no_message_quotes_a_secret(capsys: pytest.CaptureFixture[str]) -> None:
     parser = argparse.ArgumentParser()
     add_arguments(parser, Guarded)
