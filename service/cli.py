@@ -35,7 +35,7 @@ from service import doctor
 from service.hub.errors import HubError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
-from service.key_commands import add_key_commands
+from service.key_commands import add_key_commands, making_keys
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
 from service.start_checks import check_model, settings_problem
@@ -301,7 +301,13 @@ def _serve(namespace: argparse.Namespace) -> int:
         _log.warning("ignoring an unknown variable", **unknown._asdict())
     try:
         return Supervisor(
-            engine, service, model_dir=directory, note=model.note, weights=weights, stderr=writer
+            engine,
+            service,
+            model_dir=directory,
+            note=model.note,
+            making_keys=making_keys(service.store_url) if service.stored_keys else "",
+            weights=weights,
+            stderr=writer,
         ).run()
     finally:
         writer.close()
