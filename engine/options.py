@@ -78,6 +78,12 @@ class Option:
         return isinstance(self.kind, inspect.ListType | inspect.VarTupleType)
 
     @property
+    def explains_default(self) -> bool:
+        """True if the description says what happens without a value, even where the struct needs
+        one: ``quire serve`` has a model by default, an engine has not."""
+        return "efault:" in self.description
+
+    @property
     def choices(self) -> str:
         """Which values there are, in words; empty if they are not a list."""
         if not isinstance(self.kind, inspect.LiteralType):
@@ -227,7 +233,7 @@ def _metavar(kind: inspect.Type) -> str:
 def _help(option: Option) -> str:
     facts = [bounds for bounds in [_bounds(option.kind)] if bounds]
     if option.required:
-        facts.append("required")
+        facts += [] if option.explains_default else ["required"]
     elif option.default not in (None, [], (), ""):
         facts.append(f"default: {option.default}")
     if option.is_list:

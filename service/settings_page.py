@@ -91,10 +91,10 @@ def _lengths(least: int | None, most: int | None, what: str) -> str:
 
 
 def _default(option: Option) -> str:
-    if option.required:
-        return "required"
-    if option.default in (None, (), [], ""):
-        return "see the meaning" if "efault:" in option.description else "none"
+    if option.required or option.default in (None, (), [], ""):
+        if option.explains_default:
+            return "see the meaning"
+        return "required" if option.required else "none"
     if isinstance(option.default, bool):
         return "on" if option.default else "off"
     if isinstance(option.default, int | float):

@@ -173,6 +173,13 @@ def test_a_setting_of_two_types_is_refused_when_it_is_declared() -> None:
         list(options(Unclear))
 
 
+def test_no_flag_is_called_required_whose_description_has_a_default() -> None:
+    class Given(msgspec.Struct):
+        model: Annotated[str, setting("Model", "A model. Default: a small one.")]
+
+    assert "A model. Default: a small one. (QUIRE_MODEL)" in help_text(Given)
+
+
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
     """Settings some of which are secret."""
 
