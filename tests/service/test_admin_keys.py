@@ -28,6 +28,9 @@ def test_base64_that_ends_in_an_equals_sign_is_a_whole_key() -> None:
         (("read:loopback=long-enough",), "reserved"),
         (("read:operate1=long-enough",), "reserved"),
         (("operate=short",), "8 characters"),
+        (("long-enough", "read:prometheus="), r"key 2 is empty after 'read:prometheus='"),
+        (("operate:me=",), r"key 1 is empty after 'operate:me='"),
+        (("operate=",), r"key 1 is empty after 'operate='"),
         (("read=long-enough", "operate=long-enough"), "already given"),
     ],
 )
