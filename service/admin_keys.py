@@ -31,8 +31,8 @@ def admin_keys(written: Iterable[str]) -> tuple[AdminKey, ...]:
     """Return each key once, in the order written. One without a scope may operate; one without an
     alias gets its scope and its position, from 1.
 
-    Raises ValueError, without quoting a key, for an alias that is malformed or reserved, a key that is
-    missing or too short, or the same key twice.
+    Raises ValueError, without quoting a key, for an alias that is malformed or reserved, a key that
+    is missing or too short, or the same key twice.
     """
     found: dict[str, AdminKey] = {}
     for position, text in enumerate(written, 1):
