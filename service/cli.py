@@ -36,14 +36,17 @@ from service import doctor
 from service.hub.errors import HubError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
-from service.key_commands import add_key_commands
+from service.key_commands import add_key_commands, making_keys
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
 from service.start_checks import check_model, settings_problem
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
+from service.unknown_variables import unknown_variables
 from service.version import VERSION
+
+_log = logging.get_logger()
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 
@@ -298,9 +301,17 @@ def _serve(namespace: argparse.Namespace) -> int:
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
+    for unknown in unknown_variables(os.environ):
+        _log.warning("ignoring an unknown variable", **unknown._asdict())
     try:
         return Supervisor(
-            engine, service, model_dir=directory, note=model.note, weights=weights, stderr=writer
+            engine,
+            service,
+            model_dir=directory,
+            note=model.note,
+            making_keys=making_keys(service.store_url) if service.stored_keys else "",
+            weights=weights,
+            stderr=writer,
         ).run()
     finally:
         writer.close()

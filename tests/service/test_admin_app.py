@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from msgspec import inspect
@@ -52,3 +53,12 @@ def test_texts_and_bounds_are_those_of_the_settings(tmp_path: Path) -> None:
             assert rows[name].maximum == kind.le, name
             assert rows[name].minimum == (0.001 if kind.ge is None else kind.ge), name
     assert (rows["store_max_requests"].minimum, rows["store_max_requests"].maximum) == (1000, 10**9)
+
+
+def test_the_page_of_the_admin_api_lists_the_settings_that_can_be_changed(tmp_path: Path) -> None:
+    app = admin_app(MODEL_DIR, tmp_path)
+    page = (Path(__file__).resolve().parents[2] / "docs" / "admin.md").read_text()
+    listed = re.search(r"^- \*\*settings\*\*.*?(?=^- )", page, re.MULTILINE | re.DOTALL)
+    assert listed
+    for row in app.desk.settings.current().settings:
+        assert f"`{row.name}`" in listed[0]

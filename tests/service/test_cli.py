@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,6 +73,9 @@ def test_serves_help_shows_each_flag_with_its_bounds_default_and_variable() -> N
         (("--dtype", "int3"), {}, "--dtype"),
         (("--no-such-flag",), {}, "--no-such-flag"),
         ((), {"QUIRE_PORT": "http"}, "QUIRE_PORT"),
+        ((), {"QUIRE_API_KEY": ""}, "QUIRE_API_KEY: must not be empty"),
+        (("--api-key", ""), {}, "--api-key: must not be empty"),
+        ((), {"QUIRE_ADMIN_KEY": "read:me="}, "--admin-key: key 1 is empty after 'read:me='"),
     ],
 )
 def test_a_wrong_setting_is_a_usage_error_that_names_it(
@@ -81,6 +86,18 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) <= 3
+
+
+def test_a_misspelt_variable_is_logged_without_its_value() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = quire("serve", "--port", port, environ={"QUIRE_API_KEYS": "sk-0123456789"})
+    assert "cannot listen" in done.stderr  # so it ended
+    [line] = [line for line in done.stderr.splitlines() if "unknown variable" in line]
+    logged = json.loads(line)
+    assert (logged["level"], logged["name"]) == ("warning", "QUIRE_API_KEYS")
+    assert logged["nearest"] == "QUIRE_API_KEY"
+    assert "sk-0123456789" not in done.stdout + done.stderr
 
 
 def test_a_revision_is_of_a_name(tmp_path: Path) -> None:
