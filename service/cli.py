@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import math
 import os
 import shlex
 import signal
@@ -17,7 +18,7 @@ from typing import Annotated, NoReturn
 import msgspec
 
 from client import chat_terminal, replay
-from client.chat_client import ChatClient, ServerError
+from client.chat_client import ServerError
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.options import (
@@ -206,9 +207,12 @@ def _add_doctor_arguments(check: argparse.ArgumentParser) -> None:
 
 
 def _speed(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0.01 <= value <= 1000:
-        raise argparse.ArgumentTypeError("must be 0.01 to 1000")
+        raise argparse.ArgumentTypeError(f"must be a number from 0.01 to 1000, not {text!r}")
     return value
 
 
@@ -345,12 +349,16 @@ def _chat(namespace: argparse.Namespace) -> int:
 def _bench(namespace: argparse.Namespace) -> int:
     keys = environment_defaults(_ClientOptions, os.environ).get("api_key", ())
     key = namespace.api_key or next(iter(keys), None)
-    base_url = namespace.base_url.rstrip("/").removesuffix("/v1")
     try:
-        model = namespace.model or ChatClient(base_url, key).models()[0]
-        return replay.run(namespace.replay, base_url, model=model, key=key, speed=namespace.speed)
-    except (OSError, ValueError, ServerError) as error:
-        print(f"quire: {error}", file=sys.stderr)
+        return replay.run(
+            namespace.replay,
+            namespace.base_url,
+            model=namespace.model,
+            key=key,
+            speed=namespace.speed,
+        )
+    except (ValueError, ServerError) as error:
+        print(f"quire: {chat_terminal.printable(str(error))}", file=sys.stderr)
         return 1
 
 

@@ -221,7 +221,7 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
     try:
         grant = msgspec.convert(given, KeyGrant)
     except msgspec.ValidationError as error:
-        raise ValueError(problem_in(error, KeyGrant)) from None
+        raise ValueError(problem_in(error, KeyGrant).text) from None
     made = await store.create(grant, namespace.expires)
     # The key alone goes to stdout, for KEY=$(quire keys create …).
     print(made.text)

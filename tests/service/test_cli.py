@@ -226,12 +226,18 @@ def test_a_load_trace_is_played(server: QuireServer, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     line = '{"timestamp": 0, "input_length": 20, "output_length": 3, "hash_ids": [0]}\n'
     trace.write_text(line * 3)
-    played = quire("bench", "--replay", str(trace), "--base-url", server.url, "--speed", "10")
+    address = server.url.removeprefix("http://")
+    played = quire("bench", "--replay", str(trace), "--base-url", address, "--speed", "10")
     assert "requests   3 in" in played.stdout, played.stderr
+    assert "failed: 3 HTTP 400\n  HTTP 400: 'prompt' contains token id" in played.stdout
     trace.write_text("not a trace\n")
     refused = quire("bench", "--replay", str(trace), "--base-url", server.url)
     assert refused.returncode == 1
     assert "line 1 is not a valid line of a load trace" in refused.stderr
+    refused = quire("bench", "--replay", str(trace), "--base-url", f"{server.url} http://b:1")
+    assert "several servers are named" in refused.stderr
+    refused = quire("bench", "--replay", str(trace), "--speed", "fast")
+    assert "--speed: must be a number from 0.01 to 1000, not 'fast'" in refused.stderr
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:
