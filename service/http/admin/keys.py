@@ -87,6 +87,8 @@ async def rotate_key(request: AdminCall, name: FromPath[str]) -> Response[bytes]
         )
     except NoSuchKeyError as error:
         raise _missing(request, name, error) from None
+    except ValueError as error:
+        raise invalid(f"{error}.", "expires_in") from None
     before = ", ".join(key.id for key in made.replaced)
     after = f"{_described(made.key)}; the ones before for {order.overlap:g} s"
     request.audit("key rotate", target=made.key.id, before=before, after=after)

@@ -89,6 +89,12 @@ async def test_a_wrong_order_names_the_field(app: AdminApp, body: object, field:
     assert (reply.status, reply.json()["field"]) == (422, field)
 
 
+async def test_a_next_key_that_would_have_expired_is_refused(app: AdminApp) -> None:
+    await order(app, "", {"alias": "team"})
+    reply = await order(app, "/team/rotate", {"expires_in": 1e-9})
+    assert (reply.status, reply.json()["field"]) == (422, "expires_in")
+
+
 @pytest.mark.parametrize(
     ("path", "words"),
     [("/nobody/rotate", "nobody"), ("/nobody/revoke", "nobody"), ("/filed/revoke", "keys file")],
