@@ -52,6 +52,13 @@ def small_files(files: Iterable[HubFile]) -> list[HubFile]:
     ]
 
 
+def absent_files(files: Iterable[HubFile]) -> list[str]:
+    """Return which of the files that a repository need not have are not there."""
+    names = [file.name for file in files]
+    may_be = (pattern for pattern in _SMALL if pattern != WEIGHTS_INDEX)
+    return [pattern for pattern in may_be if not fnmatch.filter(names, pattern)]
+
+
 def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> None:
     """Raise NotServableError unless a server could load them. ``weights``: whether those count."""
     files = list(files)
