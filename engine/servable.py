@@ -15,7 +15,7 @@ from engine.architecture.errors import ConfigError, ModelError, UnsupportedError
 from engine.architecture.features import Feature
 from engine.architecture.fields import read_object
 from engine.architecture.quantization import read_quantization
-from engine.architecture.unserved import refuse_unserved
+from engine.architecture.unserved import refuse_other_kinds
 from engine.config import EngineConfig
 from engine.gguf.names import gguf_of
 from engine.messages import Pooling
@@ -86,7 +86,7 @@ def find_native(config: EngineConfig) -> Native:
         else:
             _check_own_code(config, model)
             return Native(model)
-    refuse_unserved(read_object(directory / "config.json"), why_not)
+    refuse_other_kinds(read_object(directory / "config.json"), why_not)
     read_quantization(directory)  # refuses what the weights' readers do not know
     _refuse_settings_of_own_code(config)
     return Native(None, why_not)

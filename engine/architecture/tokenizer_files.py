@@ -126,10 +126,10 @@ def _declared(directory: Path) -> Iterator[dict[str, Any]]:
         return
     special = {*_special_texts(_special_fields(directory))}
     added = _object(directory / _ADDED)
-    for text in added.values:
-        number = added.integer(text, low=0, high=(1 << 31) - 1)
-        is_special = text in special
-        yield _added(text, number, is_special, normalized=not is_special)
+    for content in added.values:
+        place = added.integer(content, low=0, high=(1 << 31) - 1)
+        is_special = content in special
+        yield _added(content, place, is_special, normalized=not is_special)
 
 
 def _added(text: str, number: int, is_special: bool, **flags: bool) -> dict[str, Any]:

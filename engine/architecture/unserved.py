@@ -7,7 +7,7 @@ from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import ConfigFields
 
 # Text models of these types are encoders, or have an encoder and a decoder.
-TYPES = frozenset(
+OTHER_TYPES = frozenset(
     {
         *("albert", "canine", "convbert", "deberta", "deberta-v2", "distilbert", "esm", "eurobert"),
         *("flaubert", "fnet", "funnel", "gte", "ibert", "jina_embeddings_v3", "layoutlm", "led"),
@@ -17,18 +17,18 @@ TYPES = frozenset(
     }
 )
 # How names of models end whose head is neither for generation nor absent.
-HEADS = (
+OTHER_HEADS = (
     *("ForMaskedLM", "ForPreTraining", "ForSequenceClassification", "ForTokenClassification"),
     *("ForQuestionAnswering", "ForMultipleChoice", "ForNextSentencePrediction"),
 )
 
 
-def refuse_unserved(fields: ConfigFields, why_not: UnsupportedError | None) -> None:
+def refuse_other_kinds(fields: ConfigFields, why_not: UnsupportedError | None) -> None:
     """Raise UnsupportedError, ``why_not`` if given, for a decoder's config.json (``fields``) that
     describes something else."""
     names = fields.strings("architectures") or []
-    has_other_head = bool(names) and all(name.endswith(HEADS) for name in names)
-    if has_other_head or fields.values.get("model_type") in TYPES:
+    has_other_head = bool(names) and all(name.endswith(OTHER_HEADS) for name in names)
+    if has_other_head or fields.values.get("model_type") in OTHER_TYPES:
         raise why_not or UnsupportedError(
             f"{fields.source}: {', '.join(names)} is not supported: transformers' code is used for "
             "decoders only"

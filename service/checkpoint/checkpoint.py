@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.tokenizer_files import special_tokens
+from engine.architecture.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, special_tokens
 from pocket import MODEL_DIR
 from service.checkpoint.defaults import (
     GENERATION,
@@ -21,8 +21,6 @@ from service.checkpoint.defaults import (
 )
 from service.checkpoint.files import (
     RESPONSE_TEMPLATE,
-    TOKENIZER,
-    TOKENIZER_CONFIG,
     CheckpointError,
     read_json,
     template_file,

@@ -8,11 +8,11 @@ import pytest
 
 from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import ConfigFields
-from engine.architecture.unserved import HEADS, TYPES, refuse_unserved
+from engine.architecture.unserved import OTHER_HEADS, OTHER_TYPES, refuse_other_kinds
 
 
 def refuse(**values: Any) -> None:
-    refuse_unserved(ConfigFields("config.json", values), None)
+    refuse_other_kinds(ConfigFields("config.json", values), None)
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_encoders_and_other_heads_are_refused_with_the_reason_that_is_known(
         refuse(**values)
     why_not = UnsupportedError("because")
     with pytest.raises(UnsupportedError, match="because"):
-        refuse_unserved(ConfigFields("config.json", values), why_not)
+        refuse_other_kinds(ConfigFields("config.json", values), why_not)
 
 
 @pytest.mark.parametrize(
@@ -50,10 +50,10 @@ def test_none_of_it_is_a_causal_language_model_in_transformers() -> None:
     auto = pytest.importorskip("transformers.models.auto.modeling_auto")
     models: dict[str, Any] = auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     bodies: dict[str, Any] = auto.MODEL_MAPPING_NAMES
-    assert not TYPES & models.keys()
-    assert bodies.keys() >= TYPES
+    assert not OTHER_TYPES & models.keys()
+    assert bodies.keys() >= OTHER_TYPES
     for model_type, found in models.items():
         for named in (found, bodies.get(model_type, ())):
             for name in [named] if isinstance(named, str) else named:
                 refuse(architectures=[name], model_type=model_type)
-    assert all(head.startswith("For") for head in HEADS)
+    assert all(head.startswith("For") for head in OTHER_HEADS)
