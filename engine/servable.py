@@ -1,4 +1,4 @@
-"""Whether settings fit a model, as far as its config.json and GGUF keys show.
+"""Whether settings fit a model, as far as its small files and GGUF keys show.
 
 ``quire serve`` checks before it starts anything, and the engine again when it loads. Reads no
 weights, uses no device and does not import torch.
@@ -13,9 +13,13 @@ from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.encoder_config import EncoderConfig, is_encoder, load_encoder_config
 from engine.architecture.errors import ConfigError, ModelError, UnsupportedError
 from engine.architecture.features import Feature
+from engine.architecture.fields import read_object
 from engine.architecture.quantization import read_quantization
+from engine.architecture.unserved import refuse_other_kinds
 from engine.config import EngineConfig
 from engine.gguf.names import gguf_of
+from engine.messages import Pooling
+from engine.pooling.declared import pooling_rules
 from engine.sharding.shard import Shard
 
 
@@ -24,12 +28,18 @@ def check_settings(config: EngineConfig) -> bool:
     code may still refuse it. Raises ModelError if it is not served with these settings."""
     if is_encoder(config.model):
         servable_encoder(config)
+        _check_pooling(config)
         return True
     model = find_native(config).config
+    _check_pooling(config)
     if model is None:
         return False
     Shard(0, config.tensor_parallel_size).config(model)
     return True
+
+
+def _check_pooling(config: EngineConfig) -> None:
+    pooling_rules(Path(config.model), asked=config.pooling, default=Pooling.LAST)
 
 
 def servable_encoder(config: EngineConfig) -> EncoderConfig:
@@ -76,6 +86,7 @@ def find_native(config: EngineConfig) -> Native:
         else:
             _check_own_code(config, model)
             return Native(model)
+    refuse_other_kinds(read_object(directory / "config.json"), why_not)
     read_quantization(directory)  # refuses what the weights' readers do not know
     _refuse_settings_of_own_code(config)
     return Native(None, why_not)

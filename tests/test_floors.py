@@ -38,6 +38,7 @@ PUBLIC = {
         "engine.options",
         "engine.architecture.errors",
         "engine.architecture.quantization",
+        "engine.architecture.tokenizer_files",
         "engine.gguf.config",
         "engine.gguf.keys",
         "engine.gguf.names",

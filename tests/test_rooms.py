@@ -37,7 +37,6 @@ ORDER = {
             "sharding",
             "weights",
             "gguf",
-            "servable",
             "quantized",
             "step",
             "attention",
@@ -45,6 +44,7 @@ ORDER = {
         *(
             "sampling",
             "pooling",
+            "servable",
             "model",
             "cpu",
             "gpu",

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from engine.architecture.end_tokens import end_tokens
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.architecture.families import DECODER_FAMILIES, DecoderFamily, TensorNames
 from engine.architecture.features import (
@@ -219,7 +220,7 @@ def load_model_config(directory: str | Path) -> ModelConfig:
             f"{fields.source}: {architecture} with the model_type {kind} is not supported"
         )
     read_quantization(directory)  # refuses what the weights' readers do not know
-    eos = read_eos_token_ids(directory, fields)
+    eos = end_tokens(directory)
     if family == "gpt2":
         return _read_gpt2(fields, architecture, eos)
     DECODER_FAMILIES[family].refuse_unknown(fields)
@@ -238,7 +239,7 @@ def _read_text_part(
         )
     read_quantization(directory)
     DECODER_FAMILIES[family].refuse_unknown(text, strictly=True)
-    eos = read_eos_token_ids(directory, fields)
+    eos = end_tokens(directory)
     return replace(_read_llama_like(text, architecture, family, eos), text_part=part)
 
 
@@ -250,18 +251,6 @@ def _refuse_bidirectional(fields: ConfigFields) -> None:
             f"{fields.source}: is_causal is false, so that tokens attend to later ones, which is "
             f"supported for encoders only ({', '.join(ENCODERS)})"
         )
-
-
-def read_eos_token_ids(directory: Path, fields: ConfigFields) -> frozenset[int]:
-    """Return the tokens that end a sequence, as config.json (``fields``) and
-    generation_config.json say. Raises ConfigError."""
-    eos = set(fields.token_ids("eos_token_id"))
-    if (text := fields.section("text_config")) is not None:
-        eos |= set(text.token_ids("eos_token_id"))
-    generation = directory / "generation_config.json"
-    if generation.is_file():
-        eos |= set(read_object(generation).token_ids("eos_token_id"))
-    return frozenset(eos)
 
 
 def _architecture(fields: ConfigFields) -> str:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from engine.architecture.tokenizer_files import read_tokenizer
 from engine.messages import Constraint
 from engine.step.grammar_state import GrammarError
 from engine.step.mask import Allowed, TokenMask
@@ -64,14 +65,15 @@ class Tokens:
         OSError or ValueError when the vocabulary cannot be read."""
         if llguidance is None:
             raise GrammarError("llguidance is not installed")
-        text = (directory / "tokenizer.json").read_text(encoding="utf-8")
-        eos = sorted(eos_token_ids) or None
+        text = read_tokenizer(directory)
+        # Those beyond the logits are never sampled, and the library refuses them.
+        eos = [one for one in sorted(eos_token_ids) if vocab_size is None or one < vocab_size]
         try:
             self.library: LLTokenizer = llguidance.LLTokenizer(
-                text, n_vocab=vocab_size, eos_token=eos
+                text, n_vocab=vocab_size, eos_token=eos or None
             )
         except ValueError:  # the tokenizer has more tokens than the model has logits
-            self.library = llguidance.LLTokenizer(text, eos_token=eos)
+            self.library = llguidance.LLTokenizer(text, eos_token=eos or None)
         self._special_beginnings = frozenset(_special_beginnings(text))
         self.num_words = -(-self.library.vocab_size // 32)
         # A model without an end-of-sequence token gets the tokenizer's, which ends no sequence.

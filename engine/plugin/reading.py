@@ -6,7 +6,8 @@ from pathlib import Path
 
 import torch
 
-from engine.architecture.config import read_dtype, read_eos_token_ids
+from engine.architecture.config import read_dtype
+from engine.architecture.end_tokens import end_tokens
 from engine.architecture.errors import UnsupportedError
 from engine.architecture.fields import read_object
 from engine.architecture.text_part import text_fields, text_part
@@ -36,7 +37,6 @@ def read_plugin_config(directory: Path, *, has_files: bool = False) -> PluginCon
     found = text_part(fields)
     part = None if found is None else found[1]
     dtype = read_dtype(fields if part is None else text_fields(fields, part))
-    eos = read_eos_token_ids(directory, fields)
     source = read_source(directory)
     positions = getattr(source, "max_position_embeddings", None)
     if not isinstance(positions, int) or positions < 1:
@@ -65,7 +65,7 @@ def read_plugin_config(directory: Path, *, has_files: bool = False) -> PluginCon
         largest_matrix=max(shape.numel() for shape in matrices if probed.vocab_size not in shape),
         max_position_embeddings=positions,
         dtype=dtype,
-        eos_token_ids=eos,
+        eos_token_ids=end_tokens(directory),
         attentions=attentions,
         source=source,
         mixers=tuple(keeping),

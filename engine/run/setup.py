@@ -97,6 +97,12 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
             "%s has no output head here: it makes embeddings, and generates nothing",
             whole.architecture,
         )
+    if whole.generates and not whole.eos_token_ids and collectives.shard.rank == 0:
+        logger.warning(
+            "no end-of-sequence token is known, so answers end only at stop strings or at their "
+            "token limit; set eos_token_id in generation_config.json, or eos_token in "
+            "tokenizer_config.json"
+        )
     model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":
         processes = ranks * config.data_parallel_size

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
+from engine.architecture.end_tokens import declared_ends
 from engine.architecture.errors import ModelError
-from engine.architecture.fields import read_object
+from engine.architecture.tokenizer_files import named_end, read_tokenizer
 
 
 class TextTokens:
@@ -18,9 +19,11 @@ class TextTokens:
     def __init__(self, directory: Path) -> None:
         path = directory / "tokenizer.json"
         try:
-            self._tokenizer = Tokenizer.from_str(path.read_text(encoding="utf-8"))
+            self._tokenizer = Tokenizer.from_str(read_tokenizer(directory))
         except OSError as error:
             raise ModelError(f"cannot read {path}: {error.strerror}") from error
+        except ModelError:
+            raise
         except Exception as error:  # the library raises nothing more specific
             raise ModelError(f"{path} is not a tokenizer: {error}") from error
         self._tokenizer.no_truncation()
@@ -31,18 +34,17 @@ class TextTokens:
             token_id: token.content
             for token_id, token in self._tokenizer.get_added_tokens_decoder().items()
         }
-        named = self._named_end(directory)
-        declared = _declared_ends(directory)
-        self.eos_token_ids = frozenset(
-            token for token in (*declared, *named) if token < self.vocab_size
-        )
-        if not self.eos_token_ids:
+        ends = [token for token in declared_ends(directory) if token < self.vocab_size]
+        # The tokenizer names the one that ends a chat turn; others may end documents.
+        if (named := named_end(directory)) is not None:
+            ends.insert(0, named)
+        self.eos_token_ids = frozenset(ends)
+        if not ends:
             raise ModelError(
                 f"{directory} names no end-of-sequence token: eos_token in tokenizer_config.json, "
                 "or eos_token_id in config.json or generation_config.json"
             )
-        # The tokenizer names the one that ends a chat turn; others may end documents.
-        self.eos = next(iter(named or declared))
+        self.eos = ends[0]
 
     def encode(self, text: str) -> list[int]:
         """Encode ``text``; special tokens spelled out in it become themselves, and none is
@@ -54,22 +56,3 @@ class TextTokens:
         """Decode, spelling out special tokens."""
         text: str = self._tokenizer.decode(token_ids, skip_special_tokens=False)
         return text
-
-    def _named_end(self, directory: Path) -> tuple[int, ...]:
-        path = directory / "tokenizer_config.json"
-        if not path.is_file():
-            return ()
-        token = read_object(path).values.get("eos_token")
-        if isinstance(token, dict):
-            token = token.get("content")
-        token_id = self._tokenizer.token_to_id(token) if isinstance(token, str) else None
-        return () if token_id is None else (token_id,)
-
-
-def _declared_ends(directory: Path) -> tuple[int, ...]:
-    ends: tuple[int, ...] = ()
-    for name in ("generation_config.json", "config.json"):
-        path = directory / name
-        if path.is_file():
-            ends += read_object(path).token_ids("eos_token_id")
-    return ends

@@ -185,7 +185,7 @@ def checkpoint_files(directory: Path) -> list[Path]:
     if not names:
         raise WeightsError(f"{directory / INDEX} maps no weights")
     for name in names:
-        if Path(name).name != name:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
             raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
     return [directory / name for name in names]
 

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from engine.architecture.errors import ConfigError
+from engine.architecture.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, special_tokens
 from pocket import MODEL_DIR
 from service.checkpoint.defaults import (
     GENERATION,
@@ -19,8 +21,6 @@ from service.checkpoint.defaults import (
 )
 from service.checkpoint.files import (
     RESPONSE_TEMPLATE,
-    TOKENIZER,
-    TOKENIZER_CONFIG,
     CheckpointError,
     read_json,
     template_file,
@@ -86,7 +86,7 @@ def load_checkpoint(
     names.
     """
     config = read_json(directory, TOKENIZER_CONFIG)
-    special = _special_tokens(config)
+    special = _special_tokens(directory)
     file, source, tool_use = template_file(directory, config)
     defaults, ignored = sampling_defaults(read_json(directory, GENERATION))
     declared = config.get("response_template") or read_json(directory, RESPONSE_TEMPLATE)
@@ -121,7 +121,7 @@ def load_checkpoint(
 
 def _tokenizer(directory: Path) -> Tokenizer:
     try:
-        return Tokenizer(directory / TOKENIZER)
+        return Tokenizer(directory)
     except OSError:
         raise
     except KeyError as error:
@@ -146,12 +146,8 @@ def _output_format(
     return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
 
 
-def _special_tokens(config: dict[str, Any]) -> dict[str, str]:
-    tokens: dict[str, str] = {}
-    for name in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token"):
-        token = config.get(name)
-        if isinstance(token, dict):
-            token = token.get("content")
-        if isinstance(token, str):
-            tokens[name] = token
-    return tokens
+def _special_tokens(directory: Path) -> dict[str, str]:
+    try:
+        return special_tokens(directory)
+    except ConfigError as error:
+        raise CheckpointError(TOKENIZER_CONFIG, error) from error

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from engine.architecture.errors import ConfigError
+from engine.architecture.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, read_tokenizer
 from service.checkpoint.defaults import GENERATION
 
-TOKENIZER = "tokenizer.json"
-TOKENIZER_CONFIG = "tokenizer_config.json"
 RESPONSE_TEMPLATE = "response_template.json"
 
 _TEMPLATE = "chat_template.jinja"
@@ -85,7 +85,8 @@ def files_problem(directory: Path) -> str:
         read_json(directory, GENERATION)
         read_json(directory, RESPONSE_TEMPLATE)
         _check_tokenizer(directory)
-    except CheckpointError as error:
+        read_tokenizer(directory)  # also what files next to it add
+    except (CheckpointError, ConfigError) as error:
         return str(error)
     tool_file = _TOOL_TEMPLATE if template.file == _TEMPLATE else template.file
     for file, source in ((template.file, template.source), (tool_file, template.tool_use)):

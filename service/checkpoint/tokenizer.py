@@ -11,6 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer as FastTokenizer
 
+from engine.architecture.tokenizer_files import TOKENIZER, read_tokenizer
 from service.checkpoint.vocabulary import UnsupportedTokenizerError, Vocabulary, read_vocabulary
 
 # How much of a long text is encoded at first, in characters per token that may be kept. English has
@@ -78,9 +79,10 @@ class EncodedText:
 class Tokenizer:
     """Encoding is thread-safe; everything else is read-only after construction."""
 
-    def __init__(self, path: Path) -> None:
-        """Raises FileNotFoundError without a tokenizer.json, or UnsupportedTokenizerError."""
-        text = path.read_text(encoding="utf-8")
+    def __init__(self, directory: Path) -> None:
+        """Raises FileNotFoundError without a tokenizer.json, ConfigError, or
+        UnsupportedTokenizerError."""
+        text = read_tokenizer(directory)
         fields = json.loads(text)
         self._fast = FastTokenizer.from_str(json.dumps(fields) if _made_linear(fields) else text)
         self._fast.no_truncation()
@@ -90,8 +92,8 @@ class Tokenizer:
         size = max(vocabulary.values(), default=-1) + 1
         if size > len(vocabulary) + _MOST_UNUSED_IDS:  # each id costs memory in every worker
             raise UnsupportedTokenizerError(
-                f"{path} has {len(vocabulary)} tokens and the token id {size - 1}; at most "
-                f"{_MOST_UNUSED_IDS} ids may be unused"
+                f"{directory / TOKENIZER} has {len(vocabulary)} tokens and the token id "
+                f"{size - 1}; at most {_MOST_UNUSED_IDS} ids may be unused"
             )
         tokens = [self._fast.id_to_token(token_id) for token_id in range(size)]
         special = frozenset(token_id for token_id, token in added.items() if token.special)

@@ -25,9 +25,10 @@ from engine.gguf.names import LINK
 from engine.gguf.part_names import named_part, part_name, parts_by_name
 from engine.gguf.parts import read_gguf_header
 from engine.gguf.served import MARKS, marks_of
+from service.gguf.pooling import pooling_files
 from service.gguf.tokenizer import adds_bos, special_token, tokenizer_json
 
-_FORM = 5  # to be raised when the files are made differently
+_FORM = 6  # to be raised when the files are made differently
 _TEMPLATE = "tokenizer.chat_template"
 _TOKENIZER = "tokenizer.json"
 _MAX_TOKENIZER_BYTES = 256 << 20
@@ -110,6 +111,7 @@ def _files(path: Path, beside: Path) -> dict[str, str]:
         "tokenizer.json": tokenizer,
         "tokenizer_config.json": json.dumps(_tokenizer_config(keys), ensure_ascii=False, indent=2),
     }
+    files |= pooling_files(keys)
     if keys.has(_TEMPLATE):
         files["chat_template.jinja"] = keys.text(_TEMPLATE)
         if keys.has(f"{_TEMPLATE}.tool_use"):

@@ -12,6 +12,7 @@ from typing import Any
 
 from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.keys import ARCHITECTURE_KEY, TOKENS_KEY, GgufKeys
+from service.gguf.pooling import declared_pooling
 from service.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
 
 KIND = "tokenizer.ggml.model"
@@ -70,6 +71,12 @@ def adds_bos(keys: GgufKeys) -> bool:
         (pre := PRE_TOKENIZERS.get(keys.text(_PRE, ""))) is not None and pre.adds_bos
     )
     return keys.flag("tokenizer.ggml.add_bos_token", default)
+
+
+def _adds_eos(keys: GgufKeys) -> bool:
+    """True only for embedding models: after the end of its prompt, a model generates nothing of
+    use."""
+    return declared_pooling(keys) is not None and keys.flag("tokenizer.ggml.add_eos_token", False)
 
 
 def _whole(keys: GgufKeys) -> dict[str, Any]:
@@ -137,7 +144,7 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
         "added_tokens": _added_tokens(keys, vocabulary),
         "normalizer": None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": _splits(pre)},
-        "post_processor": _bos_first(keys, vocabulary),
+        "post_processor": _added_around(keys, vocabulary),
         "decoder": {
             "type": "ByteLevel",
             "add_prefix_space": False,
@@ -208,27 +215,34 @@ def _bpe(
     }
 
 
-def _bos_first(keys: GgufKeys, vocabulary: dict[str, int]) -> dict[str, Any] | None:
-    """Adds the first token of every text, if the model has one."""
-    bos = special_token(keys, "bos")
-    if bos is None or not adds_bos(keys):
+def _added_around(keys: GgufKeys, vocabulary: dict[str, int]) -> dict[str, Any] | None:
+    """Adds the first and the last token of every text, if the model has them."""
+    bos = special_token(keys, "bos") if adds_bos(keys) else None
+    eos = special_token(keys, "eos") if _adds_eos(keys) else None
+    for name, token, place in (("bos", bos, "begin"), ("eos", eos, "end")):
+        if token is not None and token not in vocabulary:
+            raise ConfigError(
+                f"{keys.source}: tokenizer.ggml.{name}_token_id is the token {token!r}, which a "
+                f"text cannot {place} with"
+            )
+    added = [token for token in (bos, eos) if token is not None]
+    if not added:
         return None
-    if bos not in vocabulary:
-        raise ConfigError(
-            f"{keys.source}: tokenizer.ggml.bos_token_id is the token {bos!r}, which a text cannot "
-            "begin with"
+
+    def around(sequence: str, kind: int) -> list[dict[str, Any]]:
+        first, last = (
+            [] if token is None else [{"SpecialToken": {"id": token, "type_id": kind}}]
+            for token in (bos, eos)
         )
-    first = {"SpecialToken": {"id": bos, "type_id": 0}}
+        return [*first, {"Sequence": {"id": sequence, "type_id": kind}}, *last]
+
     return {
         "type": "TemplateProcessing",
-        "single": [first, {"Sequence": {"id": "A", "type_id": 0}}],
-        "pair": [
-            first,
-            {"Sequence": {"id": "A", "type_id": 0}},
-            {"SpecialToken": {"id": bos, "type_id": 1}},
-            {"Sequence": {"id": "B", "type_id": 1}},
-        ],
-        "special_tokens": {bos: {"id": bos, "ids": [vocabulary[bos]], "tokens": [bos]}},
+        "single": around("A", 0),
+        "pair": [*around("A", 0), *around("B", 1)],
+        "special_tokens": {
+            token: {"id": token, "ids": [vocabulary[token]], "tokens": [token]} for token in added
+        },
     }
 
 
@@ -274,7 +288,7 @@ def _with_space_marks(
             ],
         },
         "pre_tokenizer": None,
-        "post_processor": _bos_first(keys, vocabulary),
+        "post_processor": _added_around(keys, vocabulary),
         "decoder": {
             "type": "Sequence",
             "decoders": [

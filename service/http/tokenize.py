@@ -6,6 +6,7 @@ from __future__ import annotations
 import msgspec
 from litestar import Response
 
+from engine.architecture.tokenizer_files import SPECIAL_TOKENS
 from service.http.call import HttpCall
 from service.http.serves import serves
 from service.preparation.jobs import Answered
@@ -40,10 +41,7 @@ async def tokenizer_info(request: HttpCall) -> Response[bytes]:
         "model_max_length": engine.max_model_len,
         "vocab_size": engine.vocab_size,
         "chat_template": None if template is None else template.source,
-        **dict.fromkeys(_SPECIAL_TOKENS),
+        **dict.fromkeys(SPECIAL_TOKENS),
         **checkpoint.special_tokens,
     }
     return request.answer(msgspec.json.encode(info))
-
-
-_SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")

@@ -52,14 +52,24 @@ def small_files(files: Iterable[HubFile]) -> list[HubFile]:
     ]
 
 
+def absent_files(files: Iterable[HubFile]) -> list[str]:
+    """Return which of the files that a repository need not have are not there."""
+    names = [file.name for file in files]
+    may_be = (pattern for pattern in _SMALL if pattern != WEIGHTS_INDEX)
+    return [pattern for pattern in may_be if not fnmatch.filter(names, pattern)]
+
+
 def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> None:
     """Raise NotServableError unless a server could load them. ``weights``: whether those count."""
     files = list(files)
     there = {file.name for file in files}
-    if _CONFIG not in there and (gguf := sorted(_gguf_models(files))):
+    has_safetensors = bool({SINGLE_WEIGHTS, WEIGHTS_INDEX} & there)
+    # Some have the original's config.json too.
+    lacks = not has_safetensors if weights else not {_CONFIG, _TOKENIZER} <= there
+    if lacks and (gguf := sorted(_gguf_models(files))):
         raise NotServableError(
-            f"'{name}' has only GGUF files: name one, as in '{name}:Q4_K_M', or choose the "
-            f"repository of the original model; it has {_listed(gguf)}"
+            f"'{name}' has its weights only in GGUF files: name one, as in '{name}:Q4_K_M', or "
+            f"choose the repository of the original model; it has {_listed(gguf)}"
         )
     if _CONFIG not in there:
         raise NotServableError(
@@ -71,7 +81,7 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
             f"'{name}' has no tokenizer.json; choose a repository that has one, or download this "
             "one and convert its tokenizer with transformers"
         )
-    if not weights or {SINGLE_WEIGHTS, WEIGHTS_INDEX} & there:
+    if not weights or has_safetensors:
         return
     if pickles := sorted(one for one in there if PurePosixPath(one).suffix in _PICKLES):
         raise NotServableError(

@@ -129,6 +129,27 @@ def test_an_encoders_length_and_weights_are_looked_at(tmp_path: Path) -> None:
         check_settings(config_of(tmp_path))
 
 
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "OtherForCausalLM", "BertModel"])
+def test_modules_that_are_not_served_are_refused(
+    llama: Path, tmp_path: Path, architecture: str
+) -> None:
+    directory = renamed(llama, tmp_path, architectures=[architecture])
+    check_settings(config_of(directory))
+    modules = [{"type": f"sentence_transformers.models.{kind}"} for kind in ("Pooling", "Dense")]
+    (tmp_path / "modules.json").write_text(json.dumps(modules))
+    with pytest.raises(ConfigError, match="has Dense; supported: "):
+        check_settings(config_of(directory))
+
+
+@pytest.mark.parametrize("implementation", ["auto", "transformers"])
+def test_a_model_that_no_code_computes_is_refused(
+    llama: Path, tmp_path: Path, implementation: str
+) -> None:
+    directory = renamed(llama, tmp_path, architectures=["MPNetModel"], model_type="mpnet")
+    with pytest.raises(UnsupportedError, match="MPNetModel is not supported"):
+        check_settings(config_of(directory, model_impl=implementation))
+
+
 def test_it_takes_neither_torch_nor_numpy(llama: Path) -> None:
     code = (
         "import sys; from engine.config import EngineConfig; from engine.servable import *;"

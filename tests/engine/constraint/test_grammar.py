@@ -8,8 +8,9 @@ import sys
 
 import numpy as np
 
-from engine.constraint.grammar import allowed_tokens, compile_grammar
+from engine.constraint.grammar import Tokens, allowed_tokens, compile_grammar
 from engine.messages import Constraint, FinishReason
+from pocket import MODEL_DIR
 from tests.engine.constraint.running import Engine, Model, lark
 
 NAME = lark("start: /[A-Z][a-z]{2,6}/")
@@ -47,6 +48,11 @@ def test_a_client_s_grammar_may_not_be_as_ambiguous_as_ours(engine: Engine) -> N
     assert free.finished.reason is FinishReason.LENGTH
     assert answer.finished.reason is FinishReason.ERROR
     assert "items" in str(answer.finished.error)
+
+
+def test_an_end_beyond_the_logits_leaves_grammars_as_they_are() -> None:
+    tokens = Tokens(MODEL_DIR, vocab_size=2000, eos_token_ids=frozenset({1, 2000}))
+    assert tokens.eos_token_ids == {1}
 
 
 def test_the_engine_imports_without_the_grammar_library() -> None:

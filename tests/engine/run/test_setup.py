@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,16 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("model")
     save_model(VARIANTS["qwen3"], directory)
     return directory
+
+
+@pytest.mark.parametrize("eos", [None, 3])
+def test_a_model_without_an_end_token_is_served_with_a_warning(
+    eos: int | None, model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "config.json").write_bytes((model / "config.json").read_bytes())
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}))
+    set_up(EngineConfig(model=str(tmp_path)), ALONE)
+    assert ("no end-of-sequence token is known" in caplog.text) is (eos is None)
 
 
 def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:

@@ -64,6 +64,14 @@ def test_ends_are_gathered_from_every_file_and_the_tokenizer_s_own_is_the_one_sa
     assert tokens.eos_token_ids == {3, 4, TOKENS.eos}
 
 
+def test_tokens_in_a_file_of_their_own_are_tokens_too(tmp_path: Path) -> None:
+    added = {"<note>": TOKENS.vocab_size}
+    tokens = TextTokens(
+        directory(tmp_path, added_tokens=added, special_tokens_map={"eos_token": "<note>"})
+    )
+    assert tokens.encode("<note>") == [TOKENS.vocab_size] == [tokens.eos]
+
+
 def test_without_a_tokenizers_end_token_the_first_declared_one_is_used(tmp_path: Path) -> None:
     tokens = TextTokens(
         directory(

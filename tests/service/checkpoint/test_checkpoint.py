@@ -35,6 +35,29 @@ def test_the_template_may_be_in_the_tokenizer_config(declared: Any, tmp_path: Pa
     assert checkpoint.special_tokens == {"eos_token": "<|im_end|>"}
 
 
+def test_special_and_added_tokens_may_be_in_files_of_their_own(tmp_path: Path) -> None:
+    """As in checkpoints that older releases of transformers saved."""
+    size = len(load_checkpoint(write_tiny_model(tmp_path / "model")).vocabulary.token_text)
+    directory = model(
+        tmp_path,
+        tokenizer_config={"chat_template": "{{ bos_token }}<note>{{ eos_token }}"},
+        special_tokens_map={"bos_token": "<note>", "eos_token": {"content": "<|im_end|>"}},
+        added_tokens={"<note>": size},
+        config={},
+    )
+    (directory / "chat_template.jinja").unlink()
+    checkpoint = load_checkpoint(directory)
+    assert checkpoint.template is not None
+    assert checkpoint.template.render([]) == "<note><note><|im_end|>"
+    ids = checkpoint.tokenizer.encode("<note>", add_special_tokens=False)
+    assert (ids, checkpoint.tokenizer.token_id("<note>")) == ([size], size)
+
+
+def test_a_special_tokens_map_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=r"special_tokens_map\.json"):
+        load_checkpoint(model(tmp_path, special_tokens_map=[]))
+
+
 def test_templates_are_chosen_in_the_order_of_transformers(tmp_path: Path) -> None:
     """Its tokenizers read the last two, its processors the first three."""
     named = {"default": "{{ 'processor' }}", "tool_use": "{{ 'tools' }}"}

@@ -14,7 +14,7 @@ from tests.service.gguf.vocabularies import byte_level
 
 @pytest.fixture(scope="module")
 def tokenizer(tiny_model: Path) -> Tokenizer:
-    return Tokenizer(tiny_model / "tokenizer.json")
+    return Tokenizer(tiny_model)
 
 
 @pytest.mark.parametrize("special", [False, True])
@@ -76,9 +76,8 @@ def test_as_much_is_encoded_as_is_kept(
 def splitting(tmp_path: Path, *patterns: str) -> tuple[Tokenizer, FastTokenizer]:
     """Return our tokenizer of a file whose text is split by patterns, and the library's own."""
     original = byte_level(*patterns)
-    file = tmp_path / "tokenizer.json"
-    file.write_text(original.to_str())
-    return Tokenizer(file), original
+    (tmp_path / "tokenizer.json").write_text(original.to_str())
+    return Tokenizer(tmp_path), original
 
 
 @pytest.mark.timeout(30)  # the original takes minutes

@@ -47,6 +47,28 @@ def test_a_llama_3_piece_that_is_a_token_is_not_merged_from_smaller_ones() -> No
     assert made(without).encode("Hello").ids == found.encode("Hello").ids[1:]
 
 
+@pytest.mark.parametrize(
+    ("pooling", "begins", "ends"), [(3, False, True), (3, True, True), (0, True, False)]
+)
+def test_the_end_token_is_added_to_the_texts_of_embedding_models_only(
+    pooling: int, begins: bool, ends: bool
+) -> None:
+    original = byte_level(*PRE_TOKENIZERS["qwen2"].patterns)
+    keys = keys_of_byte_level(
+        original,
+        "qwen2",
+        **{"bos_token_id": 1, "add_bos_token": begins, "eos_token_id": 2, "add_eos_token": True},
+    )
+    own = {"general.architecture": "qwen3", "qwen3.pooling_type": pooling}
+    keys.header.keys.update(own)
+    found = made(keys)
+    ids = original.encode("Hello").ids
+    assert found.encode("Hello").ids == [*[1] * begins, *ids, *[2] * ends]
+    assert found.encode("Hello", add_special_tokens=False).ids == ids
+    pair = found.encode("Hello", "Hello")
+    assert (pair.ids, pair.type_ids[-1]) == (2 * [*[1] * begins, *ids, *[2] * ends], 1)
+
+
 def sentence_piece_keys(**more: Any) -> Any:
     """A vocabulary as SentencePiece trains it: bytes, pieces with falling scores, letters."""
     pieces = ["▁t", "he", "▁a", "in", "▁the", "er", "▁in", "▁w", "▁wor", "or", "ld", "▁world", "lo"]

@@ -168,7 +168,7 @@ def test_of_a_repository_of_gguf_files_only_the_one_asked_for(
 ) -> None:
     content = {f"model-{one}.gguf": one.encode() * 1000 for one in ("Q4_0", "Q8_0")}
     hub.repositories[NAME] = Repository({"README.md": b"x", **content})
-    with pytest.raises(NotServableError, match="has only GGUF files: name one, as in"):
+    with pytest.raises(NotServableError, match="only in GGUF files: name one, as in"):
         Fetching(place(tmp_path)).run()
     chosen = ModelPlace(NAME, "main", tmp_path, variant="Q8_0")
     found = Fetching(chosen).run()

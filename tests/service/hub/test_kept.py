@@ -11,7 +11,7 @@ import pytest
 from service.hub import kept
 from service.hub.errors import WrongChecksumError
 from service.hub.kept import adopt
-from service.hub.place import ModelPlace
+from service.hub.place import ModelPlace, Record
 from tests.service.hub_server import git_sha1
 
 COMMIT = "a" * 40
@@ -37,11 +37,42 @@ def filled(cache: Path, content: dict[str, bytes], *, links: bool = True) -> Mod
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_whole_copy_is_adopted_and_remembered(tmp_path: Path, links: bool) -> None:
+def test_a_copy_is_adopted_but_only_the_hub_can_call_it_whole(
+    tmp_path: Path, links: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
     place = filled(tmp_path, CONTENT, links=links)
-    assert place.whole_snapshot() is None
     assert adopt(place) == place.snapshot(COMMIT)
-    assert place.whole_snapshot() == place.snapshot(COMMIT)
+    assert place.whole_snapshot() is None
+    assert set(place.record(COMMIT).files) == set(CONTENT)
+    assert "lacks files that the repository may have" in capsys.readouterr().out
+
+
+def test_a_file_that_was_found_right_is_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = filled(tmp_path, CONTENT)
+    adopt(place)
+    read: list[Path] = []
+    monkeypatch.setattr(kept, "has_digest", lambda path, _: read.append(path) or True)
+    os.utime(place.snapshot(COMMIT) / "config.json")
+    assert adopt(place) == place.snapshot(COMMIT)
+    assert [path.name for path in read] == ["config.json"]
+
+
+def test_what_the_hub_called_whole_stays_so_and_misses_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = filled(tmp_path, CONTENT | {"modules.json": b"[]"})
+    adopt(place)
+    place.write_record(COMMIT, Record(True, place.record(COMMIT).files))
+    capsys.readouterr()
+    modules = place.snapshot(COMMIT) / "modules.json"
+    os.utime(modules, ns=(1, 1))
+    assert place.whole_snapshot() is None
+    assert adopt(place) == place.whole_snapshot() == place.snapshot(COMMIT)
+    assert not capsys.readouterr().out
+    modules.unlink()
+    assert adopt(place) is None
 
 
 @pytest.mark.parametrize("missing", CONTENT)

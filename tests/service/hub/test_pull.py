@@ -213,8 +213,13 @@ def test_without_a_network_a_whole_copy_does_and_a_part_does_not(
     # As another program leaves it: no record of ours.
     record = next((place(tmp_path).folder / "quire").iterdir())
     record.unlink()
-    assert pull(hub, tmp_path, HF_HUB_OFFLINE="1")[0] == 0
-    assert json.loads(record.read_bytes())["is_whole"]
+    pooling = place(tmp_path).snapshot(record.stem) / "generation_config.json"
+    pooling.unlink()
+    status, output, _ = pull(hub, tmp_path, HF_HUB_OFFLINE="1")
+    assert (status, "the hub was not asked whether these are all" in output) == (0, True)
+    assert not json.loads(record.read_bytes())["is_whole"]
+    assert pull(hub, tmp_path, NAME, "--if-missing")[0] == 0
+    assert is_whole(hub, tmp_path)
     record.unlink()
     (place(tmp_path).snapshot(record.stem) / "tokenizer.json").resolve().write_text("{}")
     status, _, said = pull(hub, tmp_path, HF_HUB_OFFLINE="1")

@@ -82,7 +82,9 @@ def test_an_index_that_leads_nowhere(content: bytes, said: str) -> None:
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (("model.gguf",), "only GGUF files: name one, .* it has model.gguf"),
+        (("model.gguf",), "only in GGUF files: name one, .* it has model.gguf"),
+        (("model.gguf", "config.json"), "only in GGUF files: name one"),
+        (("model.gguf", "config.json", "tokenizer.json"), "only in GGUF files: name one"),
         (("model.safetensors",), "no config.json"),
         (("config.json", "tokenizer.model"), "no tokenizer.json"),
         (("config.json", "tokenizer.json", "pytorch_model.bin"), r"pickles \(pytorch_model.bin\)"),
@@ -98,12 +100,14 @@ def test_a_repository_that_cannot_be_served_is_refused(there: tuple[str, ...], s
 
 @pytest.mark.parametrize("weights", ["model.safetensors", WEIGHTS_INDEX])
 def test_one_that_can_is_not(weights: str) -> None:
-    there = files("config.json", "tokenizer.json", "pytorch_model.bin", weights)
+    there = files("config.json", "tokenizer.json", "pytorch_model.bin", "a.gguf", weights)
     check_servable("o/n", there, weights=True)
 
 
 def test_random_weights_need_no_weights() -> None:
-    check_servable("o/n", files("config.json", "tokenizer.json"), weights=False)
+    check_servable("o/n", files("config.json", "tokenizer.json", "a.gguf"), weights=False)
+    with pytest.raises(NotServableError, match="only in GGUF files"):
+        check_servable("o/n", files("config.json", "a.gguf"), weights=False)
 
 
 QUANTIZED = files(

@@ -29,7 +29,7 @@ SINGLE = [None, 0, 0, 0, 0, None]
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     directory = tmp_path_factory.mktemp("tokenizer")
     write_tiny_tokenizer(directory)
-    return Tokenizer(directory / "tokenizer.json")
+    return Tokenizer(directory)
 
 
 @pytest.mark.parametrize(

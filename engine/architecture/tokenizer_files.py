@@ -1,0 +1,184 @@
+"""What the tokenizer's files of a model directory say together, as transformers reads them.
+
+``tokenizer.json`` suffices for newer checkpoints. Older ones keep some special and added tokens
+only in the files next to it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from engine.architecture.errors import ConfigError
+from engine.architecture.fields import ConfigFields, read_object
+
+TOKENIZER = "tokenizer.json"
+TOKENIZER_CONFIG = "tokenizer_config.json"
+SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+
+_SPECIAL_MAP = "special_tokens_map.json"
+_ADDED = "added_tokens.json"
+_DECODER = "added_tokens_decoder"
+_LISTS = ("additional_special_tokens", "extra_special_tokens")
+_FLAGS = ("single_word", "lstrip", "rstrip")
+
+_Kind = TypeVar("_Kind")
+
+
+class _AddedToken(msgspec.Struct):
+    id: int
+    content: str
+
+
+class _AddedTokens(msgspec.Struct):
+    added_tokens: list[_AddedToken] | None = None
+
+
+class _Model(msgspec.Struct):
+    vocab: dict[str, int] | list[tuple[str, float]] | None = None  # a list: Unigram's
+
+    def ids(self) -> dict[str, int]:
+        if isinstance(self.vocab, list):
+            return {token: number for number, (token, _) in enumerate(self.vocab)}
+        return self.vocab or {}
+
+
+class _Vocabulary(msgspec.Struct):
+    model: _Model = msgspec.field(default_factory=_Model)
+
+
+def special_tokens(directory: Path) -> dict[str, str]:
+    """Return the texts of those of SPECIAL_TOKENS that the files name. Raises ConfigError."""
+    named = _special_fields(directory)
+    texts = {name: _text(named.get(name)) for name in SPECIAL_TOKENS}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def read_tokenizer(directory: Path) -> str:
+    """Return ``tokenizer.json`` with the tokens that only other files add. Raises OSError, and
+    ConfigError if such a token cannot have its id."""
+    text = (directory / TOKENIZER).read_text(encoding="utf-8")
+    declared = [*_declared(directory)]
+    if not declared:
+        return text
+    known = _added_ids(directory, text)
+    size = _table_size(directory)
+    missing = [
+        token
+        for token in sorted(declared, key=lambda token: token["id"])
+        if token["content"] not in known and (size is None or token["id"] < size)
+    ]
+    if not missing:
+        return text
+    vocabulary = _vocabulary(directory, text)
+    following = max(len(vocabulary), max(known.values(), default=-1) + 1)
+    for token in missing:
+        content, number = token["content"], token["id"]
+        if number != vocabulary.get(content, following):
+            raise ConfigError(
+                f"{directory / TOKENIZER} lacks the token {content!r}, which another file gives "
+                f"the id {number}, and cannot give it that id; load the tokenizer with "
+                "transformers, check this token and save it again"
+            )
+        following += content not in vocabulary
+    fields = json.loads(text)
+    fields["added_tokens"] = [*(fields.get("added_tokens") or ()), *missing]
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def named_end(directory: Path) -> int | None:
+    """Return the id of the tokenizer's ``eos_token``; None if it has none. Raises ConfigError."""
+    end = special_tokens(directory).get("eos_token")
+    if end is None or not (directory / TOKENIZER).is_file():
+        return None
+    try:
+        text = read_tokenizer(directory)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {directory / TOKENIZER}: {error}") from error
+    added = _added_ids(directory, text)
+    return added[end] if end in added else _vocabulary(directory, text).get(end)
+
+
+def _special_fields(directory: Path) -> dict[str, object]:
+    config = _object(directory / TOKENIZER_CONFIG)
+    if config.has(_DECODER):  # then it is complete
+        return config.values
+    named = _object(directory / _SPECIAL_MAP)
+    return config.values | {name: named.values[name] for name in named.values if named.has(name)}
+
+
+def _declared(directory: Path) -> Iterator[dict[str, Any]]:
+    """Yield the added tokens that files other than ``tokenizer.json`` name, as it would."""
+    config = _object(directory / TOKENIZER_CONFIG)
+    if (decoder := config.section(_DECODER)) is not None:
+        for number, token in decoder.values.items():
+            text = _text(token)
+            if not number.isdecimal() or text is None or not isinstance(token, dict):
+                raise decoder.error(number, "an id with a token", token)
+            is_special = token.get("special") is True
+            flags = {flag: token.get(flag) is True for flag in _FLAGS}
+            normalized = token.get("normalized", not is_special) is True
+            yield _added(text, int(number), is_special, normalized=normalized, **flags)
+        return
+    special = {*_special_texts(_special_fields(directory))}
+    added = _object(directory / _ADDED)
+    for content in added.values:
+        place = added.integer(content, low=0, high=(1 << 31) - 1)
+        is_special = content in special
+        yield _added(content, place, is_special, normalized=not is_special)
+
+
+def _added(text: str, number: int, is_special: bool, **flags: bool) -> dict[str, Any]:
+    usual = dict.fromkeys(_FLAGS, False)
+    return {"id": number, "content": text, **usual, **flags, "special": is_special}
+
+
+def _special_texts(fields: dict[str, object]) -> Iterator[str]:
+    listed = [
+        one for name in _LISTS if isinstance(found := fields.get(name), list) for one in found
+    ]
+    for token in (*listed, *(fields.get(name) for name in SPECIAL_TOKENS)):
+        if (text := _text(token)) is not None:
+            yield text
+
+
+def _text(token: object) -> str | None:
+    if isinstance(token, dict):
+        token = token.get("content")
+    return token if isinstance(token, str) else None
+
+
+def _object(path: Path) -> ConfigFields:
+    """Return the JSON object; an empty one if there is no file."""
+    return read_object(path) if path.is_file() else ConfigFields(str(path), {})
+
+
+def _table_size(directory: Path) -> int | None:
+    """Return how many tokens the model has, as config.json says; None if it does not."""
+    config = _object(directory / "config.json")
+    for fields in (config, config.section("text_config")):
+        if fields is not None and isinstance(size := fields.values.get("vocab_size"), int):
+            return size
+    return None
+
+
+def _added_ids(directory: Path, text: str) -> dict[str, int]:
+    return {
+        one.content: one.id for one in _decoded(directory, text, _AddedTokens).added_tokens or ()
+    }
+
+
+def _vocabulary(directory: Path, text: str) -> dict[str, int]:
+    return _decoded(directory, text, _Vocabulary).model.ids()
+
+
+def _decoded(directory: Path, text: str, kind: type[_Kind]) -> _Kind:
+    """Decode no more of a large tokenizer than ``kind`` has."""
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"{directory / TOKENIZER} is not a tokenizer: {error}") from error
