@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.messages import MAX_GRAMMAR_CHARS
 from service.constraint.arguments import (
+    Argument,
     argument_schema,
     arguments_schema,
-    check_text,
     is_binding,
-    string_part,
+)
+from service.constraint.bare_text import (
+    ANY_TEXT,
+    BeyondTextError,
+    Texts,
     text_terminal,
+    texts_of,
 )
 from service.constraint.lark import (
     SPACE,
@@ -21,6 +26,7 @@ from service.constraint.lark import (
     TokenIds,
     either,
     literal,
+    quoted,
     spelled,
     tag,
 )
@@ -36,8 +42,7 @@ from service.formats import (
     RelaxedBody,
     ToolCallTags,
 )
-from service.output.calls.coercion import parameter_types
-from service.output.calls.parameters import CDATA
+from service.output.calls.parameters import CDATA, reads_text
 
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
@@ -179,11 +184,10 @@ class CallTerms:
 
         edge = "\n" if body.trims_newline else ""
         close = tag(edge + body.value_close, self._token_ids)
+        ends = quoted(body.value_close)
 
-        def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(
-                part, body.value_close or edge, never_first=CDATA if body.cdata else ""
-            )
+        def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
+            shape = text_terminal(texts, ends, never=never, never_first=CDATA if body.cdata else "")
             if shape is None:
                 return f"{self._spelled(edge)} {self._rules.text_to(close)}"
             return f"{self._spelled(edge)} {self._rules.shaped_to(shape, close)}"
@@ -198,7 +202,7 @@ class CallTerms:
             if body.attributes:
                 rest += f" {either(_ATTRIBUTES[body.attributes])} {self._spelled(body.tag_end)}"
             between = f"{space} {self._spelled(body.value_open)}" if body.value_open else ""
-            return f"({opening} {_ANY_KEY} {rest} {between} {text_value({})} {space})*"
+            return f"({opening} {_ANY_KEY} {rest} {between} {text_value(ANY_TEXT)} {space})*"
 
         arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
         return f"{head} {space} {arguments} {self._spelled(body.call_close)}"
@@ -211,8 +215,8 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
 
-        def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, body.mark)
+        def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
+            shape = text_terminal(texts, quoted(body.mark), never=never)
             end = tag(body.mark, self._token_ids)
             return self._rules.text_to(end) if shape is None else self._rules.shaped_to(shape, end)
 
@@ -246,7 +250,7 @@ class CallTerms:
             pair = self._rules.add(f'{_ANY_KEY} "=" {anything}')
             return f'({pair} (", " {pair})*)?'
 
-        arguments = self._each(tool, written, json_value, json_value, any_argument, joined=True)
+        arguments = self._each(tool, written, None, json_value, any_argument, joined=True)
         return f'{literal(f"{tool.name}(")} {arguments} ")"'
 
     def _any_value(self, *constants: str, quote: Tag | None) -> str:
@@ -275,8 +279,8 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{literal(key + ':')} {value}"
 
-        def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, body.quote)
+        def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
+            shape = text_terminal(texts, quoted(body.quote), never=never)
             if shape is None:
                 return f"{quote.term} {self._rules.text_to(quote)}"
             return f"{quote.term} {self._rules.shaped_to(shape, quote)}"
@@ -297,7 +301,7 @@ class CallTerms:
         self,
         tool: ToolShape,
         written: Callable[[str, str, bool], str],
-        text_value: Callable[[dict[str, Any]], str],
+        text_value: Callable[[Texts, Sequence[str]], str] | None,
         json_value: Callable[[dict[str, Any]], str],
         any_argument: Callable[[], str],
         *,
@@ -313,18 +317,42 @@ class CallTerms:
         required = schema.get("required") or ()
         terms: list[tuple[str, bool]] = []
         for key, part in properties.items():
-            inner = argument_schema(part, schema)
-            is_text = parameter_types(schema, key) == _STRING
-            if is_text and is_binding(tool):
-                check_text(inner, f"{tool.param}.properties.{key}")
-            value = text_value(inner) if is_text else json_value(inner)
-            term = written(key, value, is_text)
-            if self._marks_text and not is_text and (text := string_part(part, schema)) is not None:
-                term = either([written(key, text_value(text), True), term])
+            argument = Argument(tool, key, part, schema)
+            term = self._value(argument, written, text_value, json_value)
             terms.append((self._rules.add(term), key in required))
         if not joined:
             return " ".join(term if needed else f"{term}?" for term, needed in terms)
         return self._joined(terms, literal(comma))
+
+    def _value(
+        self,
+        argument: Argument,
+        written: Callable[[str, str, bool], str],
+        text_value: Callable[[Texts, Sequence[str]], str] | None,
+        json_value: Callable[[dict[str, Any]], str],
+    ) -> str:
+        """Return a term for an argument: as bare text if the parser reads its types as that."""
+        if text_value is not None and self._reads_text(argument.types):
+            return written(argument.key, text_value(*argument.texts()), True)
+        value = json_value(argument_schema(argument.part, argument.root))
+        term = written(argument.key, value, False)
+        if text_value is None or not self._marks_text:
+            return term
+        try:
+            texts = texts_of(argument.part, argument.root)
+        except BeyondTextError:
+            return term
+        marked = written(argument.key, text_value(texts, ()), True)
+        return either([marked, term]) if texts else term
+
+    def _reads_text(self, types: frozenset[str]) -> bool:
+        match self._tags.body:
+            case ParametersBody(attributes="") as body:
+                return reads_text(types, body)
+            case ElementsBody():
+                return not types or types == _STRING
+            case _:
+                return types == _STRING
 
     def _joined(self, terms: list[tuple[str, bool]], comma: str) -> str:
         """Return a term for all required and any optional terms, separated by commas."""

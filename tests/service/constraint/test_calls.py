@@ -270,3 +270,43 @@ def _spellings(shipped: ShippedFormat) -> tuple[str, str]:
     if body.attributes == "string":
         return f' string="true"{body.tag_end}', f' string="false"{body.tag_end}'
     return f' type="string"{body.tag_end}', f' type="null"{body.tag_end}'
+
+
+@pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        {"enum": ["celsius", None]},
+        {"anyOf": [{"$ref": "#/$defs/unit"}, {"type": "null"}]},
+        {"type": ["string", "null"], "pattern": "^[a-z]{2}$"},
+    ],
+    ids=str,
+)
+def test_a_string_that_may_be_null_is_read_back_without_quotes(
+    shipped: ShippedFormat, unit: dict[str, Any]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"unit": unit},
+        "required": ["unit"],
+        "additionalProperties": False,
+        "$defs": {"unit": {"type": "string", "enum": ["celsius", "kelvin"]}},
+    }
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="t")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    read = 0
+    for seed in range(3):
+        text = walk(asked, seed)
+        if text is None:
+            continue
+        found = summary(parse([text], form(shipped), {"note": schema}, opening=opening(shipped)))
+        (arguments,) = (entry[1] for entry in found if entry[0] == "arguments")
+        value = json.loads(arguments)
+        jsonschema.validate(value, schema)
+        assert not str(value["unit"]).startswith('"'), text
+        read += 1
+    assert read
