@@ -16,7 +16,7 @@ Texts = Sequence[tuple[JsonObject, ...]]
 
 ANY_TEXT: Texts = [()]
 NULL: Texts = [({"const": "null"},)]
-_ANYTHING = "/(?s:.*)/"
+ANYTHING = "/(?s:.*)/"
 _NOTHING = "/a/ & /b/"  # a terminal that matches nothing
 # Keywords that restrict a string: those that a terminal can follow, and the others.
 _FOLLOWED = frozenset({"const", "enum", "pattern", "minLength", "maxLength"})
@@ -132,7 +132,7 @@ def text_terminal(
                 continue
             shapes.insert(0, f"({' | '.join(allowed)})")
         else:
-            shapes = [*(shapes or [_ANYTHING]), without(ends)]
+            shapes = [*(shapes or [ANYTHING]), without(ends)]
             shapes += [f"~({' | '.join(map(literal, never))})"] if never else []
         terms.append(" & ".join(shapes))
     if len(terms) == 1:

@@ -14,10 +14,12 @@ from service.constraint.arguments import (
 )
 from service.constraint.bare_text import (
     ANY_TEXT,
+    ANYTHING,
     BeyondTextError,
     Texts,
     text_terminal,
     texts_of,
+    without,
 )
 from service.constraint.lark import (
     SPACE,
@@ -184,12 +186,12 @@ class CallTerms:
 
         edge = "\n" if body.trims_newline else ""
         close = tag(edge + body.value_close, self._token_ids)
-        ends = quoted(body.value_close)
+        ends = _ends_of_text(body)
 
         def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
-            shape = text_terminal(texts, ends, never=never, never_first=CDATA if body.cdata else "")
-            if shape is None:
-                return f"{self._spelled(edge)} {self._rules.text_to(close)}"
+            cdata = CDATA if body.cdata else ""
+            shape = text_terminal(texts, ends, never=never, never_first=cdata)
+            shape = shape or f"{ANYTHING} & {without(ends)}"
             return f"{self._spelled(edge)} {self._rules.shaped_to(shape, close)}"
 
         def json_value(part: dict[str, Any]) -> str:
@@ -388,6 +390,14 @@ class CallTerms:
 
 def _escaped(text: str, body: ParametersBody) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;") if body.escaped else text
+
+
+def _ends_of_text(body: ParametersBody) -> str:
+    """Return a regex for what ends a value: its closing tag, or the next argument's opening."""
+    not_in_keys = "".join(map(quoted, dict.fromkeys(f"{body.key_end[0]}<>\n")))
+    equals = "=" if body.attributes else ""
+    key = f"[^{not_in_keys}{equals}]+"
+    return f"{quoted(body.value_close)}|{quoted(body.key_open)}{key}{quoted(body.key_end)}"
 
 
 def _pointer(key: str) -> str:

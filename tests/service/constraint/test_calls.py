@@ -217,12 +217,15 @@ def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> Non
     jsonschema.validate(arguments, schema)
 
 
-MARKED = [
+PARAMETERS = [
     shipped
     for shipped in SHIPPED
-    if shipped.calls is not None
-    and isinstance(shipped.calls.body, ParametersBody)
-    and shipped.calls.body.attributes
+    if shipped.calls is not None and isinstance(shipped.calls.body, ParametersBody)
+]
+MARKED = [
+    shipped
+    for shipped in PARAMETERS
+    if isinstance(body := getattr(shipped.calls, "body", None), ParametersBody) and body.attributes
 ]
 
 
@@ -310,3 +313,23 @@ def test_a_string_that_may_be_null_is_read_back_without_quotes(
         assert not str(value["unit"]).startswith('"'), text
         read += 1
     assert read
+
+
+@pytest.mark.parametrize("shipped", PARAMETERS, ids=lambda shipped: shipped.names[0])
+def test_the_text_of_an_argument_cannot_hold_another_argument(shipped: ShippedFormat) -> None:
+    """The parser ends a value where the next argument begins, even without its closing tag."""
+    assert shipped.calls is not None
+    body = shipped.calls.body
+    assert isinstance(body, ParametersBody)
+    asked = weather_calls(shipped, weather_schema({"type": "string"}))
+    tag_end = f' {body.attributes}="true"{body.tag_end}' if body.attributes else ""
+    for inside, fits in (
+        (f"a {body.key_open}", True),
+        (f"a{body.key_open}evil{body.key_end}{tag_end}{body.value_open}b", False),
+        (f"a\n{body.key_open}evil{body.key_end}{tag_end}{body.value_open}b", False),
+        (f"a{body.value_close}\nb", False),
+    ):
+        for example in shipped.examples:
+            if not example.lenient and example.calls and "Oslo" in example.text:
+                text = example.text.partition("<|call|>")[0].replace("Oslo", inside)
+                assert accepts(asked, text) == fits, text
