@@ -18,8 +18,8 @@ from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
-from service.output.calls.coercion import parameter_types
 from service.output.calls.parameters import NULLABLE, NULLS
+from service.output.calls.tool_schemas import parameter_types
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
 

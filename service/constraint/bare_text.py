@@ -9,7 +9,8 @@ from typing import Any
 from service.constraint.anchors import full_match_regex
 from service.constraint.lark import literal, pattern
 from service.conversation import JsonObject
-from service.output.calls.coercion import resolve, schema_types
+from service.output.calls.tool_schemas import schema_types
+from service.schema_targets import target_of
 
 Texts = Sequence[tuple[JsonObject, ...]]
 """The texts that match every schema of one of these tuples."""
@@ -45,7 +46,7 @@ def texts_of(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) ->
         return []
     texts = _own(part)
     if "$ref" in part:
-        found = resolve(str(part["$ref"]), root)
+        found = target_of(str(part["$ref"]), root)
         texts = _both(texts, texts_of(found, root, references - 1), "$ref")
     for inner in _listed(part, "allOf"):
         texts = _both(texts, texts_of(inner, root, references - 1), "allOf")
@@ -97,7 +98,7 @@ def allows_null(part: Any, root: JsonObject, references: int = _MOST_REFERENCES)
         return False
     others = [*_listed(part, "allOf")]
     if "$ref" in part:
-        others.append(resolve(str(part["$ref"]), root))
+        others.append(target_of(str(part["$ref"]), root))
     if not all(allows_null(other, root, references - 1) for other in others):
         return False
     return all(

@@ -7,10 +7,11 @@ from collections.abc import Generator
 from typing import Any, Protocol
 
 from service.formats.format import ParametersBody
-from service.output.calls.coercion import parameter_types, to_json
+from service.output.calls.coercion import to_json
 from service.output.calls.json_text import ValueEnding, dumps, read_container, string_inside
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Stop, Waiting
+from service.output.calls.tool_schemas import parameter_types
 
 _STRING_ATTRIBUTE = re.compile(r"\b(?:string|type)\s*=\s*\"?(\w+)")
 _NAMES_OF_STRINGS = ("true", "string")

@@ -62,14 +62,17 @@ def test_an_answer_that_goes_on_begins_where_it_was_left() -> None:
     assert not fresh.continues_text
 
 
-def test_the_parser_is_told_the_types_of_arguments_and_nothing_else() -> None:
+def test_the_parser_gets_the_names_and_types_of_arguments_and_nothing_else() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}, "b": {}}}
     tools = (
         ToolDefinition(name="f", description="long " * 99, parameters=schema),
         ToolDefinition(name="g"),
     )
     generation, asked = generated(Conversation(messages=USER, tools=tools))
-    assert generation.tools == {"f": {"properties": {"a": {"type": ["integer"]}}}, "g": None}
+    assert generation.tools == {
+        "f": {"properties": {"a": {"type": ["integer"]}, "b": {}}},
+        "g": None,
+    }
     assert asked is None
     forbidden, _ = generated(Conversation(messages=USER, tools=tools, tool_choice="none"))
     assert forbidden.tools is None
