@@ -16,10 +16,12 @@ from service.constraint.bare_text import (
 from service.constraint.flat import CannotFlattenError, flat_regex
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
+from service.constraint.schema_grammar import rewritten
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
 from service.output.calls.parameters import NULLABLE, NULLS
 from service.output.calls.tool_schemas import parameter_types
+from service.schema_targets import target_of
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
 
@@ -80,12 +82,48 @@ class Argument(NamedTuple):
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:
-    """Return one argument's schema as a separate schema, with the definitions from ``root``."""
-    schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else dict(part)
-    for keyword in ("$defs", "definitions"):
-        if keyword in root:
-            schema.setdefault(keyword, root[keyword])
-    return schema
+    """Return one argument's schema as a separate schema, with what it refers to in ``root`` as its
+    definitions."""
+    schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else part
+    moved = _Moved(root, schema)
+    written = moved.written(schema)
+    definitions = moved.definitions()
+    return {**written, "$defs": definitions} if definitions else written
+
+
+class _Moved:
+    """Rewrites references of an argument's schema ``own`` to definitions of that schema alone."""
+
+    def __init__(self, root: JsonObject, own: JsonObject) -> None:
+        self._root = root
+        self._own = own
+        self._places: dict[int, str] = {}  # of what is referred to, by id
+        self._waiting: list[Any] = []
+
+    def written(self, schema: JsonObject) -> JsonObject:
+        return rewritten(schema, self._change)
+
+    def definitions(self) -> JsonObject:
+        """Return what the schemas written so far refer to, and what that refers to."""
+        found: JsonObject = {}
+        for index, target in enumerate(self._waiting):  # grows meanwhile
+            found[str(index)] = self.written(target) if isinstance(target, dict) else target
+        return found
+
+    def _change(self, schema: JsonObject) -> JsonObject:
+        changed = {key: schema[key] for key in schema if key not in ("$defs", "definitions")}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return changed
+        target = target_of(reference, self._root)
+        if target is None:
+            target = target_of(reference, self._own)
+        if target is None:
+            return changed
+        if id(target) not in self._places:
+            self._places[id(target)] = f"#/$defs/{len(self._waiting)}"
+            self._waiting.append(target)
+        return {**changed, "$ref": self._places[id(target)]}
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:

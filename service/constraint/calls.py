@@ -32,6 +32,7 @@ from service.constraint.lark import (
     spelled,
     tag,
 )
+from service.constraint.listed import listed
 from service.constraint.request import ToolShape
 from service.constraint.schema_grammar import nested, schema_grammar
 from service.errors import InvalidRequestError
@@ -313,15 +314,19 @@ class CallTerms:
         """Return a term for the arguments in the order of the schema's properties; optional ones
         may be omitted. ``joined``: separated by commas."""
         schema = self._arguments(tool)
-        properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            return any_argument() if schema.get("additionalProperties", True) is not False else ""
-        required = schema.get("required") or ()
+        found = listed(schema)
+        for keyword in found.left_out if is_binding(tool) else ():
+            raise InvalidRequestError(
+                f"'{keyword}' of the arguments cannot be enforced inside this model's tool calls.",
+                param=f"{tool.param}.{keyword}",
+            )
+        if not found.properties:
+            return "" if found.named else any_argument()
         terms: list[tuple[str, bool]] = []
-        for key, part in properties.items():
+        for key, part in found.properties.items():
             argument = Argument(tool, key, part, schema)
             term = self._value(argument, written, text_value, json_value)
-            terms.append((self._rules.add(term), key in required))
+            terms.append((self._rules.add(term), key in found.required))
         if not joined:
             return " ".join(term if needed else f"{term}?" for term, needed in terms)
         return self._joined(terms, literal(comma))

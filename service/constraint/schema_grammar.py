@@ -102,7 +102,7 @@ def schema_grammar(
     """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
-        body = _rewritten(schema, _WithoutIdle(schema))
+        body = rewritten(schema, _WithoutIdle(schema))
     options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
     if any_whitespace:
         options["whitespace_pattern"] = _WHITESPACE
@@ -117,17 +117,17 @@ def schema_grammar(
 def nested(schema: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the schema adapted to ``place`` (a JSON pointer) inside another one: references to its
     own root point there. A schema with its own base (``$id``) needs no change."""
-    return schema if _has_base(schema) else _rewritten(schema, _Moved(place))
+    return schema if _has_base(schema) else rewritten(schema, _Moved(place))
 
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
+def rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
     """Return a copy with ``change`` applied to every subschema, this one first."""
 
     def rewrite(part: Any) -> Any:
-        return _rewritten(part, change) if isinstance(part, dict) else part
+        return rewritten(part, change) if isinstance(part, dict) else part
 
     changed = change(schema)
     for keyword, value in changed.items():

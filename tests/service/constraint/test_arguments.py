@@ -33,6 +33,14 @@ def holds(schema: Any, value: Any) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
 
 
+def test_one_argument_may_refer_to_another_and_to_itself() -> None:
+    stop = {"properties": {"city": {"$ref": "#/$defs/city"}, "next": {"$ref": "#/properties/stop"}}}
+    root = {**CITY, "properties": {"stop": stop, "last": {"$ref": "#/properties/stop"}}}
+    alone = argument_schema(root["properties"]["last"], root)
+    assert holds(alone, {"city": "Oslo", "next": {"city": "Rome"}})
+    assert not holds(alone, {"next": {"next": {"city": "Bonn"}}})
+
+
 def test_only_a_strict_tools_schema_is_enforced_unless_its_call_is_forced() -> None:
     bonn, rome = {"city": "Bonn"}, {"city": "Rome"}
     for shape, exact in (

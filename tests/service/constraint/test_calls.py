@@ -12,14 +12,17 @@ from engine.constraint.grammar import compile_grammar
 from engine.messages import Constraint
 from service.constraint.build import build_constraint
 from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
+from service.errors import InvalidRequestError
 from service.formats import (
     ElementsBody,
     Opening,
     ParametersBody,
+    PythonBody,
     RelaxedBody,
     ShippedFormat,
 )
 from service.formats.format import token_like
+from service.output.calls.tool_schemas import reduced
 from tests.service.constraint.grammars import accepts, special_tokenizer, token_id
 from tests.service.constraint.shipped import (
     EMPTY,
@@ -333,3 +336,55 @@ def test_the_text_of_an_argument_cannot_hold_another_argument(shipped: ShippedFo
             if not example.lenient and example.calls and "Oslo" in example.text:
                 text = example.text.partition("<|call|>")[0].replace("Oslo", inside)
                 assert accepts(asked, text) == fits, text
+
+
+LISTED = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None
+    and isinstance(shipped.calls.body, ElementsBody | ParametersBody | PythonBody | RelaxedBody)
+]
+DAYS = {
+    "type": "object",
+    "properties": {"days": {"type": "integer", "minimum": 1, "maximum": 3}},
+    "required": ["days"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("shipped", LISTED, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/definitions/Days", "definitions": {"Days": DAYS}},
+        {"type": "object", "allOf": [DAYS]},
+        {**DAYS, "properties": {**DAYS["properties"], "until": {"$ref": "#/properties/days"}}},
+    ],
+    ids=["root", "allOf", "property"],
+)
+def test_arguments_follow_references_at_any_place(
+    shipped: ShippedFormat, schema: dict[str, Any]
+) -> None:
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="t")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    text = next(filter(None, (walk(asked, seed) for seed in range(4))))
+    tools_by_name = reduced({"note": schema})
+    found = summary(parse([text], form(shipped), tools_by_name, opening=opening(shipped)))
+    (arguments,) = (entry[1] for entry in found if entry[0] == "arguments")
+    jsonschema.validate(json.loads(arguments), schema)
+
+
+@pytest.mark.parametrize("shipped", LISTED, ids=lambda shipped: shipped.names[0])
+def test_a_restriction_that_a_list_of_arguments_cannot_follow_is_refused(
+    shipped: ShippedFormat,
+) -> None:
+    schema = {**DAYS, "anyOf": [{"required": ["days"]}, {"required": ["until"]}]}
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="t")
+    request = ConstraintRequest(tools=(tool,), tool_choice="required", opening=opening(shipped))
+    with pytest.raises(InvalidRequestError, match="'anyOf' of the arguments") as refused:
+        build_constraint(request, form(shipped), token_id)
+    assert refused.value.param == "t.anyOf"
