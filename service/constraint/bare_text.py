@@ -8,6 +8,7 @@ from typing import Any
 
 from service.constraint.anchors import full_match_regex
 from service.constraint.lark import literal, pattern
+from service.constraint.text_formats import TEXT_FORMATS
 from service.conversation import JsonObject
 from service.output.calls.tool_schemas import schema_types
 from service.schema_targets import target_of
@@ -21,7 +22,7 @@ ANYTHING = "/(?s:.*)/"
 _NOTHING = "/a/ & /b/"  # a terminal that matches nothing
 # Keywords that restrict a string: those that a terminal can follow, and the others.
 _FOLLOWED = frozenset({"const", "enum", "pattern", "minLength", "maxLength"})
-_BEYOND = ("format", "not", "if", "$dynamicRef", "$recursiveRef")
+_BEYOND = ("not", "if", "$dynamicRef", "$recursiveRef")
 _MOST_REFERENCES = 8
 _MOST_TEXTS = 64
 
@@ -68,7 +69,12 @@ def _own(part: JsonObject) -> Texts:
     if isinstance(regex, str) and full_match_regex(regex) is None:
         raise BeyondTextError("pattern")
     own = {key: part[key] for key in sorted(_FOLLOWED & part.keys())}
-    return [(own,)] if own else ANY_TEXT
+    schemas = (own,) if own else ()
+    if "format" in part:
+        if (regex := TEXT_FORMATS.get(str(part["format"]))) is None:
+            raise BeyondTextError("format")
+        schemas += ({"pattern": regex},)
+    return [schemas]
 
 
 def _both(left: Texts, right: Texts, keyword: str) -> Texts:

@@ -36,6 +36,7 @@ ROOT: dict[str, Any] = {
         ({"pattern": "(?i)^a|B$"}, ["Ax", "xb"], ["xa", "bx"]),
         ({"minLength": 2, "maxLength": 3}, ["ab", "a\nb"], ["a", "abcd"]),
         ({"pattern": "^a", "maxLength": 2}, ["a", "ab"], ["b", "abc"]),
+        ({"format": "date", "pattern": "^2"}, ["2024-02-29"], ["2023-02-29", "1999-01-01", ""]),
         ({"$ref": "#/$defs/city"}, ["Oslo", "Rome"], ["Bonn", ""]),
         (
             {"allOf": [{"$ref": "#/$defs/city"}], "pattern": "l"},
@@ -83,6 +84,7 @@ def test_a_schema_without_strings_allows_no_text(part: Any) -> None:
     [
         ({"type": "string", "pattern": "(?x) a b"}, "pattern"),
         ({"not": {"const": "a"}}, "not"),
+        ({"format": "none"}, "format"),
         ({"$ref": "#/$defs/loop"}, "$ref"),
         ({"$ref": "#/$defs/none"}, "$ref"),
         ({"oneOf": [{"pattern": "a"}, {"pattern": "b"}]}, "oneOf"),
