@@ -26,6 +26,7 @@ import msgspec
 from service.constraint.anchors import full_match_regex, is_verbose
 from service.constraint.closed import closed
 from service.errors import InvalidRequestError
+from service.schema_targets import target_of, with_pointers
 
 MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_SCHEMAS = 10_000
@@ -129,6 +130,7 @@ def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
         raise InvalidRequestError(
             f"The schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.", param=param
         )
+    schema = with_pointers(schema)
     reader = _Reader(schema, param)
     return Enforceable(reader.read(closed(schema), param, 0), reader.left_out, reader.stood_in_for)
 
@@ -314,13 +316,9 @@ class _Reader:
     def _resolved(self, schema: Any) -> Any:
         """Follow a reference within this schema, one step only, as generators write it."""
         target = schema.get("$ref") if isinstance(schema, dict) else None
-        if not isinstance(target, str) or not target.startswith("#/"):
+        if not isinstance(target, str):
             return schema
-        found = self._root
-        for step in target[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+        return target_of(target, self._root)
 
     def _leave_out(self, message: str, path: str) -> None:
         self.left_out.append(InvalidRequestError(message, param=path))

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from service.output.calls.sink import ToolSchemas
-from service.schema_targets import target_of
+from service.schema_targets import target_of, with_pointers
 
 _MAX_REFERENCES = 8
 _MOST_PARTS = 16_384  # kept of all tools together
-_MOST_WORK = 65_536  # parts visited
+_MOST_WORK = 32_768  # parts visited
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 # Keywords next to a reference that count as well.
 _SAYS_ITSELF = frozenset({"type", "const", "enum", "properties"})
@@ -160,6 +160,7 @@ class _Reducer:
     def schema(self, schema: dict[str, Any] | None) -> dict[str, Any] | None:
         if not schema:
             return None
+        schema = with_pointers(schema)
         self._root, self._known = schema, {}
         written: dict[str, Any] = {}
         definitions: dict[str, Any] = {}

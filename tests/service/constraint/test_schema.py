@@ -368,3 +368,21 @@ def test_what_generators_write_is_enforced_or_named_and_compiles(
     made = enforceable(schema, "s")
     assert made.paths == paths
     assert {text: enforced(made.schema, text) for text in held} == held
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        *(("My Int", reference) for reference in ("#/$defs/My%20Int", "#/$defs/My Int", "#number")),
+        *(("L[int]", reference) for reference in ("#/$defs/L%5Bint%5D", "#/$defs/L[int]")),
+        *(("größe", reference) for reference in ("#/$defs/größe", "#/$defs/gr%C3%B6%C3%9Fe")),
+    ],
+)
+def test_references_are_followed_however_they_are_written(name: str, reference: str) -> None:
+    number = {"$anchor": "number", "type": "object", "properties": {"n": {"type": "integer"}}}
+    schema = {"properties": {"at": {"$ref": reference}}, "$defs": {name: number}}
+    read = enforceable(schema, "p")
+    assert read.schema["$defs"][name]["additionalProperties"] is False  # type: ignore[index]
+    assert enforced(read.schema, '{"at": {"n": 5}}')
+    assert not enforced(read.schema, '{"at": {"n": "5"}}')
+    assert not enforced(read.schema, '{"at": {"m": 5}}')

@@ -20,6 +20,7 @@ TREE: dict[str, Any] = {
             "description": "A node",
             "properties": {
                 "name": {"type": "string", "maxLength": 5},
+                "count": {"$ref": "#number"},
                 "sizes": {"type": "array", "items": {"$ref": "#/$defs/My%20Int"}},
                 "children": {"type": ["array", "null"], "items": {"$ref": "#/$defs/Node"}},
                 "a-b": {},
@@ -28,7 +29,7 @@ TREE: dict[str, Any] = {
                 "more": {"additionalProperties": {"type": "boolean"}},
             },
         },
-        "My Int": {"type": "int"},
+        "My Int": {"$anchor": "number", "type": "int"},
     },
 }
 
@@ -53,6 +54,10 @@ def test_types_are_found_at_any_depth_also_in_the_reduced_schema(form_of: Any) -
     assert types(schema, "more", "x") == {"boolean"}
     assert types(schema, "a-b") == types(schema, "none") == set()
     assert parameter_types(None, "a") == frozenset()
+
+
+def test_anchors_are_followed() -> None:
+    assert parameter_types(reduced({"f": TREE})["f"], "count") == {"integer"}
 
 
 def test_a_reduced_schema_has_the_names_in_their_order_and_no_prose() -> None:
