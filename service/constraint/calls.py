@@ -117,6 +117,14 @@ class CallTerms:
         term = f"{space} {repeated}{closing}"
         return self._rules.add(term if opened else self._after(tags.section[0], term))
 
+    def bare(self, *, many: bool) -> str:
+        """Return a term for one call, or with ``many`` any number, without tags around them."""
+        body = self._tags.body
+        if many and isinstance(body, JsonBody) and not body.array:
+            between = self._rules.add(r"/[ \t\r\n]{0,8}(;[ \t\r\n]{0,8})?/", terminal=True)
+            return f"{self._one} ({between} {self._one})*"
+        return self._group(many=many)
+
     def _group(self, *, many: bool) -> str:
         """Return a term for the calls between one pair of tags."""
         space, one = self._space, self._one

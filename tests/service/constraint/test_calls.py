@@ -388,3 +388,57 @@ def test_a_restriction_that_a_list_of_arguments_cannot_follow_is_refused(
     with pytest.raises(InvalidRequestError, match="'anyOf' of the arguments") as refused:
         build_constraint(request, form(shipped), token_id)
     assert refused.value.param == "t.anyOf"
+
+
+GOOD = {"city": "Oslo"}
+
+
+def _json_call(arguments: dict[str, Any]) -> str:
+    return json.dumps({"name": "get_weather", "parameters": arguments})
+
+
+def _python_call(arguments: dict[str, Any]) -> str:
+    return f"[get_weather({', '.join(f'{key}={json.dumps(v)}' for key, v in arguments.items())})]"
+
+
+@pytest.mark.parametrize(
+    ("family", "tags", "call", "two"),
+    [
+        ("llama3_json", ("<|python_tag|>", ""), _json_call, "{0}; {0}"),
+        ("llama4_pythonic", ("<|python_start|>", "<|python_end|>"), _python_call, "{0}, {0}"),
+    ],
+)
+def test_calls_without_tags_are_held_to_strict_schemas_too(
+    family: str, tags: tuple[str, str], call: Any, two: str
+) -> None:
+    [shipped] = [shipped for shipped in SHIPPED if shipped.names[0] == family]
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool = ToolShape(name="get_weather", parameters=schema, strict=True, param="t")
+
+    def asked(**fields: Any) -> Constraint | None:
+        request = ConstraintRequest(tools=(tool,), opening=opening(shipped), **fields)
+        return build_constraint(request, form(shipped), token_id)
+
+    several, single = asked(), asked(parallel_tool_calls=False)
+    first, last = tags
+    good, evil = call(GOOD), call({"evil": 1})
+    both = two.format(good) if family == "llama3_json" else f"[{two.format(good[1:-1])}]"
+    for text, in_several, in_single in (
+        (good, True, True),
+        (f"\n{first}{good}{last}", True, True),
+        (f"Sure. {first}{good}{last}", True, True),
+        (both, True, False),
+        (f"{first}{both}{last}", True, False),
+        (f"{first}{good}{last}{evil}", False, False),
+        (evil, False, False),
+        (f"Sure. {first}{evil}{last}", False, False),
+        ("Sure, it rains [1] {x}.", True, True),
+        ("", True, True),
+    ):
+        assert accepts(several, text) == in_several, text
+        assert accepts(single, text) == in_single, text
