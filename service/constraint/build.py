@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.messages import MAX_GRAMMAR_CHARS, Constraint
-from service.constraint.calls import CallTerms, opening_of_calls
+from service.constraint.calls import CallTerms, opening_of_calls, other_openings_of_calls
 from service.constraint.channels import ChannelTerms
 from service.constraint.lark import (
     SPACE,
@@ -267,10 +267,12 @@ class _Builder:
             return self._calls_or_text(calls, opening, many=many)
         call = calls.term(many=many, opened=True)
         closing = self._closing_of_reasoning()
-        text = self._free_text(opening)
-        until = self.rules.add(
-            f"{text} {opening.term}" if opening.special else self.rules.text_to(opening)
-        )
+        others = [tag(text, self._token_ids) for text in other_openings_of_calls(self._call_tags)]
+        text = self._free_text(opening, *others)
+        if opening.special:
+            until = self.rules.add(f"{text} {opening.term}")
+        else:
+            until = self.rules.shaped_to(self.rules.text(opening, *others), opening)
         if many:
             body = f"({until} {call})* {text}"
         else:
@@ -302,10 +304,10 @@ class _Builder:
             return None
         return self._reasoning[1]
 
-    def _free_text(self, opening: Tag) -> str:
-        """Return a term for text without a call's opening tag; it may contain blocks of reasoning,
+    def _free_text(self, *openings: Tag) -> str:
+        """Return a term for text without a call's opening tags; it may contain blocks of reasoning,
         finished or not."""
-        text = self.rules.text(opening)
+        text = self.rules.text(*openings)
         if self._framing:
             text = self.rules.add(f"{text} ({either(self._framing)} {text})*")
         if self._reasoning is None or not self._reasoning[0].special:

@@ -46,6 +46,7 @@ from service.formats import (
     ToolCallTags,
 )
 from service.output.calls.parameters import CDATA, reads_text
+from service.output.calls.reader import inner_opening
 
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
@@ -64,6 +65,12 @@ def opening_of_calls(tags: ToolCallTags) -> str:
     """Return the text that comes first where calls begin; empty if the format has no tags for
     calls."""
     return tags.section[0] or tags.lead + tags.open
+
+
+def other_openings_of_calls(tags: ToolCallTags) -> tuple[str, ...]:
+    """Return further texts that the parser takes for the beginning of calls."""
+    others = dict.fromkeys((*tags.opens, inner_opening(tags)))
+    return tuple(text for text in others if text and text != opening_of_calls(tags))
 
 
 class CallTerms:

@@ -11,6 +11,7 @@ import pytest
 from engine.constraint.grammar import compile_grammar
 from engine.messages import Constraint
 from service.constraint.build import build_constraint
+from service.constraint.calls import opening_of_calls, other_openings_of_calls
 from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
 from service.errors import InvalidRequestError
 from service.formats import (
@@ -442,3 +443,20 @@ def test_calls_without_tags_are_held_to_strict_schemas_too(
     ):
         assert accepts(several, text) == in_several, text
         assert accepts(single, text) == in_single, text
+
+
+OPENED = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None and not shipped.channels and opening_of_calls(shipped.calls)
+]
+
+
+@pytest.mark.parametrize("shipped", OPENED, ids=lambda shipped: shipped.names[0])
+def test_text_cannot_hold_what_the_parser_takes_for_a_call(shipped: ShippedFormat) -> None:
+    """A section's inner tags, other spellings, and a call's own tag without the outer one."""
+    assert shipped.calls is not None
+    asked = weather_calls(shipped, weather_schema({"type": "string"}))
+    assert accepts(asked, "Sure, 1 < 2.")
+    for text in other_openings_of_calls(shipped.calls):
+        assert not accepts(asked, f"Sure. {text} get_weather"), text
