@@ -8,12 +8,13 @@ from typing import Any, NamedTuple
 from service.constraint.bare_text import (
     ANY_TEXT,
     NULL,
+    BareTexts,
     BeyondTextError,
-    Texts,
     allows_null,
     texts_of,
 )
 from service.constraint.flat import CannotFlattenError, flat_regex
+from service.constraint.listed import Listed, listed
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
 from service.constraint.schema_grammar import rewritten
@@ -63,7 +64,7 @@ class Argument(NamedTuple):
         """The types as which the parser reads it."""
         return parameter_types(self.root, self.key)
 
-    def texts(self) -> tuple[Texts, Sequence[str]]:
+    def texts(self) -> tuple[BareTexts, Sequence[str]]:
         """Return the texts that it may be written as, and texts that mean something else. Raises
         InvalidRequestError if they cannot be enforced and must be."""
         try:
@@ -79,6 +80,27 @@ class Argument(NamedTuple):
         if self.types != NULLABLE:
             return texts, ()
         return ([*texts, *NULL], ()) if allows_null(self.part, self.root) else (texts, NULLS)
+
+    def texts_among_others(self) -> BareTexts:
+        """Return the texts that it may be written as if a mark says so; none if they cannot be
+        enforced."""
+        try:
+            return texts_of(self.part, self.root)
+        except BeyondTextError:
+            return []
+
+
+def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:
+    """Return the arguments that the schema lists. Raises InvalidRequestError if they must match it
+    and a list of them does not ensure that."""
+    found = listed(schema)
+    if found.left_out and is_binding(tool):
+        keyword = found.left_out[0]
+        raise InvalidRequestError(
+            f"'{keyword}' of the arguments cannot be enforced inside this model's tool calls.",
+            param=f"{tool.param}.{keyword}",
+        )
+    return found
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:

@@ -13,11 +13,11 @@ from service.conversation import JsonObject
 from service.output.calls.tool_schemas import schema_types
 from service.schema_targets import target_of
 
-Texts = Sequence[tuple[JsonObject, ...]]
+BareTexts = Sequence[tuple[JsonObject, ...]]
 """The texts that match every schema of one of these tuples."""
 
-ANY_TEXT: Texts = [()]
-NULL: Texts = [({"const": "null"},)]
+ANY_TEXT: BareTexts = [()]
+NULL: BareTexts = [({"const": "null"},)]
 ANYTHING = "/(?s:.*)/"
 _NOTHING = "/a/ & /b/"  # a terminal that matches nothing
 # Keywords that restrict a string: those that a terminal can follow, and the others.
@@ -35,7 +35,7 @@ class BeyondTextError(Exception):
         self.keyword = keyword
 
 
-def texts_of(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) -> Texts:
+def texts_of(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) -> BareTexts:
     """Return the strings that ``part`` of the schema ``root`` allows, perhaps among other values.
     Raises BeyondTextError."""
     if isinstance(part, bool):
@@ -60,7 +60,7 @@ def texts_of(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) ->
     return texts
 
 
-def _own(part: JsonObject) -> Texts:
+def _own(part: JsonObject) -> BareTexts:
     """Return the texts that match the schema's own keywords."""
     for keyword in _BEYOND:
         if keyword in part:
@@ -77,13 +77,13 @@ def _own(part: JsonObject) -> Texts:
     return [schemas]
 
 
-def _both(left: Texts, right: Texts, keyword: str) -> Texts:
+def _both(left: BareTexts, right: BareTexts, keyword: str) -> BareTexts:
     if len(left) * len(right) > _MOST_TEXTS:
         raise BeyondTextError(keyword)
     return [(*one, *other) for one in left for other in right]
 
 
-def _check_apart(options: Sequence[Texts]) -> None:
+def _check_apart(options: Sequence[BareTexts]) -> None:
     """Raise BeyondTextError unless no text can match two of these options of a ``oneOf``."""
     seen: set[str] = set()
     for texts in options:
@@ -115,7 +115,7 @@ def allows_null(part: Any, root: JsonObject, references: int = _MOST_REFERENCES)
 
 
 def text_terminal(
-    texts: Texts, ends: str, *, never: Sequence[str] = (), never_first: str = ""
+    texts: BareTexts, ends: str, *, never: Sequence[str] = (), never_first: str = ""
 ) -> str | None:
     """Return a terminal for these texts; None if they are not restricted. ``ends``: a regex for
     what ends the text and cannot occur in it; ``never``: texts that mean something else;
@@ -139,7 +139,7 @@ def text_terminal(
                 continue
             shapes.insert(0, f"({' | '.join(allowed)})")
         else:
-            shapes = [*(shapes or [ANYTHING]), without(ends)]
+            shapes = [*(shapes or [ANYTHING]), text_excluding(ends)]
             shapes += [f"~({' | '.join(map(literal, never))})"] if never else []
         terms.append(" & ".join(shapes))
     if len(terms) == 1:
@@ -147,7 +147,7 @@ def text_terminal(
     return " | ".join(f"({term})" for term in terms) or _NOTHING
 
 
-def without(ends: str) -> str:
+def text_excluding(ends: str) -> str:
     """Return a terminal for a text in which this regex matches nothing."""
     return f"~/(?s:.*)({ends})(?s:.*)/"
 

@@ -11,15 +11,14 @@ from service.constraint.arguments import (
     argument_schema,
     arguments_schema,
     is_binding,
+    listed_arguments,
 )
 from service.constraint.bare_text import (
     ANY_TEXT,
     ANYTHING,
-    BeyondTextError,
-    Texts,
+    BareTexts,
+    text_excluding,
     text_terminal,
-    texts_of,
-    without,
 )
 from service.constraint.lark import (
     SPACE,
@@ -32,7 +31,6 @@ from service.constraint.lark import (
     spelled,
     tag,
 )
-from service.constraint.listed import listed
 from service.constraint.request import ToolShape
 from service.constraint.schema_grammar import nested, schema_grammar
 from service.errors import InvalidRequestError
@@ -45,6 +43,7 @@ from service.formats import (
     RelaxedBody,
     ToolCallTags,
 )
+from service.formats.format import Body
 from service.output.calls.parameters import CDATA, reads_text
 from service.output.calls.reader import inner_opening
 
@@ -204,10 +203,10 @@ class CallTerms:
         close = tag(edge + body.value_close, self._token_ids)
         ends = _ends_of_text(body)
 
-        def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
+        def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
             cdata = CDATA if body.cdata else ""
             shape = text_terminal(texts, ends, never=never, never_first=cdata)
-            shape = shape or f"{ANYTHING} & {without(ends)}"
+            shape = shape or f"{ANYTHING} & {text_excluding(ends)}"
             return f"{self._spelled(edge)} {self._rules.shaped_to(shape, close)}"
 
         def json_value(part: dict[str, Any]) -> str:
@@ -233,7 +232,7 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
 
-        def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
+        def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
             shape = text_terminal(texts, quoted(body.mark), never=never)
             end = tag(body.mark, self._token_ids)
             return self._rules.text_to(end) if shape is None else self._rules.shaped_to(shape, end)
@@ -297,7 +296,7 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{literal(key + ':')} {value}"
 
-        def text_value(texts: Texts, never: Sequence[str] = ()) -> str:
+        def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
             shape = text_terminal(texts, quoted(body.quote), never=never)
             if shape is None:
                 return f"{quote.term} {self._rules.text_to(quote)}"
@@ -319,7 +318,7 @@ class CallTerms:
         self,
         tool: ToolShape,
         written: Callable[[str, str, bool], str],
-        text_value: Callable[[Texts, Sequence[str]], str] | None,
+        text_value: Callable[[BareTexts, Sequence[str]], str] | None,
         json_value: Callable[[dict[str, Any]], str],
         any_argument: Callable[[], str],
         *,
@@ -329,12 +328,7 @@ class CallTerms:
         """Return a term for the arguments in the order of the schema's properties; optional ones
         may be omitted. ``joined``: separated by commas."""
         schema = self._arguments(tool)
-        found = listed(schema)
-        for keyword in found.left_out if is_binding(tool) else ():
-            raise InvalidRequestError(
-                f"'{keyword}' of the arguments cannot be enforced inside this model's tool calls.",
-                param=f"{tool.param}.{keyword}",
-            )
+        found = listed_arguments(tool, schema)
         if not found.properties:
             return "" if found.named else any_argument()
         terms: list[tuple[str, bool]] = []
@@ -344,52 +338,24 @@ class CallTerms:
             terms.append((self._rules.add(term), key in found.required))
         if not joined:
             return " ".join(term if needed else f"{term}?" for term, needed in terms)
-        return self._joined(terms, literal(comma))
+        return _joined(self._rules, terms, literal(comma))
 
     def _value(
         self,
         argument: Argument,
         written: Callable[[str, str, bool], str],
-        text_value: Callable[[Texts, Sequence[str]], str] | None,
+        text_value: Callable[[BareTexts, Sequence[str]], str] | None,
         json_value: Callable[[dict[str, Any]], str],
     ) -> str:
         """Return a term for an argument: as bare text if the parser reads its types as that."""
-        if text_value is not None and self._reads_text(argument.types):
+        if text_value is not None and _reads_text(self._tags.body, argument.types):
             return written(argument.key, text_value(*argument.texts()), True)
         value = json_value(argument_schema(argument.part, argument.root))
         term = written(argument.key, value, False)
-        if text_value is None or not self._marks_text:
+        texts = argument.texts_among_others() if text_value and self._marks_text else []
+        if not texts or text_value is None:
             return term
-        try:
-            texts = texts_of(argument.part, argument.root)
-        except BeyondTextError:
-            return term
-        marked = written(argument.key, text_value(texts, ()), True)
-        return either([marked, term]) if texts else term
-
-    def _reads_text(self, types: frozenset[str]) -> bool:
-        match self._tags.body:
-            case ParametersBody(attributes="") as body:
-                return reads_text(types, body)
-            case ElementsBody():
-                return not types or types == _STRING
-            case _:
-                return types == _STRING
-
-    def _joined(self, terms: list[tuple[str, bool]], comma: str) -> str:
-        """Return a term for all required and any optional terms, separated by commas."""
-        behind = ""  # what may follow a term
-        alone = '""'  # what may come if nothing came before
-        for term, needed in reversed(terms):
-            with_comma = self._rules.add(f"{comma} {term} {behind}")
-            first = f"{term} {behind}"
-            if needed:
-                behind, alone = with_comma, self._rules.add(first)
-            else:
-                alone = self._rules.add(f"({first} | {alone})")
-                behind = f"({with_comma} | {behind})" if behind else f"{with_comma}?"
-                behind = self._rules.add(behind)
-        return alone
+        return either([written(argument.key, text_value(texts, ()), True), term])
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -406,6 +372,33 @@ class CallTerms:
 
     def _after(self, opening: str, term: str) -> str:
         return f"{self._spelled(opening)} {term}" if opening else term
+
+
+def _joined(rules: Rules, terms: list[tuple[str, bool]], comma: str) -> str:
+    """Return a term for all required and any optional terms, separated by commas."""
+    behind = ""  # what may follow a term
+    alone = '""'  # what may come if nothing came before
+    for term, needed in reversed(terms):
+        with_comma = rules.add(f"{comma} {term} {behind}")
+        first = f"{term} {behind}"
+        if needed:
+            behind, alone = with_comma, rules.add(first)
+        else:
+            alone = rules.add(f"({first} | {alone})")
+            behind = f"({with_comma} | {behind})" if behind else f"{with_comma}?"
+            behind = rules.add(behind)
+    return alone
+
+
+def _reads_text(body: Body, types: frozenset[str]) -> bool:
+    """True if the parser reads values of these types as bare text."""
+    match body:
+        case ParametersBody(attributes=""):
+            return reads_text(types, body)
+        case ElementsBody():
+            return not types or types == _STRING
+        case _:
+            return types == _STRING
 
 
 def _escaped(text: str, body: ParametersBody) -> str:
