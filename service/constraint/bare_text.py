@@ -69,7 +69,7 @@ def _own(part: JsonObject) -> BareTexts:
     if isinstance(regex, str) and full_match_regex(regex) is None:
         raise BeyondTextError("pattern")
     own = {key: part[key] for key in sorted(_FOLLOWED & part.keys())}
-    schemas = (own,) if own else ()
+    schemas: tuple[JsonObject, ...] = (own,) if own else ()
     if "format" in part:
         if (regex := TEXT_FORMATS.get(str(part["format"]))) is None:
             raise BeyondTextError("format")
