@@ -21,6 +21,7 @@ from service.constraint.schema import (
     UNENFORCED,
     Enforceable,
 )
+from service.constraint.writable import writable
 
 _WHITESPACE = r"\x20|\r?\n[\x20\t]{0,40}"
 _ESCAPES = 'nrbtf\\"'
@@ -102,7 +103,7 @@ def schema_grammar(
     """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
-        body = _rewritten(schema, _WithoutIdle(schema))
+        body = _rewritten(_rewritten(schema, _WithoutIdle(schema)), _with_writable_patterns)
     options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
     if any_whitespace:
         options["whitespace_pattern"] = _WHITESPACE
@@ -158,6 +159,15 @@ class _WithoutIdle:
 
     def _is_annotation(self, keyword: str) -> bool:
         return keyword not in MEANINGFUL and keyword not in self._steps
+
+
+def _with_writable_patterns(schema: dict[str, Any]) -> dict[str, Any]:
+    changed = dict(schema)
+    if isinstance(regex := schema.get("pattern"), str):
+        changed["pattern"] = writable(regex)
+    if isinstance(names := schema.get("patternProperties"), dict):
+        changed["patternProperties"] = {writable(regex): part for regex, part in names.items()}
+    return changed
 
 
 def _has_base(schema: dict[str, Any]) -> bool:
