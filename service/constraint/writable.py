@@ -33,6 +33,11 @@ _VERBOSE_OPENING = re.compile(
 _PLAIN_CLASS = re.compile(r"\[(?:[^\\\[^\x00-\x1f\x7f]|\\[wdstnrf.\-/])*\]")
 
 
+def is_writable(text: str) -> bool:
+    """Whether a JSON string can be exactly this text."""
+    return _IS_UNWRITABLE.search(text) is None
+
+
 def writable(regex: str) -> str:
     """Return a regex for those texts of this one that can be written. White space and comments
     that it ignores are left out: llguidance escapes line breaks, so that they would count. An
