@@ -259,12 +259,10 @@ class _Builder:
         many = self._request.parallel_tool_calls
         if self._channels is not None:
             return self._channels.free(tools, many=many)
-        calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
-        opening_text = opening_of_calls(self._call_tags)
-        if not opening_text:
-            return self._bare_calls_or_text(calls.term(many=many))
-        opening = tag(opening_text, self._token_ids)
-        call = calls.term(many=many, opened=True)
+        if self._call_tags.bare:
+            return self._bare_calls_or_text(tools, many=many)
+        opening = tag(opening_of_calls(self._call_tags), self._token_ids)
+        call = self._terms(self._call_tags, tools).term(many=many, opened=True)
         closing = self._closing_of_reasoning()
         text = self._free_text(opening)
         until = self.rules.add(
@@ -280,12 +278,25 @@ class _Builder:
         unfinished = self.rules.text(closing)
         return f"({unfinished} | {self.rules.text_to(closing)} {body})"
 
-    def _bare_calls_or_text(self, calls: str) -> str:
-        """Without tags, an answer consists either of calls alone or of text without calls."""
-        first = quoted(self._call_tags.bare)
-        text = self.rules.add(f"/[ \\t\\r\\n]*[^{first} \\t\\r\\n](?s:.*)/", terminal=True)
+    def _terms(self, tags: ToolCallTags, tools: tuple[ToolShape, ...]) -> CallTerms:
+        return CallTerms(self.rules, tags, tools, self._token_ids, exact=False)
+
+    def _bare_calls_or_text(self, tools: tuple[ToolShape, ...], *, many: bool) -> str:
+        """If calls may come without tags, an answer consists of such calls alone, or of text that
+        does not begin like them and may end with calls in tags."""
+        tags = self._call_tags
+        first = quoted(tags.bare)
+        shape = f"/[ \\t\\r\\n]*([^{first} \\t\\r\\n](?s:.*))?/"
         space = self.rules.add(SPACE, terminal=True)
-        return self.after_reasoning(self.rules.add(f'({space} {calls} | {text} | "")'))
+        bare = msgspec.structs.replace(tags, section=("", ""), lead="", open="", close="")
+        answers = [f"{space} {self._terms(bare, tools).term(many=many)}"]
+        if opening_text := opening_of_calls(tags):
+            opening = tag(opening_text, self._token_ids)
+            shape = f"{shape} & ~/(?s:.*){quoted(opening.text)}(?s:.*)/"
+            calls = self._terms(tags, tools).term(many=many, opened=True)
+            answers.append(f"{self.rules.shaped_to(shape, opening)} {calls} {space}")
+        answers.append(self.rules.add(shape, terminal=True))
+        return self.after_reasoning(self.rules.add(either(answers)))
 
     def _closing_of_reasoning(self) -> Tag | None:
         """Return the tag that closes the reasoning left open by the prompt."""
