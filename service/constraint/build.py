@@ -261,8 +261,7 @@ class _Builder:
         if self._channels is not None:
             return self._channels.free(tools, many=many)
         calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
-        opening_text = opening_of_calls(self._call_tags)
-        opening = tag(opening_text, self._token_ids)
+        opening = tag(opening_of_calls(self._call_tags), self._token_ids)
         if self._call_tags.bare:
             return self._calls_or_text(calls, opening, many=many)
         call = calls.term(many=many, opened=True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from service.constraint.exact_formats import EXACT_FORMATS
 from service.constraint.references import (
     MEANINGFUL,
     RESTRICTING,
@@ -21,6 +22,7 @@ from service.constraint.schema import (
     UNENFORCED,
     Enforceable,
 )
+from service.constraint.writable import writable
 
 _WHITESPACE = r"\x20|\r?\n[\x20\t]{0,40}"
 _ESCAPES = 'nrbtf\\"'
@@ -102,7 +104,7 @@ def schema_grammar(
     """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
-        body = rewritten(schema, _WithoutIdle(schema))
+        body = rewritten(rewritten(schema, _WithoutIdle(schema)), _with_exact_strings)
     options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
     if any_whitespace:
         options["whitespace_pattern"] = _WHITESPACE
@@ -158,6 +160,23 @@ class _WithoutIdle:
 
     def _is_annotation(self, keyword: str) -> bool:
         return keyword not in MEANINGFUL and keyword not in self._steps
+
+
+def _with_exact_strings(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy whose patterns and formats the library reads as they are meant."""
+    changed = dict(schema)
+    if isinstance(regex := schema.get("pattern"), str):
+        changed["pattern"] = writable(regex)
+    if isinstance(names := schema.get("patternProperties"), dict):
+        changed["patternProperties"] = {writable(regex): part for regex, part in names.items()}
+    exact = EXACT_FORMATS.get(str(schema.get("format")))
+    if exact is None:
+        return changed
+    if "pattern" not in schema:
+        changed["pattern"] = exact
+    elif isinstance(others := schema.get("allOf", []), list):
+        changed["allOf"] = [*others, {"pattern": exact}]
+    return changed
 
 
 def _has_base(schema: dict[str, Any]) -> bool:

@@ -61,6 +61,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         parse=True,
         tools=None if tools is None else reduced(tools),
         opening=opening,
+        has_form=task.answer is not None,
         continues_text=conversation.continue_final_message,
         priority=sampling.priority,
         tier=task.tier,

@@ -84,6 +84,14 @@ def test_a_call_that_must_be_made_is_a_form() -> None:
     assert asked is not None
 
 
+def test_only_an_answer_in_a_form_is_parsed_as_one() -> None:
+    task = Task(Conversation(messages=USER), ChatRequest(messages=MESSAGES), token_limit=None)
+    formed = task._replace(answer=OneOf(options=("a",), param="choice"))
+    for one, has_form in ((task, False), (formed, True)):
+        generation, _ = generation_of(one, work_of("chat"))
+        assert generation.has_form == has_form
+
+
 def test_a_beam_search_can_have_no_form() -> None:
     form = ConstraintRequest(answer=OneOf(options=("a", "b"), param="guided_choice"))
     sampled, _ = generated(Conversation(messages=USER), n=2)
