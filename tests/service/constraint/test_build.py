@@ -340,6 +340,7 @@ def test_a_call_without_its_tag_is_held_where_the_family_writes_it_so(
             assert accepts(made, f"{begun}{good}{close}"), begun
             assert not accepts(made, f"{begun}{bad}{close}"), begun
         assert accepts(made, f"{good}\n{good}") == (many and not calls.several)
+        assert accepts(made, f"{good}; {good}") == (many and name == "llama3_json")
         assert not accepts(made, f"{good}; {bad}")
         assert not accepts(made, f"{good} {opening}{bad}")
         for text in ("", " ", "Hello.", f"As in {bad}."):
