@@ -117,9 +117,7 @@ class CallTerms:
         if not tags.section[0]:
             first = inside if opened else whole
             repeats = many and not tags.several
-            # Llama writes a semicolon between calls without tags.
-            between = f'{space} ";"?' if isinstance(tags.body, JsonBody) and not tags.open else ""
-            return self._rules.add(f"{first} ({between} {space} {whole})*" if repeats else first)
+            return self._rules.add(f"{first} ({space} {whole})*" if repeats else first)
         repeated = f"{whole} ({space} {whole})*" if many and not tags.several else whole
         closing = f" {space} {self._spelled(tags.section[1])}" if tags.section[1] else ""
         term = f"{space} {repeated}{closing}"
