@@ -42,6 +42,7 @@ $(VENV)/.develop: $(VENV)/.base
 	@touch $@
 
 install: $(VENV)/.base ## Create .venv and install the server into it, gRPC included
+	@echo 'Installed as $(BIN)/quire. To have it on your PATH: source $(BIN)/activate'
 
 serve: $(VENV)/.base ## Serve the embedded model on http://127.0.0.1:8000 (ARGS="MODEL --flags")
 	@$(BIN)/quire serve $(ARGS)

@@ -8,9 +8,11 @@ import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
+
+from client.address import ServerAddress
 
 TIMEOUT_SECONDS = 300.0
+MOST_ERROR_BYTES = 65536
 
 
 class ServerError(Exception):
@@ -43,16 +45,12 @@ class Timings:
 
 
 class ChatClient:
-    """``base_url``: with or without ``/v1``. Raises ValueError if it is not an http(s) URL, or if
-    the API key cannot be sent in a header."""
+    """Raises ValueError if ``base_url`` is not a server's address, or if the API key cannot be
+    sent in a header."""
 
     def __init__(self, base_url: str, api_key: str | None = None) -> None:
-        parts = urlsplit(base_url if "://" in base_url else f"http://{base_url}")
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"not an http(s) URL: {base_url}")
-        self.url = f"{parts.scheme}://{parts.netloc}"
-        self._parts = parts
-        self._prefix = parts.path.rstrip("/").removesuffix("/v1")
+        self.address = ServerAddress.parse(base_url)
+        self.url = self.address.url
         self._headers = {"content-type": "application/json"}
         if api_key:
             if not (api_key.isascii() and api_key.isprintable()):
@@ -70,6 +68,13 @@ class ChatClient:
         finally:
             connection.close()
 
+    def first_model(self) -> str:
+        """Return the name of the model to use if none is given. Raises ServerError."""
+        names = self.models()
+        if not names:
+            raise ServerError(f"{self.url} lists no models")
+        return names[0]
+
     def stream(self, request: dict[str, Any]) -> Generator[Piece, None, None]:
         """Yield pieces of one answer as they arrive. Closing the generator closes the connection,
         which makes the server stop. Updates ``timings``. Raises ServerError."""
@@ -81,7 +86,7 @@ class ChatClient:
             for event in _events(response):
                 timings.total = time.monotonic() - begin
                 if "error" in event:
-                    raise ServerError(_message(event))
+                    raise ServerError(error_message(event))
                 if event.get("usage"):
                     timings.tokens = event["usage"]["completion_tokens"]
                 for piece in _pieces(event):
@@ -97,14 +102,12 @@ class ChatClient:
         self, method: str, path: str, body: dict[str, Any] | None
     ) -> tuple[http.client.HTTPConnection, http.client.HTTPResponse]:
         kind = (
-            http.client.HTTPSConnection
-            if self._parts.scheme == "https"
-            else http.client.HTTPConnection
+            http.client.HTTPSConnection if self.address.is_encrypted else http.client.HTTPConnection
         )
-        connection = kind(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_SECONDS)
+        connection = kind(self.address.host, self.address.port, timeout=TIMEOUT_SECONDS)
         try:
             payload = None if body is None else json.dumps(body).encode()
-            connection.request(method, self._prefix + path, payload, self._headers)
+            connection.request(method, self.address.prefix + path, payload, self._headers)
             response = connection.getresponse()
             if response.status != http.HTTPStatus.OK:
                 raise ServerError(_read_error(response))
@@ -142,14 +145,15 @@ def _pieces(event: dict[str, Any]) -> Iterator[Piece]:
 
 
 def _read_error(response: http.client.HTTPResponse) -> str:
-    body = response.read(65536)
+    body = response.read(MOST_ERROR_BYTES)
     try:
-        return f"{response.status}: {_message(json.loads(body))}"
+        return f"{response.status}: {error_message(json.loads(body))}"
     except ValueError:
         return f"{response.status} {response.reason}"
 
 
-def _message(body: Any) -> str:
+def error_message(body: Any) -> str:
+    """Return what an error object says. Raises ValueError if it is not one."""
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         return str(error["message"])

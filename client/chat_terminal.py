@@ -38,10 +38,9 @@ def run(
     """
     try:
         client = ChatClient(base_url, api_key)
-        name = model or client.models()[0]
-    except (ValueError, ServerError, IndexError) as error:
-        said = printable(str(error)) or "the server lists no models"
-        print(f"quire: {said}", file=sys.stderr)
+        name = model or client.first_model()
+    except (ValueError, ServerError) as error:
+        print(f"quire: {printable(str(error))}", file=sys.stderr)
         return 1
     options = {"model": name, "temperature": temperature, "max_tokens": max_tokens}
     request = {key: value for key, value in options.items() if value is not None}

@@ -396,7 +396,9 @@ class StepOutputs(msgspec.Struct, frozen=True, kw_only=True, tag="step", omit_de
     prompt_logprobs: list[PromptLogprobs] = []
     embedded: list[Embedded] = []
     admitted: list[Admitted] = []
-    queued: list[int] = []  # handles that have a place in the queue and do not run yet
+    # Handles that have a place in the queue and do not run yet. Those with a grammar come twice:
+    # while it is prepared, and once it is ready if they then have to wait.
+    queued: list[int] = []
     prefilled: list[Prefilled] = []
     preempted: list[Moved] = []
     resumed: list[Moved] = []  # after a preemption

@@ -8,7 +8,8 @@ variable. A flag overrides a variable, a variable overrides the default.
 
 A field declared ``secret`` may also be read from a file that ``QUIRE_X_FILE`` names. It is passed
 to child processes in the environment (``secret_environment``), never as an argument, which every
-user of the machine can read, and no message quotes its value.
+user of the machine can read, and no message quotes its value. An empty one is refused: where a key
+was meant, a server must not start without.
 
 From the same table ``service.settings_page`` writes docs/settings.md, and ``helm.generate`` the
 chart's settings.
@@ -31,6 +32,8 @@ import msgspec
 from msgspec import Meta, inspect
 
 ENVIRONMENT_PREFIX = "QUIRE_"
+
+_EMPTY = "must not be empty; set it to a value or not at all"
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -75,6 +78,12 @@ class Option:
         return isinstance(self.kind, inspect.ListType | inspect.VarTupleType)
 
     @property
+    def explains_default(self) -> bool:
+        """True if the description says what happens without a value, even where the struct needs
+        one: ``quire serve`` has a model by default, an engine has not."""
+        return "efault:" in self.description
+
+    @property
     def choices(self) -> str:
         """Which values there are, in words; empty if they are not a list."""
         if not isinstance(self.kind, inspect.LiteralType):
@@ -84,6 +93,8 @@ class Option:
 
     def parse(self, text: str | list[str]) -> Any:
         """Convert what a user typed to the field's value. Raises OptionError."""
+        if self.secret and not text:
+            raise OptionError(_EMPTY)
         try:
             return self.check(text)
         except msgspec.ValidationError as error:
@@ -160,7 +171,7 @@ def add_arguments(
             settings["action"] = argparse.BooleanOptionalAction
         else:
             settings["metavar"] = _metavar(option.kind)
-            settings["type"] = _split if option.is_list else _converter(option)
+            settings["type"] = _splitter(option) if option.is_list else _converter(option)
             if option.is_list:
                 settings["action"] = _Gather
         heading = option.group or group
@@ -195,6 +206,16 @@ def _converter(option: Option) -> Callable[[str], Any]:
     return convert
 
 
+def _splitter(option: Option) -> Callable[[str], list[str]]:
+    def split(text: str) -> list[str]:
+        parts = _split(text)
+        if option.secret and not parts:
+            raise argparse.ArgumentTypeError(_EMPTY)
+        return parts
+
+    return split
+
+
 def _metavar(kind: inspect.Type) -> str:
     match kind:
         case inspect.LiteralType(values):
@@ -212,7 +233,7 @@ def _metavar(kind: inspect.Type) -> str:
 def _help(option: Option) -> str:
     facts = [bounds for bounds in [_bounds(option.kind)] if bounds]
     if option.required:
-        facts.append("required")
+        facts += [] if option.explains_default else ["required"]
     elif option.default not in (None, [], (), ""):
         facts.append(f"default: {option.default}")
     if option.is_list:
@@ -239,7 +260,7 @@ def environment_defaults(
     defaults: dict[str, Any] = {}
     for option in options(struct_type):
         variable, text = option.variable, environ.get(option.variable)
-        if option.secret and (path := environ.get(option.file_variable)):
+        if option.secret and (path := environ.get(option.file_variable)) is not None:
             if text is not None:
                 raise OptionError(f"set {variable} or {option.file_variable}, not both")
             variable, text = option.file_variable, _read(path, option.file_variable)
@@ -254,11 +275,17 @@ def environment_defaults(
 
 def _read(path: str, variable: str) -> str:
     """Read a secret's file, without the surrounding white space that editors and ``echo`` add."""
+    if not path:
+        raise OptionError(f"{variable}: {_EMPTY}")
     try:
         text = Path(path).read_text().strip()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise OptionError(f"{variable}: cannot read {path}: {reason}") from None
+    if not text:
+        raise OptionError(
+            f"{variable}: {path} is empty; write the secret to it, or unset {variable}"
+        )
     if "\0" in text:
         raise OptionError(f"{variable}: {path} holds a NUL character")
     return text

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import shutil
 import signal
 import socket
@@ -13,6 +14,7 @@ import sys
 import tempfile
 import threading
 import urllib.error
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -26,6 +28,7 @@ PROMETHEUS = "prometheus"
 ALERTMANAGER = "prometheus-alertmanager"
 _PACKAGES = {PROMETHEUS: "prometheus", ALERTMANAGER: "prometheus-alertmanager"}
 _START_SECONDS = 30.0
+_INTERVALS = (0.1, 3600.0)
 _NO_METRICS = (
     "{} does not answer (yet). With API keys it is on the admin port: --target 127.0.0.1:18000"
 )
@@ -190,13 +193,45 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def target(text: str) -> str:
+    """Return host and port of a server, from those or from its URL."""
+    try:
+        parts = urllib.parse.urlsplit(text if "://" in text else f"http://{text}")
+        port = parts.port
+    except ValueError:
+        port = None
+    if port is None or text.removeprefix("http://").removesuffix("/") != parts.netloc:
+        raise argparse.ArgumentTypeError(f"must be HOST:PORT, or http://HOST:PORT (got {text!r})")
+    return parts.netloc
+
+
+def _rules(text: str) -> Path:
+    path = Path(text)
+    if not path.is_file():  # Prometheus would start without any rules
+        raise argparse.ArgumentTypeError(f"no such file: {text}")
+    return path
+
+
+def _interval(text: str) -> float:
+    least, most = _INTERVALS
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not least <= seconds <= most:
+        raise argparse.ArgumentTypeError(f"must be {least:g} to {most:g} seconds (got {text!r})")
+    return seconds
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make observe ARGS=…", description=__doc__)
-    parser.add_argument("--target", default="127.0.0.1:8000", help="host:port of the server")
+    parser.add_argument(
+        "--target", type=target, default="127.0.0.1:8000", help="host:port of the server"
+    )
     parser.add_argument("--key-file", type=Path, help="has the key that /metrics needs, if any")
     parser.add_argument("--webhook", help="URL that receives the alerts")
-    parser.add_argument("--rules", type=Path, default=RULES, help="rule file")
-    parser.add_argument("--interval", type=float, default=5.0, help="seconds between scrapes")
+    parser.add_argument("--rules", type=_rules, default=RULES, help="rule file")
+    parser.add_argument("--interval", type=_interval, default=5.0, help="seconds between scrapes")
     parser.add_argument("--port", type=int, default=9090, help="of Prometheus; 0: any free one")
     parser.add_argument(
         "--alertmanager-port", type=int, default=9093, help="of alertmanager; 0: any free one"

@@ -58,10 +58,11 @@ _log = get_logger()
 
 
 class _Exporter(Protocol):
-    """``may_repeat``: whether the batch of the last attempt, if it failed, may be sent again."""
+    """``repeat_after``: of the last attempt, if it failed, the seconds before its batch may be sent
+    again; 0 if the collector did not say, None if it must not be."""
 
     @property
-    def may_repeat(self) -> bool: ...
+    def repeat_after(self) -> float | None: ...
 
     def export(self, spans: Sequence[Any], /) -> SpanExportResult: ...
 
@@ -158,9 +159,11 @@ class _CountingExporter(SpanExporter):
             is_last = self._closing.is_set() or time.monotonic() >= deadline
             self.before()
             result = self._exporter.export(spans)
-            if is_last or result is SpanExportResult.SUCCESS or not self._exporter.may_repeat:
+            wanted = self._exporter.repeat_after
+            if is_last or result is SpanExportResult.SUCCESS or wanted is None:
                 return result
-            self._closing.wait(pause)
+            left = max(0.0, deadline - time.monotonic())
+            self._closing.wait(max(pause, min(wanted, left)))
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def hurry(self) -> None:

@@ -30,12 +30,13 @@ _NO_ERROR = (StatusCode.OK,)
 
 
 class GrpcExporter(SpanExporter):
-    """``may_repeat``: whether the batch of the last attempt, if it failed, may be sent again."""
+    """``repeat_after``: of the last attempt, if it failed, the seconds before its batch may be sent
+    again; 0 if the collector did not say, None if it must not be."""
 
     def __init__(
         self, request_of: Callable[[Sequence[Any]], bytes], timeout_seconds: float | None
     ) -> None:
-        self.may_repeat = False
+        self.repeat_after: float | None = None
         module: Any = trace_exporter
         # The exporter translates a batch by this function of its module; ours are encoded already.
         module.encode_spans = lambda spans: ExportTraceServiceRequest.FromString(request_of(spans))
@@ -46,7 +47,7 @@ class GrpcExporter(SpanExporter):
         )
 
     def export(self, spans: Sequence[Any]) -> SpanExportResult:
-        self.may_repeat = False
+        self.repeat_after = None
         result: SpanExportResult = self._exporter.export(spans)
         return result
 
@@ -55,9 +56,9 @@ class GrpcExporter(SpanExporter):
 
     def _note(self, error: Any) -> None:
         code = error.code()
-        self.may_repeat = code in REPEATABLE_CODES or (
-            code is StatusCode.RESOURCE_EXHAUSTED and _has_retry_info(error.trailing_metadata())
-        )
+        if code in REPEATABLE_CODES or code is StatusCode.RESOURCE_EXHAUSTED:
+            delay = _retry_delay(error.trailing_metadata())
+            self.repeat_after = 0.0 if delay is None and code in REPEATABLE_CODES else delay
 
 
 class _Stub:
@@ -76,12 +77,21 @@ class _Stub:
             raise
 
 
-def _has_retry_info(metadata: Any) -> bool:
+def _retry_delay(metadata: Any) -> float | None:
+    """The seconds of a RetryInfo, or None if there is none that can be read."""
     found = dict(metadata or ())
-    if "google.rpc.retryinfo-bin" in found:
-        return True
+    info = RetryInfo()
     try:
+        if (alone := found.get("google.rpc.retryinfo-bin")) is not None:
+            return _seconds(RetryInfo.FromString(alone))
         status = Status.FromString(found.get("grpc-status-details-bin", b""))
+        if any(detail.Unpack(info) for detail in status.details):
+            return _seconds(info)
     except DecodeError:
-        return False
-    return any(detail.Is(RetryInfo.DESCRIPTOR) for detail in status.details)
+        pass
+    return None
+
+
+def _seconds(info: Any) -> float:
+    seconds: float = info.retry_delay.seconds + info.retry_delay.nanos / 1e9
+    return max(0.0, seconds)

@@ -12,7 +12,8 @@ from opentelemetry.exporter.otlp.proto.http import trace_exporter
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 from requests.adapters import HTTPAdapter
 from urllib3 import BaseHTTPResponse
-from urllib3.exceptions import HTTPError
+from urllib3.exceptions import HTTPError, InvalidHeader
+from urllib3.util import Retry
 
 # OTLP forbids repeating a batch after any other answer.
 REPEATABLE_STATUSES = frozenset({429, 502, 503, 504})
@@ -25,7 +26,8 @@ _CREDENTIAL_PROVIDERS = (
 
 
 class HttpExporter(SpanExporter):
-    """``may_repeat``: whether the batch of the last attempt, if it failed, may be sent again."""
+    """``repeat_after``: of the last attempt, if it failed, the seconds before its batch may be sent
+    again; 0 if the collector did not say, None if it must not be."""
 
     def __init__(
         self, request_of: Callable[[Sequence[Any]], bytes], timeout_seconds: float | None
@@ -47,12 +49,12 @@ class HttpExporter(SpanExporter):
         )
 
     @property
-    def may_repeat(self) -> bool:
-        return self._adapter is None or self._adapter.may_repeat
+    def repeat_after(self) -> float | None:
+        return 0.0 if self._adapter is None else self._adapter.repeat_after
 
     def export(self, spans: Sequence[Any]) -> SpanExportResult:
         if self._adapter is not None:
-            self._adapter.may_repeat = False
+            self._adapter.repeat_after = None
         return self._exporter.export(spans)
 
     def shutdown(self) -> None:
@@ -74,11 +76,11 @@ class _NotTakenError(Exception):
 
 
 class _Adapter(HTTPAdapter):
-    """Reads little of an answer, and notes whether a request that failed may be repeated."""
+    """Reads little of an answer, and notes when a request that failed may be repeated."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.may_repeat = False
+        self.repeat_after: float | None = None
 
     def send(
         self,
@@ -95,13 +97,24 @@ class _Adapter(HTTPAdapter):
                 request, True, timeout, verify, cert, dict(proxies) if proxies else None
             )
         except (requests.ConnectionError, requests.Timeout) as error:
-            self.may_repeat = True
+            self.repeat_after = 0.0
             raise _NotTakenError(str(error)) from error
         _read_a_little(response.raw, deadline)
         if not response.ok or response.status_code >= 300:
-            self.may_repeat = response.status_code in REPEATABLE_STATUSES
+            if response.status_code in REPEATABLE_STATUSES:
+                self.repeat_after = _retry_after(response.headers.get("Retry-After"))
             raise _NotTakenError(f"{response.status_code} {response.reason}")
         return response
+
+
+def _retry_after(header: str | None) -> float:
+    """Seconds, also of a date; 0 if there is no header, or none that can be read."""
+    if header is None:
+        return 0.0
+    try:
+        return Retry().parse_retry_after(header)
+    except (InvalidHeader, ValueError, OverflowError):
+        return 0.0
 
 
 def _read_a_little(answer: BaseHTTPResponse, deadline: float | None) -> None:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from msgspec import inspect
+
 from engine.faults.page import FaultPage
+from engine.options import options
 from observability import logging
 from observability.admin_api import Frame, KvMap
 from observability.audit_log import AuditLog
@@ -24,9 +28,12 @@ from service.http.admin.call import AdminDesk
 from service.http.admin.load_sender import sender
 from service.http.application import App
 from service.serving.services import Services
+from service.settings import ServiceSettings
 from service.store.archive import RequestArchive
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
+_LEAST = 0.001  # of settings that must be more than 0
+_OPTIONS = {option.name: option for option in options(ServiceSettings)}
 
 
 def create_admin_app(app: App, faults: FaultPage | None = None) -> AdminApp:
@@ -121,48 +128,54 @@ def _tracing_knobs(tracing: Timed[float] | None) -> list[Knob]:
     ]
 
 
+def _knob(
+    name: str,
+    read: Callable[[], Any],
+    write: Callable[[Any], None],
+    *,
+    unit: str = "",
+    note: str = "",
+) -> Knob:
+    """Return a knob for the setting of this name, with its text and bounds. ``note``: a sentence
+    about changing it."""
+    option = _OPTIONS[name]
+    kind = option.kind
+    assert isinstance(kind, inspect.IntType | inspect.FloatType)
+    return Knob(
+        name,
+        f"{option.description} {note}".rstrip(),
+        "int" if isinstance(kind, inspect.IntType) else "float",
+        read,
+        write,
+        minimum=_LEAST if kind.ge is None else kind.ge,
+        maximum=kind.le,
+        unit=unit,
+    )
+
+
 def _retention_knobs(archive: RequestArchive | None) -> list[Knob]:
     if archive is None:
         return []
     limits = archive.limits
+    fields = {
+        "store_max_requests": ("requests", "requests"),
+        "store_request_days": ("request_days", "d"),
+    }
     return [
-        Knob(
-            "store_max_requests",
-            "Most records of requests that stay stored; beyond it, the oldest are deleted.",
-            "int",
-            partial(getattr, limits, "requests"),
-            partial(setattr, limits, "requests"),
-            minimum=1,
-            maximum=100_000_000,
-            unit="requests",
-        ),
-        Knob(
-            "store_request_days",
-            "Days that the record of a request stays stored.",
-            "float",
-            partial(getattr, limits, "request_days"),
-            partial(setattr, limits, "request_days"),
-            minimum=0.01,
-            maximum=3650.0,
-            unit="d",
-        ),
+        _knob(name, partial(getattr, limits, field), partial(setattr, limits, field), unit=unit)
+        for name, (field, unit) in fields.items()
     ]
 
 
 def _slo_knobs(slo: dict[str, float]) -> list[Knob]:
-    objectives = {"ttft": "the time to the first token", "itl": "the mean time between tokens"}
     return [
-        Knob(
+        _knob(
             f"slo_{name}",
-            f"Seconds that are the objective of {what}.",
-            "float",
             partial(slo.__getitem__, name),
             partial(slo.__setitem__, name),
-            minimum=0.001,
-            maximum=3600.0,
             unit="s",
         )
-        for name, what in objectives.items()
+        for name in ("ttft", "itl")
     ]
 
 
@@ -179,30 +192,23 @@ def _knobs(
 
     return [
         *_slo_knobs(services.overviews.slo),
-        Knob(
+        _knob(
             "max_waiting_requests",
-            "Most sequences waiting for the engine; beyond it, requests get 429.",
-            "int",
             lambda: admission.most_waiting,
             set_most_waiting,
-            minimum=1,
-            maximum=1_000_000,
             unit="sequences",
         ),
-        Knob(
+        _knob(
             "slow_reader_timeout",
-            "Seconds a client may block one write of its answer before it is disconnected; for "
-            "requests that begin from now on.",
-            "float",
             lambda: app.patience,
             set_patience,
-            minimum=0.1,
-            maximum=3600.0,
             unit="s",
+            note="A change applies to requests that begin after it.",
         ),
         Knob(
             "log_level",
-            "Lowest severity that the API worker logs.",
+            f"{_OPTIONS['log_level'].description} A change applies to the API workers, not to the "
+            "engine.",
             "choice",
             lambda: log_level.lasting,
             log_level.set,

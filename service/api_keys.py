@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 
 # What follows must not begin with "=", as the end of base64 does.
 _WITH_ALIAS = re.compile(r"([a-z0-9_-]{1,32})=([^=].*)", re.DOTALL)
+# What is left of ALIAS=$KEY where the variable is not set. Base64 hardly ever looks like that: its
+# letters are of both cases.
+_WITHOUT_KEY = re.compile(r"[a-z0-9_-]{0,32}=")
 # "other" is what metrics call the rest, "loadtest" the server's own load runs, "key1" the first key
 # without an alias.
 _RESERVED = re.compile(r"other|loadtest|key[0-9]+")
@@ -40,13 +43,15 @@ def api_keys(plain: Iterable[str], priority: Iterable[str] = ()) -> tuple[ApiKey
     """Return each key once, in the order written. One without an alias gets ``key`` and its
     position, from 1.
 
-    Raises ValueError, without quoting a key, for an alias that is reserved, or a second one of the
-    same key.
+    Raises ValueError, without quoting a key, for an alias that is reserved or without a key, or a
+    second one of the same key.
     """
     found: dict[str, ApiKey] = {}
     aliases: dict[str, str] = {}
     both = ((False, plain), (True, priority))
-    for has_priority, written in ((each, one) for each, keys in both for one in keys):
+    every = ((each, number, one) for each, keys in both for number, one in enumerate(keys, 1))
+    for has_priority, position, written in every:
+        _check_not_empty(written, f"{'priority key' if has_priority else 'key'} {position}")
         alias, key = split_alias(written)
         if alias is not None:
             _check_alias(alias, aliases.setdefault(key, alias))
@@ -64,6 +69,14 @@ def check_reserved(alias: str) -> None:
     """Raise ValueError for a reserved alias."""
     if _RESERVED.fullmatch(alias):
         raise ValueError(f"the alias {alias!r} is reserved; choose another one")
+
+
+def _check_not_empty(written: str, which: str) -> None:
+    # Not quoted: it may be a whole key.
+    if _WITHOUT_KEY.fullmatch(written):
+        raise ValueError(
+            f"{which} is empty after the '='; write ALIAS=KEY, also if the key itself ends in '='"
+        )
 
 
 def _check_alias(alias: str, first: str) -> None:

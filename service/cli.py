@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import importlib.util
+import math
 import os
 import shlex
 import signal
@@ -17,7 +18,7 @@ from typing import Annotated, NoReturn
 import msgspec
 
 from client import chat_terminal, replay
-from client.chat_client import ChatClient, ServerError
+from client.chat_client import ServerError
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.options import (
@@ -35,14 +36,17 @@ from service import doctor
 from service.hub.errors import HubError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
-from service.key_commands import add_key_commands
+from service.key_commands import add_key_commands, making_keys
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
 from service.start_checks import check_model, settings_problem
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
+from service.unknown_variables import unknown_variables
 from service.version import VERSION
+
+_log = logging.get_logger()
 
 DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 
@@ -203,9 +207,12 @@ def _add_doctor_arguments(check: argparse.ArgumentParser) -> None:
 
 
 def _speed(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 0.01 <= value <= 1000:
-        raise argparse.ArgumentTypeError("must be 0.01 to 1000")
+        raise argparse.ArgumentTypeError(f"must be a number from 0.01 to 1000, not {text!r}")
     return value
 
 
@@ -294,9 +301,17 @@ def _serve(namespace: argparse.Namespace) -> int:
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
+    for unknown in unknown_variables(os.environ):
+        _log.warning("ignoring an unknown variable", **unknown._asdict())
     try:
         return Supervisor(
-            engine, service, model_dir=directory, note=model.note, weights=weights, stderr=writer
+            engine,
+            service,
+            model_dir=directory,
+            note=model.note,
+            making_keys=making_keys(service.store_url) if service.stored_keys else "",
+            weights=weights,
+            stderr=writer,
         ).run()
     finally:
         writer.close()
@@ -334,12 +349,16 @@ def _chat(namespace: argparse.Namespace) -> int:
 def _bench(namespace: argparse.Namespace) -> int:
     keys = environment_defaults(_ClientOptions, os.environ).get("api_key", ())
     key = namespace.api_key or next(iter(keys), None)
-    base_url = namespace.base_url.rstrip("/").removesuffix("/v1")
     try:
-        model = namespace.model or ChatClient(base_url, key).models()[0]
-        return replay.run(namespace.replay, base_url, model=model, key=key, speed=namespace.speed)
-    except (OSError, ValueError, ServerError) as error:
-        print(f"quire: {error}", file=sys.stderr)
+        return replay.run(
+            namespace.replay,
+            namespace.base_url,
+            model=namespace.model,
+            key=key,
+            speed=namespace.speed,
+        )
+    except (ValueError, ServerError) as error:
+        print(f"quire: {chat_terminal.printable(str(error))}", file=sys.stderr)
         return 1
 
 

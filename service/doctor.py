@@ -16,6 +16,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ from service.hub.place import ModelPlace
 from service.serving.connection_limits import RESERVED_DESCRIPTORS
 from service.settings import ServiceSettings
 from service.start_checks import CheckedModel
+from service.store.place import StorePlace, store_place
 from service.version import VERSION
 
 SUPPORTED_PYTHONS = ((3, 11), (3, 12))
@@ -107,6 +109,8 @@ def _findings(
     yield from port_findings(service)
     if settings_problem is not None:
         yield Finding(Level.FAIL, "settings", settings_problem)
+    elif service.store_url != "none":
+        yield store_finding(store_place(service.store_url), holds_keys=service.stored_keys)
     yield model
     yield from optional_findings()
 
@@ -275,6 +279,36 @@ def port_finding(host: str, port: int, flag: str = "port") -> Finding:
             return Finding(Level.NOTE, flag, f"{where} is in use", remedy)
         return Finding(Level.FAIL, flag, f"cannot listen on {where}: {error.strerror or error}")
     return Finding(Level.OK, flag, f"{where} is free")
+
+
+def store_finding(place: StorePlace, *, holds_keys: bool) -> Finding:
+    """Return a finding about where responses and keys are stored. Nothing is made there: it would
+    belong to the user who looks, who need not be the one who serves."""
+    if place.file is None:
+        return Finding(Level.OK, "store", "PostgreSQL, not contacted here")
+    if problem := _file_problem(place.file):
+        detail = f"cannot write {place.file}: {problem}; the server would"
+        remedy = "--store-url sqlite:///FILE with a file that can be written"
+        if holds_keys:
+            return Finding(Level.FAIL, "store", f"{detail} accept no stored key", remedy)
+        remedy += ", or --store-url none"
+        return Finding(Level.NOTE, "store", f"{detail} store nothing", remedy)
+    return Finding(Level.OK, "store", str(place.file))
+
+
+def _file_problem(path: Path) -> str:
+    """Say why the file, or in its folder the ones that SQLite adds, cannot be written."""
+    if path.is_dir():
+        return "it is a folder"
+    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+        return "it is not writable"
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        # os.access would say that root may write anywhere, also to /proc.
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        return f"{folder}: {error.strerror}"
+    return ""
 
 
 def absent_finding(place: ModelPlace) -> Finding:

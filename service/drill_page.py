@@ -26,19 +26,24 @@ you, before a real fault occurs. **Never do this on a server that people depend 
 Name each fault that it may inject. With `times=0` it does so only when an operator requests it:
 
 ```
+KEY=$(openssl rand -hex 32); echo "KEY=$KEY"
 QUIRE_ADMIN_KEY=operate:me=$KEY quire serve \\
     --fault engine_kill:times=0 --fault slow_step:times=0:seconds=2
 ```
 
 The log names each at startup (`this server injects a fault into itself`), and the audit trail each
 one that an operator requests. Faults that do not end their process also log `injecting a fault`.
-Then, with some load on it (*Load* on the dashboard, or `quire bench`):
+Then, in a second shell with the same `KEY`, put load on the server and inject a fault:
 
 ```
-URL=http://127.0.0.1:18000/admin/v1/faults
-curl -H "Authorization: Bearer $KEY" --json '{}' $URL/engine_kill
-curl -H "Authorization: Bearer $KEY" $URL    # how often each was injected
+URL=http://127.0.0.1:18000/admin/v1
+curl -H "Authorization: Bearer $KEY" $URL/load \\
+    --json '{"profile": "chat", "rate": 5, "seconds": 60, "concurrency": 8}'
+curl -H "Authorization: Bearer $KEY" --json '{}' $URL/faults/engine_kill
+curl -H "Authorization: Bearer $KEY" $URL/faults    # how often each was injected
 ```
+
+*Load* on the dashboard starts such a run, too.
 
 This needs a key with the scope `operate` and is recorded in [the audit trail](admin.md). The public
 port has no such route. The fault is injected at the next event of its place: a step, a request, a

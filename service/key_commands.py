@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import msgspec
 
@@ -35,10 +36,10 @@ _DURATION = re.compile(r"(\d+)([smhd])")
 _MOST_SECONDS = 10 * 365 * 86_400
 _COLUMNS = ("ID", "KEY", "ALIAS", "STATE", "CREATED", "EXPIRES", "LAST USED", "ALLOWS")
 _LIMITS = {
-    "requests_per_minute": "most requests in a minute",
-    "tokens_per_minute": "most tokens in a minute, of prompts and answers",
-    "concurrent_requests": "most requests at once",
-    "tokens_per_day": "most tokens in a day of UTC",
+    "requests_per_minute": "maximum requests per minute",
+    "tokens_per_minute": "maximum tokens per minute, of prompts and answers",
+    "concurrent_requests": "maximum requests at once",
+    "tokens_per_day": "maximum tokens per day (UTC)",
 }
 
 
@@ -103,7 +104,7 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
         added.set_defaults(command=lambda namespace: _run(act, namespace))
         return added
 
-    create = command("create", "Make a key and print it, for the only time.", _create)
+    create = command("create", "Create a key and print it; it is not shown again.", _create)
     create.add_argument(
         "--alias", required=True, type=_alias, help="whose it is: 1 to 32 of a-z, 0-9, _ and -"
     )
@@ -136,6 +137,19 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
         one.add_argument("name", metavar="ID|ALIAS")
 
 
+def making_keys(store_url: str) -> str:
+    """Return what makes a key of the servers with this ``--store-url``, in any shell: a command for
+    one, after a line about it if the command alone does not say where the store is."""
+    command = "quire keys create --alias me"
+    place = store_place(store_url)
+    if place.url is None:
+        return f"export QUIRE_API_KEY=$({command})"
+    if place.file is None:  # the URL may hold a password
+        return f"in a shell with this server's QUIRE_STORE_URL:\nexport QUIRE_API_KEY=$({command})"
+    url = f"sqlite:///{quote(str(place.file.absolute()))}"
+    return f"export QUIRE_API_KEY=$(QUIRE_STORE_URL={url} {command})"
+
+
 _Act = Callable[[KeyStore, argparse.Namespace], Awaitable[int]]
 
 
@@ -150,6 +164,8 @@ def _run(act: _Act, namespace: argparse.Namespace) -> int:
         raise OptionError(f"--store-url: {error}") from None
     store = KeyStore(place)
     try:
+        if act is not _create:
+            _check_exists(place)
         return asyncio.run(_act(act, store, namespace))
     except StoreUnavailableError as error:
         why = error if error.__cause__ is None else _reason(error.__cause__, place)
@@ -158,6 +174,21 @@ def _run(act: _Act, namespace: argparse.Namespace) -> int:
     except (NoSuchKeyError, ValueError) as error:
         print(f"quire: {error}", file=sys.stderr)
         return 1
+
+
+def _check_exists(place: StorePlace) -> None:
+    """Raises ValueError for an SQLite file that does not exist: opening the store would make it."""
+    if place.file is None:
+        return
+    try:
+        place.file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise ValueError(
+            f"{place.file} does not exist; correct --store-url (QUIRE_STORE_URL), or make a first "
+            "key with 'quire keys create'"
+        ) from None
+    except OSError:
+        pass  # opening it says what is wrong
 
 
 def _reason(error: BaseException, place: StorePlace) -> str:
@@ -190,7 +221,7 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
     try:
         grant = msgspec.convert(given, KeyGrant)
     except msgspec.ValidationError as error:
-        raise ValueError(problem_in(error, KeyGrant)) from None
+        raise ValueError(problem_in(error, KeyGrant).text) from None
     made = await store.create(grant, namespace.expires)
     # The key alone goes to stdout, for KEY=$(quire keys create …).
     print(made.text)

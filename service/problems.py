@@ -3,23 +3,105 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import inspect
 
 _UNKNOWN = re.compile(r"Object contains unknown field (.*)", re.DOTALL)
-_ITEM = re.compile(r"(\w+)\[(\d+)\]")
+_MISSING = re.compile(r"Object missing required field (.*)", re.DOTALL)
+_EXPECTED = re.compile(
+    r"Expected ([a-z]+(?: \| [a-z]+)*)"
+    r"(?: (of length )?([<>]=?) (\S+)| matching regex (.*?))?(?:, got (.*))?"
+)
+_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+_KINDS = {
+    "int": "a whole number",
+    "float": "a number",
+    "str": "text",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+}
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_MOST_NAME_CHARS = 64
 
 
-def problem_in(error: msgspec.ValidationError, kind: type[Any]) -> str:
-    """Return ``error`` in words. ``kind``: of the object with the field at fault. Items are counted
-    from 1: ``keys[2]`` is the second."""
+class Problem(NamedTuple):
+    """``field``: the path of the one at fault, in which items are counted from 1: ``keys[2]`` is
+    the second; empty for the whole. ``text`` names it and ends without a full stop."""
+
+    field: str
+    text: str
+
+
+def problem_in(error: msgspec.ValidationError, kind: type[Any], whole: str = "it") -> Problem:
+    """Return ``error`` in words. ``kind``: what was decoded; ``whole``: what to call it."""
     text, _, path = str(error).replace("`", "").partition(" - at $")
-    path = _ITEM.sub(lambda found: f"{found[1]}[{int(found[2]) + 1}]", path.lstrip("."))
+    field = _STEP.sub(lambda found: f"[{int(found[2]) + 1}]" if found[2] else found[0], path)
+    field = field.removeprefix(".")
+    shown = f"'{field}'" if field else whole
     if unknown := _UNKNOWN.fullmatch(text):
-        known = msgspec.structs.fields(kind) if issubclass(kind, msgspec.Struct) else ()
-        fields = ", ".join(field.encode_name for field in known)
-        text = f"there is no field '{unknown[1]}'; the fields are {fields or 'none'}"
-    else:
-        text = text[:1].lower() + text[1:]
-    return f"{path}: {text}" if path else text
+        name = unknown[1][:_MOST_NAME_CHARS]
+        at = _type_at(kind, path)
+        known = at.fields if isinstance(at, inspect.StructType) else ()
+        fields = ", ".join(one.encode_name for one in known) or "none"
+        return Problem(_joined(field, name), f"{shown} has no field '{name}'; it may have {fields}")
+    if missing := _MISSING.fullmatch(text):
+        field = _joined(field, missing[1])
+        return Problem(field, f"'{field}' is missing")
+    if text.startswith("Invalid enum value") and (choices := _choices(_type_at(kind, path))):
+        return Problem(field, f"{shown} must be one of {', '.join(choices)}")
+    if expected := _EXPECTED.fullmatch(text):
+        return Problem(field, f"{shown} must be {_expected(expected)}")
+    return Problem(field, f"{shown}: {text[:1].lower()}{text[1:]}")
+
+
+def plain(number: float) -> str:
+    """Return a number as people write it."""
+    return f"{int(number) if number == int(number) else number:,}"
+
+
+def _joined(field: str, name: str) -> str:
+    return f"{field}.{name}" if field else name
+
+
+def _expected(found: re.Match[str]) -> str:
+    names, of_length, sign, bound, pattern, got = found.groups()
+    kind = " or ".join(_KINDS.get(name, name) for name in names.split(" | "))
+    if pattern is not None:
+        return f"{kind} that matches {pattern}"
+    if bound is not None:
+        length = "length " if of_length else ""
+        return f"{kind} of {length}{_BOUNDS[sign]} {plain(float(bound))}"
+    return kind if got is None else f"{kind}, not {_KINDS.get(got, got)}"
+
+
+def _type_at(kind: type[Any], path: str) -> inspect.Type | None:
+    """Return the type of what has this path, as msgspec writes it; None if it is not known."""
+    found = _bare(inspect.type_info(kind))
+    for name, _ in _STEP.findall(path):
+        if name and isinstance(found, inspect.StructType):
+            types = {one.encode_name: one.type for one in found.fields}
+            found = _bare(types[name]) if name in types else None
+        elif not name and isinstance(found, inspect.VarTupleType | inspect.ListType):
+            found = _bare(found.item_type)
+        else:
+            return None
+    return found
+
+
+def _bare(kind: inspect.Type) -> inspect.Type | None:
+    """Return the type without bounds and ``| None``; None if it is one of several."""
+    if isinstance(kind, inspect.Metadata):
+        return _bare(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        members = [one for one in kind.types if not isinstance(one, inspect.NoneType)]
+        return _bare(members[0]) if len(members) == 1 else None
+    return kind
+
+
+def _choices(kind: inspect.Type | None) -> list[str]:
+    if isinstance(kind, inspect.LiteralType):
+        return [str(value) for value in kind.values]
+    return [one.value for one in kind.cls] if isinstance(kind, inspect.EnumType) else []

@@ -31,7 +31,11 @@ the variable, the variable over the default. A switch `--x` is turned off by `--
 A setting marked **secret** can also be read from the file that the variable with `_FILE` names. Do
 not give secrets as flags: every user of the machine can read a process's arguments. Quire itself
 passes them on only in the environment of the process that needs them and through pipes to
-preparation processes, and never logs them.
+preparation processes, and never logs them. A secret that is set but empty is refused, so that an
+empty `QUIRE_API_KEY` does not start a server without keys.
+
+`quire serve` ignores variables that begin with `QUIRE_` and are not in these tables. The log warns
+of each (`ignoring an unknown variable`) and names the setting that may have been meant.
 """
 
 
@@ -87,10 +91,10 @@ def _lengths(least: int | None, most: int | None, what: str) -> str:
 
 
 def _default(option: Option) -> str:
-    if option.required:
-        return "required"
-    if option.default in (None, (), [], ""):
-        return "see the meaning" if "efault:" in option.description else "none"
+    if option.required or option.default in (None, (), [], ""):
+        if option.explains_default:
+            return "see the meaning"
+        return "required" if option.required else "none"
     if isinstance(option.default, bool):
         return "on" if option.default else "off"
     if isinstance(option.default, int | float):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,7 @@ from service.settings import ServiceSettings
 from service.store.place import store_place
 from service.tenants.key_file import read_key_file
 
+_EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
 _FORMS = (
     "give a directory in Hugging Face layout, a file that ends in .gguf, or a name on the hub "
     "(OWNER/NAME)"
@@ -66,11 +68,25 @@ def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | No
             store_place(service.store_url)
         except ValueError as error:
             return f"--store-url: {error}"
-    if wrong := _tracing_problem():
+    if wrong := _tracing_problem() or _ports_problem(service):
         return wrong
     if service.grpc_port is not None and (missing := grpc_problem()):
         return missing
     return hosts_problem(engine)
+
+
+def _ports_problem(service: ServiceSettings) -> str | None:
+    """Say which two servers would have the same port; on different addresses they may."""
+    places = [("--port", service.host, service.port)]
+    if service.admin and service.admin_port is not None:
+        places.append(("--admin-port", service.admin_host, service.admin_port))
+    if service.grpc_port is not None:
+        places.append(("--grpc-port", service.host, service.grpc_port))
+    for (flag, host, port), (other, other_host, other_port) in itertools.combinations(places, 2):
+        hosts = {host, other_host}
+        if port == other_port != 0 and (len(hosts) == 1 or hosts & _EVERY_ADDRESS):
+            return f"{flag} and {other} are both {port}; give one of them another port"
+    return None
 
 
 def directory_problem(model: Path, *, simulated: bool = False) -> str:

@@ -22,6 +22,30 @@ def test_links_within_the_repository_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+@cache
+def anchors_of(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives a page's headings."""
+    code = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.*)$", code.sub("", page.read_text()), re.MULTILINE)
+    texts = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading) for heading in headings)
+    return {re.sub(r"[^\w -]", "", text.lower()).replace(" ", "-") for text in texts}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_to_a_heading_lead_to_one(page: Path) -> None:
+    for target, anchor in re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", page.read_text()):
+        if "://" not in target:
+            other = page.parent / target if target else page
+            assert anchor in anchors_of(other.resolve()), f"{page.name}: {target}#{anchor}"
+
+
+def test_the_list_of_decisions_has_all_in_order() -> None:
+    folder = ROOT / "docs" / "decisions"
+    rows = re.findall(r"^\| \[(\d+)\]\((.+?)\) \| \S", (folder / "README.md").read_text(), re.M)
+    pages = sorted(page.name for page in folder.glob("0*.md"))
+    assert rows == [(str(int(name[:4])), name) for name in pages]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_make_targets_named_in_the_docs_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text()

@@ -165,7 +165,8 @@ ACTS = (
         "Twenty agents share a prefix",
         "Twenty coding agents work with the same 2,000-token instructions. They are computed once; "
         "every turn after that finds them in the prefix cache.",
-        "Live: most prompt tokens are cached. Requests: how many of each prompt's tokens were.",
+        "Live: most prompt tokens are cached. Requests: how many of each prompt's tokens were "
+        "cached.",
         "/live",
         _agents,
     ),

@@ -25,53 +25,11 @@ from engine.architecture.features import (
 )
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.layers import Sizes
+from engine.architecture.names import ARCHITECTURES, BARE_ARCHITECTURES, ENCODERS, SUPPORTED
 from engine.architecture.quantization import read_quantization
 from engine.architecture.rope import RopeConfig
 from engine.architecture.text_part import TextModelPart, text_fields, text_part
 
-ARCHITECTURES = {
-    "LlamaForCausalLM": "llama",
-    "MistralForCausalLM": "mistral",
-    "Qwen2ForCausalLM": "qwen2",
-    "Qwen3ForCausalLM": "qwen3",
-    "SmolLM3ForCausalLM": "smollm3",
-    "Phi3ForCausalLM": "phi3",
-    "GraniteForCausalLM": "granite",
-    "Olmo2ForCausalLM": "olmo2",
-    "Olmo3ForCausalLM": "olmo3",
-    "Gemma3ForCausalLM": "gemma3_text",
-    "Gemma4ForCausalLM": "gemma4_text",
-    "Gemma4UnifiedForCausalLM": "gemma4_unified_text",
-    "Llama4ForCausalLM": "llama4_text",
-    "MinistralForCausalLM": "ministral",
-    "Ministral3ForCausalLM": "ministral3",
-    "MixtralForCausalLM": "mixtral",
-    "OlmoeForCausalLM": "olmoe",
-    "Qwen3MoeForCausalLM": "qwen3_moe",
-    "GPT2LMHeadModel": "gpt2",
-}
-# The same without an output head: they support embeddings, but not generation.
-BARE_ARCHITECTURES = {
-    "LlamaModel": "llama",
-    "MistralModel": "mistral",
-    "Qwen2Model": "qwen2",
-    "Qwen3Model": "qwen3",
-    "SmolLM3Model": "smollm3",
-    "Phi3Model": "phi3",
-    "GraniteModel": "granite",
-    "Olmo2Model": "olmo2",
-    "Olmo3Model": "olmo3",
-    "Gemma3TextModel": "gemma3_text",
-    "Gemma4TextModel": "gemma4_text",
-    "Gemma4UnifiedTextModel": "gemma4_unified_text",
-    "Llama4TextModel": "llama4_text",
-    "MinistralModel": "ministral",
-    "Ministral3Model": "ministral3",
-    "MixtralModel": "mixtral",
-    "OlmoeModel": "olmoe",
-    "Qwen3MoeModel": "qwen3_moe",
-    "GPT2Model": "gpt2",
-}
 _FAMILIES = ARCHITECTURES | BARE_ARCHITECTURES
 DTYPES = ("float32", "bfloat16", "float16")
 
@@ -250,6 +208,7 @@ def load_model_config(directory: str | Path) -> ModelConfig:
     if not directory.is_dir():
         raise ConfigError(f"{directory} is not a directory; --model needs a model directory")
     fields = read_object(directory / "config.json")
+    _refuse_bidirectional(fields)
     found = text_part(fields)
     if found is not None:
         return _read_text_part(directory, fields, *found)
@@ -271,6 +230,7 @@ def _read_text_part(
     directory: Path, fields: ConfigFields, architecture: str, part: TextModelPart
 ) -> ModelConfig:
     text = text_fields(fields, part)
+    _refuse_bidirectional(text)
     family = text.text("model_type")
     if family not in DECODER_FAMILIES:
         raise UnsupportedError(
@@ -280,6 +240,16 @@ def _read_text_part(
     DECODER_FAMILIES[family].refuse_unknown(text, strictly=True)
     eos = read_eos_token_ids(directory, fields)
     return replace(_read_llama_like(text, architecture, family, eos), text_part=part)
+
+
+def _refuse_bidirectional(fields: ConfigFields) -> None:
+    """Some decoders were trained further, as embedding models, to attend to later tokens too, and
+    transformers computes them so."""
+    if not fields.flag("is_causal", True):
+        raise ConfigError(
+            f"{fields.source}: is_causal is false, so that tokens attend to later ones, which is "
+            f"supported for encoders only ({', '.join(ENCODERS)})"
+        )
 
 
 def read_eos_token_ids(directory: Path, fields: ConfigFields) -> frozenset[int]:
@@ -295,15 +265,14 @@ def read_eos_token_ids(directory: Path, fields: ConfigFields) -> frozenset[int]:
 
 
 def _architecture(fields: ConfigFields) -> str:
-    served = ", ".join(ARCHITECTURES)
     names = fields.strings("architectures")
     if not names:
-        raise ConfigError(f"{fields.source} names no architectures; supported: {served}")
+        raise ConfigError(f"{fields.source} names no architectures; supported: {SUPPORTED}")
     for name in names:
         if name in _FAMILIES:
             return name
     raise UnsupportedError(
-        f"{fields.source}: {', '.join(names)} is not supported; supported: {served}"
+        f"{fields.source}: {', '.join(names)} is not supported; supported: {SUPPORTED}"
     )
 
 

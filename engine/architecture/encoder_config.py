@@ -8,15 +8,8 @@ from pathlib import Path
 from engine.architecture.config import read_activation, read_dtype
 from engine.architecture.errors import ConfigError
 from engine.architecture.fields import ConfigFields, read_object
+from engine.architecture.names import ENCODERS
 
-ENCODERS = {
-    "BertModel": "bert",
-    "BertForSequenceClassification": "bert",
-    "RobertaModel": "roberta",
-    "RobertaForSequenceClassification": "roberta",
-    "XLMRobertaModel": "roberta",
-    "XLMRobertaForSequenceClassification": "roberta",
-}
 _CLASSIFIER = "ForSequenceClassification"
 _MAX_SIZE = 1 << 24
 
@@ -45,6 +38,12 @@ class EncoderConfig:
     num_scores: int
     scores_by_sigmoid: bool
     dtype: str
+
+    @property
+    def padding_id(self) -> int | None:
+        """The token that takes no position, also within a text: it has the row before the first.
+        None if there is none, as in BERT."""
+        return self.first_position - 1 if self.first_position else None
 
     @property
     def max_tokens(self) -> int:
@@ -81,6 +80,7 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
     num_positions = fields.integer("max_position_embeddings", 512, low=4, high=1 << 24)
     # RoBERTa numbers positions starting after the padding token's id.
     padding = fields.integer("pad_token_id", 1, low=0, high=num_positions - 3)
+    num_scores = _num_scores(fields) if architecture.endswith(_CLASSIFIER) else 0
     return EncoderConfig(
         architecture=architecture,
         family=family,
@@ -94,8 +94,8 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
         num_token_types=fields.integer("type_vocab_size", 2, low=1, high=1024),
         norm_eps=fields.number("layer_norm_eps", 1e-12, low=0.0, high=1.0),
         activation=read_activation(fields, "hidden_act", "gelu"),
-        num_scores=_num_scores(fields) if architecture.endswith(_CLASSIFIER) else 0,
-        scores_by_sigmoid=_scores_by_sigmoid(fields),
+        num_scores=num_scores,
+        scores_by_sigmoid=num_scores > 0 and _scores_by_sigmoid(directory, fields),
         dtype=read_dtype(fields),
     )
 
@@ -113,16 +113,23 @@ def _num_scores(fields: ConfigFields) -> int:
     return count
 
 
-def _scores_by_sigmoid(fields: ConfigFields) -> bool:
-    """True unless the checkpoint names another function, in sentence-transformers' format."""
-    section = fields.section("sentence_transformers")
-    name = fields.text("sbert_ce_default_activation_function", "Sigmoid")
-    if section is not None:
-        name = section.text("activation_fn", name)
-    kind = name.rpartition(".")[2]
-    if kind not in ("Sigmoid", "Identity"):
-        raise ConfigError(
-            f"{fields.source}: scores through {kind} are not supported; "
-            "supported: Sigmoid, Identity"
-        )
-    return kind == "Sigmoid"
+def _scores_by_sigmoid(directory: Path, fields: ConfigFields) -> bool:
+    """True unless the checkpoint names another function, as sentence-transformers writes it: since
+    version 6 in a file, before that in a section of config.json (``fields``), and first in a field.
+    There too, the newest place comes first."""
+    path = directory / "config_sentence_transformers.json"
+    places = (
+        (read_object(path) if path.is_file() else None, "activation_fn"),
+        (fields.section("sentence_transformers"), "activation_fn"),
+        (fields, "sbert_ce_default_activation_function"),
+    )
+    for place, name in places:
+        if place is not None and place.has(name):
+            kind = place.text(name).rpartition(".")[2]
+            if kind not in ("Sigmoid", "Identity"):
+                raise ConfigError(
+                    f"{place.source}: scores through {kind} are not supported; "
+                    "supported: Sigmoid, Identity"
+                )
+            return kind == "Sigmoid"
+    return True

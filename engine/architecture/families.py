@@ -94,6 +94,7 @@ _OF_ALL = frozenset(
         *("num_attention_heads", "num_key_value_heads", "head_dim", "max_position_embeddings"),
         *("rms_norm_eps", "hidden_act", "tie_word_embeddings", "rope_theta", "rope_scaling"),
         *("rope_parameters", "dtype", "torch_dtype", "architectures", "eos_token_id"),
+        "is_causal",
         QUANTIZATION,
     }
 )

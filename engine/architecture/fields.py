@@ -91,15 +91,15 @@ class ConfigFields:
         return default if value is None else value
 
 
-def read_json_file(path: Path) -> object:
+def read_json_file(path: Path, max_bytes: int = _MAX_CONFIG_BYTES) -> object:
     """Return the contents of ``path``. Raises ConfigError when it is not readable JSON."""
     try:
         with path.open("rb") as file:
-            data = file.read(_MAX_CONFIG_BYTES + 1)
+            data = file.read(max_bytes + 1)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}") from error
-    if len(data) > _MAX_CONFIG_BYTES:
-        raise ConfigError(f"{path} is larger than {_MAX_CONFIG_BYTES} bytes")
+    if len(data) > max_bytes:
+        raise ConfigError(f"{path} is larger than {max_bytes} bytes")
     try:
         value: object = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -107,10 +107,10 @@ def read_json_file(path: Path) -> object:
     return value
 
 
-def read_object(path: Path) -> ConfigFields:
+def read_object(path: Path, max_bytes: int = _MAX_CONFIG_BYTES) -> ConfigFields:
     """Return the JSON object in ``path``. Raises ConfigError when it is not a readable JSON
     object."""
-    values = read_json_file(path)
+    values = read_json_file(path, max_bytes)
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a JSON object, not {type(values).__name__}")
     return ConfigFields(str(path), values)

@@ -241,6 +241,7 @@ class EngineCore:
         if self._constrained:
             for decided in self._constrained.decide():
                 if decided.ends is None:
+                    self._entrance.ready(decided.sequence)
                     self.scheduler.add(decided.sequence)
                 else:
                     entry = self._ledger[decided.sequence.uid]

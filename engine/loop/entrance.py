@@ -54,11 +54,15 @@ class Entrance:
             self._timed[sequence.uid] = sequence
             heapq.heappush(self._deadlines, (submit.deadline, sequence.uid))
         if sequence.params.constraint is None:
-            self._new[sequence.uid] = sequence
+            self.ready(sequence)
+
+    def ready(self, sequence: Sequence) -> None:
+        """Note that the next step may run a sequence: one with a grammar, once that is ready."""
+        self._new[sequence.uid] = sequence
 
     def planned(self, admitted: tuple[Sequence, ...], now: float) -> list[Sequence]:
-        """Note which sequences a step is the first to run. Return those that came since the last
-        step and have to wait."""
+        """Note which sequences a step is the first to run. Return those that became ready since the
+        last step and have to wait."""
         for sequence in admitted:
             self._new.pop(sequence.uid, None)
             self._gate.admitted(sequence, now)

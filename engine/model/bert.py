@@ -155,7 +155,7 @@ class BertEncoder:
         self._types = source.tensor(f"{table}token_type_embeddings.weight")
         self._norm = _norm(source, f"{table}LayerNorm", config)
         self._layers = [BertLayer(config, source, layer) for layer in range(config.num_layers)]
-        self._first_position = config.first_position
+        self._padding_id = config.padding_id
         self._head: tuple[AnyLinear, AnyLinear] | None = None
         if config.num_scores:
             inside, outside = _head_names(config)
@@ -164,8 +164,10 @@ class BertEncoder:
     def hidden_states(self, batch: EncoderBatch) -> Tensor:
         """[tokens, hidden]: the last layer's state of each token."""
         device = self._words.device
-        positions = torch.cat([torch.arange(length) for length in batch.lengths])
-        positions = (positions + self._first_position).to(device)
+        if self._padding_id is None:
+            positions = torch.cat([torch.arange(length) for length in batch.lengths]).to(device)
+        else:
+            positions = _positions_without(self._padding_id, batch)
         x = self._words.index_select(0, batch.token_ids)
         x += self._positions.index_select(0, positions)
         x += self._types.index_select(0, batch.token_types)
@@ -181,6 +183,16 @@ class BertEncoder:
             raise ValueError("this encoder is not a classifier")
         inside, outside = self._head
         return outside(torch.tanh(inside(first_states)))
+
+
+def _positions_without(padding_id: int, batch: EncoderBatch) -> Tensor:
+    """Number each text's tokens [all tokens] from ``padding_id`` + 1, but for that token."""
+    counts = (batch.token_ids != padding_id).long()
+    numbers = counts.cumsum(0)
+    lengths = torch.tensor(batch.lengths)
+    before = (numbers - counts).index_select(0, (lengths.cumsum(0) - lengths).to(counts.device))
+    before = before.repeat_interleave(lengths.to(counts.device), output_size=len(counts))
+    return (numbers - before) * counts + padding_id
 
 
 def _linear(source: WeightSource, name: str) -> AnyLinear:

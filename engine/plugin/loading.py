@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from engine.architecture.errors import WeightsError
+from engine.architecture.text_part import TextModelPart
 from engine.gguf.names import LINK
 from engine.plugin.building import first_line, new_model
 from engine.plugin.config import PluginConfig
@@ -85,6 +86,20 @@ def _tensors(
     if (path := directory / LINK).exists():
         return GgufTensors(path, ends, model, dtype)
     return CheckpointTensors(directory, ends, dtype, config.text_part)
+
+
+def holds_head_of(model: Any, directory: Path, text_part: TextModelPart | None) -> bool:
+    """Return whether files hold what the output head of ``model`` needs; True if that is nothing,
+    as the embeddings serve as the head. Raises WeightsError."""
+    body = {id(parameter) for parameter in model.base_model.parameters()}
+    head = {name for name, each in model.named_parameters() if id(each) not in body}
+    if not head:
+        return True
+    with ExitStack() as ends:
+        # Nothing is read, so that the dtype is of no account.
+        names = CheckpointTensors(directory, ends, torch.float32, text_part).names
+    groups, _ = tensor_groups(model, names)
+    return any(group.target in head for group in groups)
 
 
 def random_model(

@@ -18,6 +18,7 @@ from engine.plugin.building import (
 )
 from engine.plugin.config import PluginConfig
 from engine.plugin.gate import attention_layers
+from engine.plugin.loading import holds_head_of
 from engine.plugin.mixers import mixers
 from engine.plugin.probe import probe
 from engine.plugin.rope import freeze_frequencies
@@ -27,9 +28,10 @@ _META = torch.device("meta")
 _MOST_LAYERS = 512
 
 
-def read_plugin_config(directory: Path) -> PluginConfig:
+def read_plugin_config(directory: Path, *, has_files: bool = False) -> PluginConfig:
     """Return what the engine needs to know, having probed the model and tried a tiny one; no weight
-    is read. Raises ConfigError, with the reason why it is not served."""
+    is read. ``has_files``: whether safetensors files decide if there is an output head. Raises
+    ConfigError, with the reason why it is not served, and WeightsError for unreadable files."""
     fields = read_object(directory / "config.json")
     found = text_part(fields)
     part = None if found is None else found[1]
@@ -46,6 +48,8 @@ def read_plugin_config(directory: Path) -> PluginConfig:
         )
     model = new_model(source, _META, torch.float32)
     architecture, generates = named_class(model, source) if found is None else (found[0], True)
+    if generates and has_files:
+        generates = holds_head_of(model, directory, part)
     if not generates:
         model = model_without_head(source, _META, torch.float32)
     freeze_frequencies(model, positions)

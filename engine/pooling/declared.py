@@ -15,6 +15,9 @@ from engine.architecture.fields import ConfigFields, read_json_file, read_object
 from engine.messages import Embed, Pooling
 
 MODULES = "modules.json"
+SETTINGS = "sentence_bert_config.json"
+_LONGEST = 1 << 30
+_MAX_TOKENIZER_BYTES = 256 << 20
 
 _MODES = {
     "mean": Pooling.MEAN,
@@ -56,12 +59,13 @@ def pooling_rules(directory: Path, *, asked: str, default: Pooling) -> PoolingRu
     Raises ConfigError for files that cannot be read or require something unsupported.
     """
     modules = _modules(directory)
+    _refuse_lower_case(directory)
     declared = None if asked != "auto" else _declared_pooling(directory, modules)
     pooling = Pooling(asked) if asked != "auto" else declared or default
     return PoolingRules(
         pooling=pooling,
         normalizes=modules is None or any(kind == "Normalize" for kind, _ in modules),
-        max_tokens=_max_tokens(directory),
+        max_tokens=_max_tokens(directory, modules),
         matryoshka_dimensions=_matryoshka(directory),
     )
 
@@ -109,14 +113,45 @@ def _declared_pooling(directory: Path, modules: list[tuple[str, str]] | None) ->
     return _MODES[mode]
 
 
-def _max_tokens(directory: Path) -> int | None:
-    path = directory / "sentence_bert_config.json"
-    if not path.is_file():
+def _max_tokens(directory: Path, modules: list[tuple[str, str]] | None) -> int | None:
+    """Since version 6, sentence-transformers writes the length into its tokenizer's file, where
+    transformers writes 1e30 for none."""
+    path = directory / SETTINGS
+    if path.is_file() and (fields := read_object(path)).has("max_seq_length"):
+        return fields.integer("max_seq_length", low=1, high=_LONGEST)
+    path = directory / "tokenizer_config.json"
+    if modules is None or not path.is_file():
         return None
-    fields = read_object(path)
-    if not fields.has("max_seq_length"):
+    length = read_object(path).values.get("model_max_length")
+    if not isinstance(length, int | float) or not 1 <= length <= _LONGEST:
         return None
-    return fields.integer("max_seq_length", low=1, high=1 << 30)
+    return int(length)
+
+
+def _refuse_lower_case(directory: Path) -> None:
+    """sentence-transformers converts texts to lower case where the tokenizer does not."""
+    path = directory / SETTINGS
+    if not path.is_file() or not read_object(path).flag("do_lower_case", False):
+        return
+    tokenizer = read_object(directory / "tokenizer.json", _MAX_TOKENIZER_BYTES)
+    if not _lowers_case(tokenizer.section("normalizer")):
+        raise ConfigError(
+            f"{path}: do_lower_case is supported only if the normalizer in tokenizer.json converts "
+            'to lower case; put {"type": "Lowercase"} first there'
+        )
+
+
+def _lowers_case(normalizer: ConfigFields | None) -> bool:
+    if normalizer is None:
+        return False
+    kind = normalizer.text("type", "")
+    if kind == "Sequence":
+        parts = normalizer.values.get("normalizers")
+        return isinstance(parts, list) and any(
+            isinstance(part, dict) and _lowers_case(ConfigFields(normalizer.source, part))
+            for part in parts
+        )
+    return kind == "Lowercase" or (kind == "BertNormalizer" and normalizer.flag("lowercase", True))
 
 
 def _matryoshka(directory: Path) -> tuple[int, ...]:

@@ -20,6 +20,7 @@ from engine.device.device import (
     gpu_memory,
     set_threads,
 )
+from engine.gguf.names import LINK
 from engine.gpu import availability
 from engine.gpu.fresh import require_cudnn
 from engine.gpu.planned import PlannedAttention, require_flashinfer
@@ -28,6 +29,7 @@ from engine.plugin.config import PluginConfig
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.servable import find_native, positions_within
 from engine.sharding.collectives import Collectives
+from engine.weights.head import stores_head
 
 logger = logging.getLogger(__name__)
 
@@ -90,6 +92,11 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
             whole.architecture,
             ", ".join(whole.text_part.inputs),
         )
+    if not whole.generates and collectives.shard.rank == 0:
+        logger.info(
+            "%s has no output head here: it makes embeddings, and generates nothing",
+            whole.architecture,
+        )
     model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":
         processes = ranks * config.data_parallel_size
@@ -109,19 +116,29 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
 def _read_config(config: EngineConfig) -> AnyConfig:
     """Read config.json, for our own code or for that of transformers. Raises ModelError when the
     one that ``config`` requires, or either, does not support it."""
+    directory = Path(config.model)
+    has_files = config.load_format != "dummy" and not (directory / LINK).exists()
     model, why_not = find_native(config)
     if model is not None:
-        return model
+        return _as_stored(model, directory) if has_files else model
     from engine.plugin.reading import read_plugin_config  # takes seconds to import
 
     try:
-        found = read_plugin_config(Path(config.model))
+        found = read_plugin_config(directory, has_files=has_files)
     except UnsupportedError as error:
         if why_not is None:
             raise
         raise UnsupportedError(f"{why_not}; nor is it by transformers' code: {error}") from error
     logger.info("%s is computed by transformers' code over Quire's KV cache", found.architecture)
     return found
+
+
+def _as_stored(model: ModelConfig, directory: Path) -> ModelConfig:
+    """Some embedding models are published without the output head that config.json describes; the
+    files decide, as in sentence-transformers."""
+    if not model.generates or model.tie_word_embeddings or stores_head(directory, model.text_part):
+        return model
+    return replace(model, generates=False, tie_word_embeddings=True)
 
 
 def compiled_library(setup: RunnerSetup) -> Library | None:

@@ -24,7 +24,7 @@ from engine.schedule.expected import Amount, ExpectedParts
 from engine.schedule.pace import DrainPace, PrefillPace
 from engine.step.sequence import Sequence
 
-# Clients of both vendors ignore longer times.
+# OpenAI's JavaScript client ignores longer times and returns within seconds.
 MOST_RETRY_SECONDS = 60
 # The most output tokens that a waiting sequence is expected to generate.
 MOST_EXPECTED_OUTPUT = 1024

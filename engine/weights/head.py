@@ -1,4 +1,4 @@
-"""Whether a checkpoint stores an output head, though config.json ties it to the embeddings."""
+"""Whether a checkpoint stores an output head, whatever config.json says."""
 
 from __future__ import annotations
 
@@ -16,6 +16,13 @@ from engine.weights.weights import opened, spellings
 
 _HEAD = "lm_head."
 _CHUNK_BYTES = 16 << 20
+
+
+def stores_head(directory: Path, text_part: TextModelPart | None) -> bool:
+    """Return whether a head is stored, in any form. Raises WeightsError."""
+    with ExitStack() as ends:
+        stored = by_text_name(opened(directory, ends, text_part), text_part)
+        return any(name.startswith(_HEAD) for name in stored)
 
 
 def has_own_head(

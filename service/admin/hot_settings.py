@@ -12,13 +12,15 @@ import msgspec
 
 from observability.admin_api import HotSetting, Settings
 from service.admin.problem import ProblemError, invalid
+from service.problems import plain
 
 HotValue = float | int | str
 
 
 @dataclass(frozen=True, slots=True)
 class Knob:
-    """One setting. ``read`` returns the value in force, ``write`` changes it."""
+    """One setting. ``read`` returns the value in force, ``write`` changes it. It has ``choices``,
+    or is a number from ``minimum`` to ``maximum``."""
 
     name: str
     help: str
@@ -36,15 +38,17 @@ class Knob:
             if value in self.choices:
                 return str(value)
             raise invalid(f"'{self.name}' must be one of {', '.join(self.choices)}.", self.name)
+        low, high = self.minimum, self.maximum
+        assert low is not None
+        assert high is not None
         types: tuple[type, ...] = (int,) if self.kind == "int" else (int, float)
         if isinstance(value, types) and not isinstance(value, bool):
             assert isinstance(value, int | float)
-            low, high = self.minimum, self.maximum
-            if (low is None or value >= low) and (high is None or value <= high):
+            if low <= value <= high:
                 return value if self.kind == "int" else float(value)
         what = "a whole number" if self.kind == "int" else "a number"
         raise invalid(
-            f"'{self.name}' must be {what} from {self.minimum:g} to {self.maximum:g}.", self.name
+            f"'{self.name}' must be {what} from {plain(low)} to {plain(high)}.", self.name
         )
 
 

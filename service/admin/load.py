@@ -20,9 +20,9 @@ from observability.admin_api import (
     MAX_LOAD_RATE,
     MAX_LOAD_SECONDS,
     LoadRun,
-    Quantiles,
 )
 from service.admin.problem import ProblemError, invalid
+from service.records.recent import quantiles
 from service.telemetry.record import RequestRecord
 
 # For requests still running when the last one has been sent.
@@ -36,8 +36,8 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class LoadProfile:
-    """``shared_words``: at the beginning of every prompt, the same in all; then ``words`` that
-    differ."""
+    """``shared_words``: at the beginning of every prompt of a run, the same in all; then ``words``
+    that differ."""
 
     help: str
     words: int
@@ -48,7 +48,7 @@ class LoadProfile:
 LOAD_PROFILES = {
     "chat": LoadProfile("short questions, answers of 64 tokens", 24, 64),
     "agents": LoadProfile("a long shared prefix, answers of 48 tokens", 24, 48, 400),
-    "long-prompts": LoadProfile("prompts of about 1,000 tokens, answers of 16 tokens", 700, 16),
+    "long-prompts": LoadProfile("prompts of 700 words, answers of 16 tokens", 700, 16),
     "long-answers": LoadProfile("short prompts, answers of 256 tokens", 16, 256),
 }
 
@@ -71,6 +71,7 @@ Send = Callable[[bytes], Awaitable[RequestRecord | None]]
 class _Tally:
     plan: LoadPlan
     started: float
+    seed: int = field(default_factory=lambda: random.getrandbits(32))
     began: float = field(default_factory=time.monotonic)
     lasted: float | None = None
     state: str = "running"
@@ -113,20 +114,10 @@ class _Tally:
             sent=self.sent,
             ended=dict(self.ended),
             tokens_out=self.tokens_out,
-            ttft=_quantiles(self.ttft),
-            itl=_quantiles(self.itl),
-            total=_quantiles(self.total),
+            ttft=quantiles(self.ttft),
+            itl=quantiles(self.itl),
+            total=quantiles(self.total),
         )
-
-
-def _quantiles(ranked: list[float]) -> Quantiles:
-    if not ranked:
-        return Quantiles()
-
-    def at(share: float) -> float:
-        return ranked[min(len(ranked) - 1, int(share * len(ranked)))]
-
-    return Quantiles(at(0.5), at(0.95), at(0.99), len(ranked))
 
 
 class LoadRuns:
@@ -196,7 +187,8 @@ class LoadRuns:
 
     async def _one(self, tally: _Tally, number: int, places: asyncio.Semaphore) -> None:
         try:
-            record = await self._send(request_body(tally.plan, number, self._model))
+            body = request_body(tally.plan, tally.seed, number, self._model)
+            record = await self._send(body)
             if record is not None:
                 tally.add(record)
         finally:
@@ -209,14 +201,17 @@ async def _ended(tasks: set[asyncio.Task[None]]) -> None:
         await asyncio.wait(tuple(tasks), timeout=_PATIENCE_SECONDS)
 
 
-def request_body(plan: LoadPlan, number: int, model: str) -> bytes:
-    """Return the body of a run's request ``number``, from 0."""
+def request_body(plan: LoadPlan, seed: int, number: int, model: str) -> bytes:
+    """Return the body of a run's request ``number``, from 0. ``seed``: the run's; two runs with
+    different seeds share no prompts, or the second would measure the first one's prefix cache."""
     profile = LOAD_PROFILES[plan.profile]
-    shared = itertools.islice(itertools.cycle(_WORDS), profile.shared_words)
-    own = random.Random(number).choices(_WORDS, k=profile.words)
+    shared = random.Random(seed).choices(_WORDS, k=profile.shared_words)
+    own = random.Random(f"{seed} {number}").choices(_WORDS, k=profile.words)
     body: dict[str, Any] = {
         "model": model,
-        "messages": [{"role": "user", "content": " ".join([*shared, f"{number}", *own])}],
+        "messages": [
+            {"role": "user", "content": " ".join([*shared, f"{seed:08x}-{number}", *own])}
+        ],
         "max_tokens": profile.output_tokens,
         "ignore_eos": True,
         "stream": True,

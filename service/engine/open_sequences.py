@@ -218,6 +218,8 @@ class OpenSequences:
         for handle in step.queued:
             queued = self._by_handle.get(handle)
             if queued is not None:
+                if queued.has_place or not queued.has_grammar:
+                    queued.had_to_wait = True
                 self._place(queued)
         if step.prompt_logprobs or step.embedded:
             self._apply_prompts(step)
@@ -299,7 +301,7 @@ class OpenSequences:
                 continue
             if sequence.state is not SequenceState.RUNNING:
                 self.num_waiting -= 1
-            if sequence.has_place:  # so it had to wait
+            if sequence.had_to_wait:
                 self._pace.note(admitted.time, 0)
             self._place(sequence)
             sequence.state = SequenceState.RUNNING

@@ -115,6 +115,7 @@ class EngineSequence:
     waiting_since: float = 0.0
     state: SequenceState = SequenceState.UNSENT
     has_place: bool = False  # in an engine's queue, or had one; it is not refused any more
+    had_to_wait: bool = False  # for others to leave an engine's queue, not only for its grammar
     follower: WakeUp | None = None
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
@@ -179,6 +180,11 @@ class EngineSequence:
         return not self.has_place or (
             self.message is not None and self.message.deadline is not None
         )
+
+    @property
+    def has_grammar(self) -> bool:
+        task = None if self.message is None else self.message.task
+        return isinstance(task, Generate) and task.params.constraint is not None
 
     @property
     def is_open(self) -> bool:

@@ -38,6 +38,8 @@ _LOOK_SECONDS = 1.0
 _BRIEF_LOOKS = 9
 # While connections are scarce.
 _HURRIED_LOOK_SECONDS = 0.05
+# Of the time, at most: searches for the connections of clients that may have left.
+_SEARCH_SHARE = 0.05
 # This fraction of the allowed connections is kept free for new ones.
 _SPARE = 8
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: drop unsent data
@@ -102,6 +104,7 @@ class Connections:
         # Descriptors that are not a client's, and which file each was when it was looked at.
         self._others: dict[int, _FileId] = {}
         self._brief_looks = 0  # since then
+        self._next_search = 0.0  # for the connection of a client that may have left
 
     @property
     def open(self) -> int:
@@ -159,9 +162,17 @@ class Connections:
 
     def stays(self, peer: Peer) -> bool:
         """True if ``peer`` has closed neither its connection nor its sending half; False also if
-        the system does not report it."""
+        the system does not report it, or if it takes a scan and scans have taken too much time:
+        clients that connect and leave at once would stop the event loop with them."""
+        begin = time.monotonic()
+        takes_scan = peer.address not in self._descriptors
+        if not _LEFT or (takes_scan and begin < self._next_search):
+            return False
         with self._socket_of(peer) as connection:
-            if connection is None or not _LEFT:
+            if takes_scan:
+                end = time.monotonic()
+                self._next_search = end + (end - begin) / _SEARCH_SHARE
+            if connection is None:
                 return False
             poll = select.poll()
             poll.register(connection, _LEFT)
@@ -258,10 +269,10 @@ class Connections:
         for descriptor in (present if again else unknown) - self._others.keys():
             # Before its address: if it is reused in between, it is looked at again.
             file = _file_id(descriptor)
-            address = self._peer_address(descriptor)
             known = self._open.get(descriptor)
             if known is not None and known.file == file:
-                continue  # it has no address any more if the client has reset it
+                continue  # without another look, which costs much more than its id
+            address = self._peer_address(descriptor)
             if known is not None:
                 self._forget(descriptor)
             if address is None:

@@ -31,7 +31,7 @@ class Landing(msgspec.Struct, frozen=True):
     openapi: str
     models: str
     health: str
-    metrics: str
+    metrics: str | msgspec.UnsetType = msgspec.UNSET  # with keys it is not on this port
 
 
 def wants_html(accept: str) -> bool:
@@ -52,18 +52,9 @@ async def landing(request: HttpCall) -> Response[bytes]:
     services = request.services
     base = _base_url(request)
     model, status = services.limits.names[0], services.health()
+    needs_key = services.settings.needs_key
     if wants_html(request.headers.get("accept", "")):
-        page = string.Template((_PAGES / "index.html").read_text(encoding="utf-8")).substitute(
-            base=html.escape(base),
-            model=html.escape(model),
-            status=html.escape(status),
-            model_json=html.escape(json.dumps(model)),
-            key_line=(
-                html.escape(' \\\n  -H "Authorization: Bearer $QUIRE_API_KEY"')
-                if services.settings.needs_key
-                else ""
-            ),
-        )
+        page = _front_page(base, model, status, needs_key=needs_key)
         return Response(content=page.encode(), media_type=_HTML)
     body = Landing(
         name="quire",
@@ -75,9 +66,37 @@ async def landing(request: HttpCall) -> Response[bytes]:
         openapi=f"{base}/openapi.json",
         models=f"{base}/v1/models",
         health=f"{base}/health",
-        metrics=f"{base}/metrics",
+        metrics=msgspec.UNSET if needs_key else f"{base}/metrics",
     )
     return Response(content=msgspec.json.encode(body), media_type="application/json")
+
+
+def _front_page(base: str, model: str, status: str, *, needs_key: bool) -> str:
+    page = string.Template((_PAGES / "index.html").read_text(encoding="utf-8"))
+    base = html.escape(base)
+    if needs_key:
+        parts = {
+            "key": html.escape('os.environ["QUIRE_API_KEY"]'),
+            "key_import": "import os\n\n",
+            "key_line": html.escape(' \\\n  -H "Authorization: Bearer $QUIRE_API_KEY"'),
+            "metrics_item": "",
+            "metrics_line": "",
+        }
+    else:
+        parts = {
+            "key": html.escape('"unused"'),  # the vendors' clients do not start without one
+            "key_import": "",
+            "key_line": "",
+            "metrics_item": '  <li><a href="metrics">Metrics</a> for Prometheus</li>\n',
+            "metrics_line": f"\ncurl {base}/metrics",
+        }
+    return page.substitute(
+        parts,
+        base=base,
+        model=html.escape(model),
+        status=html.escape(status),
+        model_json=html.escape(json.dumps(model)),
+    )
 
 
 @serves("GET /docs", sync_to_thread=False)

@@ -1,5 +1,5 @@
-"""A load trace: when requests arrive, how long their prompts and outputs are, and which prompts
-begin alike. It has no text and nothing by which two traces could be linked.
+"""A load trace: when prompts arrive, how long they and their outputs are, and which of them begin
+alike. It has no text and nothing by which two traces could be linked.
 
 While one is recorded, each prompt is cut into blocks. A block with all blocks before it gets a
 number, the same for each prompt that begins so. What the numbers are made from is hashed with a
@@ -9,6 +9,7 @@ salt that is forgotten with the recording.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import secrets
 import time
 from array import array
@@ -19,6 +20,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from engine.messages import Generate
 from service.engine.submission import Submission
 from service.records.row import Row
 from service.turns import my_turn
@@ -36,8 +38,8 @@ _encoder = msgspec.json.Encoder()
 
 
 class TracedRequest(msgspec.Struct, frozen=True):
-    """A line of the file. ``timestamp``: milliseconds after the recording began. ``hash_ids``:
-    the numbers of its whole blocks, of ``block_size`` tokens."""
+    """A line of the file: a prompt to generate from. ``timestamp``: milliseconds after the
+    recording began. ``hash_ids``: the numbers of its whole blocks, of ``block_size`` tokens."""
 
     timestamp: int
     input_length: int
@@ -61,11 +63,14 @@ class LoadTrace:
         self.until = 0.0  # of the epoch; 0: nothing was recorded
         self.left_out = 0
         self._began = 0.0
-        self._requests: dict[str, _Traced] = {}
+        # Lines never have the number of one in a recording before: it may still be in ``_pending``.
+        self._line_numbers = itertools.count()
+        self._lines: dict[int, _Traced] = {}
+        self._lines_of: dict[str, list[int]] = {}  # by request, until it ends
         self._numbers: dict[bytes, int] = {}
         self._salt = b""
         self._num_blocks = 0
-        self._pending: deque[tuple[str, bytes, list[int]]] = deque()
+        self._pending: deque[tuple[int, bytes, list[int]]] = deque()
         self._pending_tokens = 0
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -76,12 +81,13 @@ class LoadTrace:
 
     @property
     def num_requests(self) -> int:
-        return len(self._requests)
+        """How many lines there will be when all requests have ended."""
+        return len(self._lines)
 
     def start(self, seconds: float) -> None:
         """Record for so long, at most ``MOST_SECONDS``; forget the trace before."""
         self.stop()
-        self._requests, self._numbers, self._num_blocks = {}, {}, 0
+        self._lines, self._lines_of, self._numbers, self._num_blocks = {}, {}, {}, 0
         self._salt = secrets.token_bytes(16)
         self.left_out = 0
         self._began = time.time()
@@ -103,13 +109,17 @@ class LoadTrace:
         self._numbers, self._salt = {}, b""
 
     def submitted(self, submission: Submission) -> None:
-        """Note a prompt; its blocks are hashed later, a few at a time."""
-        if not self.is_recording or submission.request_id in self._requests:
+        """Note a prompt to generate from; its blocks are hashed later, a few at a time."""
+        if not self.is_recording or not isinstance(submission.task, Generate):
             return
+        if submission.request_id in self._lines_of and not submission.seeds:
+            return  # a further step of a beam search
+        number = next(self._line_numbers)
+        self._lines_of.setdefault(submission.request_id, []).append(number)
         tokens = submission.prompt_token_ids
         blocks = len(tokens) // BLOCK_TOKENS
         if (
-            len(self._requests) >= _MOST_REQUESTS
+            len(self._lines) >= _MOST_REQUESTS
             or self._num_blocks + blocks > _MOST_BLOCKS
             or self._pending_tokens + len(tokens) > _MOST_PENDING_TOKENS
         ):
@@ -117,25 +127,27 @@ class LoadTrace:
             return
         self._num_blocks += blocks
         self._pending_tokens += len(tokens)
-        traced = _Traced(time.time(), len(tokens), array("i"))
-        self._requests[submission.request_id] = traced
+        self._lines[number] = _Traced(time.time(), len(tokens), array("i"))
         # Prompts share blocks only where the prefix cache would.
         cache_salt = submission.caller.cache_salt(submission.cache_salt)
-        self._pending.append((submission.request_id, cache_salt.encode(), tokens))
+        self._pending.append((number, cache_salt.encode(), tokens))
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._hash(), name="load-trace")
 
     def ended(self, row: Row) -> None:
-        traced = self._requests.get(row.request_id)
-        if traced is not None:
-            traced.output_length = row.output_tokens
+        """Note a request's output. Only its total is known, so its prompts get equal parts."""
+        numbers = self._lines_of.pop(row.request_id, [])
+        for place, number in enumerate(numbers):
+            traced = self._lines.get(number)
+            if traced is not None:
+                traced.output_length = (row.output_tokens + place) // len(numbers)
 
     async def _hash(self) -> None:
         while self._pending:
-            request_id, cache_salt, tokens = self._pending.popleft()
-            traced = self._requests.get(request_id)
+            number, cache_salt, tokens = self._pending.popleft()
+            traced = self._lines.get(number)
             if traced is not None and not await self._number(traced.blocks, cache_salt, tokens):
-                self._requests.pop(request_id, None)
+                self._lines.pop(number, None)
                 self.left_out += 1
             self._pending_tokens -= len(tokens)
             await my_turn()
@@ -164,9 +176,9 @@ class LoadTrace:
             await asyncio.wait({self._task})
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the file, a line for each request that has ended, in the order of arrival. Call
-        ``hashed`` before."""
-        for traced in list(self._requests.values()):
+        """Yield the file, a line for each prompt whose request has ended, in the order of arrival.
+        Call ``hashed`` before."""
+        for traced in list(self._lines.values()):
             if traced.output_length is not None:
                 line = TracedRequest(
                     round((traced.arrival - self._began) * 1e3),

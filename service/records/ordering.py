@@ -20,7 +20,12 @@ _MOST_CURSOR_CHARS = 512
 
 
 class QueryError(ValueError):
-    """A query that cannot be answered; the message says what is allowed."""
+    """A query that cannot be answered. The message says what is allowed; ``field`` is the parameter
+    at fault, if it is one."""
+
+    def __init__(self, message: str, field: str | None = None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class Position(NamedTuple):
@@ -54,11 +59,12 @@ class Ordering:
         field = query.sort.removeprefix("-")
         if field not in SORTABLE:
             raise QueryError(
-                f"requests cannot be sorted by {query.sort[:64]!r}; use one of "
-                f"{', '.join(SORTABLE)}, with a '-' before it for the largest first"
+                f"Requests cannot be sorted by {query.sort[:64]!r}; use one of "
+                f"{', '.join(SORTABLE)}, with a '-' before it for the largest first.",
+                "sort",
             )
         if not 1 <= query.limit <= MAX_PAGE:
-            raise QueryError(f"limit is {query.limit}; it must be from 1 to {MAX_PAGE}")
+            raise QueryError(f"'limit' must be from 1 to {MAX_PAGE:,}.", "limit")
         after = None if query.cursor is None else _decoded(query.cursor, query.sort)
         return cls(field, query.sort.startswith("-"), query.limit, after)
 
@@ -83,11 +89,12 @@ def _decoded(cursor: str, sort: str) -> Position:
         found = msgspec.json.decode(text, type=_Cursor)
     except (ValueError, binascii.Error) as error:  # msgspec's errors are ValueErrors too
         raise QueryError(
-            "the cursor is not valid; pass on the one from the last page unchanged"
+            "The cursor is not valid; send the one of the last page unchanged.", "cursor"
         ) from error
     if found.sort != sort:
         raise QueryError(
-            f"the cursor continues a page sorted by {found.sort[:64]!r}, not {sort!r}; "
-            "keep the query, or leave the cursor out"
+            f"The cursor continues a page sorted by {found.sort[:64]!r}, not {sort!r}; send the "
+            "same 'sort', or no cursor.",
+            "cursor",
         )
     return Position(found.is_missing, found.value, found.request_id)

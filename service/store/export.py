@@ -7,6 +7,8 @@ import csv
 import importlib
 import importlib.util
 import io
+import shlex
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -29,7 +31,8 @@ class ParquetMissingError(ValueError):
 
     def __init__(self) -> None:
         super().__init__(
-            "Parquet files need pyarrow, which is not installed; install quire[parquet], or use "
+            "Parquet files need pyarrow, which is not installed; run "
+            f"'{shlex.quote(sys.executable)} -m pip install pyarrow' where the server runs, or use "
             "CSV."
         )
 

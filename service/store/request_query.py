@@ -19,8 +19,8 @@ _EQUAL = ("key", "model", "route", "phase")  # what a query may want to be equal
 _MAX_TEXT = 256
 
 
-class ArchiveQueryError(ValueError):
-    """A query that cannot be answered. The message says what is allowed."""
+class ArchiveQueryError(QueryError):
+    """A query that the store cannot answer."""
 
 
 def page_statement(query: RequestQuery) -> Select[Any]:
@@ -104,7 +104,7 @@ def ordering_of(query: RequestQuery) -> Ordering:
     try:
         return Ordering.of(query)
     except QueryError as error:
-        raise ArchiveQueryError(str(error)) from None
+        raise ArchiveQueryError(str(error), error.field) from None
 
 
 def _in_time(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
@@ -140,7 +140,7 @@ def _conditions(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
         ]
         if not group:
             groups = ", ".join(group.name.lower() for group in OutcomeGroup)
-            raise ArchiveQueryError(f"'outcome' must be an outcome or one of {groups}.")
+            raise ArchiveQueryError(f"'outcome' must be an outcome or one of {groups}.", "outcome")
         found.append(columns.outcome.in_(group))
     if query.min_seconds > 0:
         found.append(columns.total >= query.min_seconds)
@@ -149,7 +149,9 @@ def _conditions(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
 
 def _sound(name: str, wanted: str) -> str:
     if len(wanted) > _MAX_TEXT or "\0" in wanted:
-        raise ArchiveQueryError(f"{name!r} may have at most {_MAX_TEXT} characters, and no NUL.")
+        raise ArchiveQueryError(
+            f"{name!r} may have at most {_MAX_TEXT} characters, and no NUL.", name
+        )
     return wanted
 
 

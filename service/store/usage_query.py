@@ -25,13 +25,14 @@ def usage_statement(by: str, begin: float, end: float, bucket: str) -> Select[An
     the one with ``begin`` to before ``end``; at most one row more than ``MAX_USAGE_ROWS``. Raises
     ArchiveQueryError."""
     if by not in USAGE_GROUPS:
-        raise ArchiveQueryError(f"'by' must be one of {', '.join(USAGE_GROUPS)}.")
+        raise ArchiveQueryError(f"'by' must be one of {', '.join(USAGE_GROUPS)}.", "by")
     if bucket not in _HOURS:
-        raise ArchiveQueryError(f"'bucket' must be one of {', '.join(_HOURS)}.")
+        raise ArchiveQueryError(f"'bucket' must be one of {', '.join(_HOURS)}.", "bucket")
     if not 0 <= begin < end or end - begin > _MOST_DAYS[bucket] * 86_400:
         raise ArchiveQueryError(
             f"'from' must be before 'to', by at most {_MOST_DAYS[bucket]} days where 'bucket' is "
-            f"{bucket}."
+            f"{bucket}.",
+            "from",
         )
     hours = _HOURS[bucket]
     columns = USAGE_TABLE.c

@@ -13,13 +13,14 @@ def banner(
     model: str,
     path: str,
     needs_key: bool,
-    makes_keys: bool = False,
+    making_keys: str = "",
     note: str = "",
     grpc_port: int | None = None,
     admin: ServerAddress | None = None,
 ) -> str:
     """Return the text: where the server listens and what to try, while ``model`` loads from
-    ``path``. ``makes_keys``: clients' keys are in the store."""
+    ``path``. ``making_keys``: how to make a client's key, a line or more; empty if ``quire keys``
+    cannot."""
     url = address.url
     key = " -H 'Authorization: Bearer '$QUIRE_API_KEY" if needs_key else ""
     lines = [
@@ -40,7 +41,7 @@ def banner(
         f"  dashboard        {_admin_variable(address, admin)}quire dashboard --url {url}",
         f"  terminal chat    quire chat --base-url {url}",
         "",
-        *(["  export QUIRE_API_KEY=$(quire keys create --alias me)"] if makes_keys else []),
+        *(f"  {line}" for line in making_keys.splitlines()),
         f"  curl {url}/v1/models{key}",
         f"  curl -N {url}/v1/chat/completions{key} -H 'Content-Type: application/json' \\",
         f'    -d \'{{"model": "{model}", "stream": true,'

@@ -90,8 +90,9 @@ class _StopNowError(Exception):
 
 class Supervisor:
     """Call ``run`` once, on the main thread. ``model_dir`` holds the tokenizer; ``note`` is shown
-    below the banner's first line; ``weights``: where those belong that are downloaded before the
-    engines start; ``stderr``: the writer of the log, so that a failure comes after its lines."""
+    below the banner's first line, ``making_keys`` before its requests; ``weights``: where those
+    belong that are downloaded before the engines start; ``stderr``: the writer of the log, so that
+    a failure comes after its lines."""
 
     def __init__(
         self,
@@ -100,6 +101,7 @@ class Supervisor:
         *,
         model_dir: Path,
         note: str = "",
+        making_keys: str = "",
         weights: ModelPlace | None = None,
         stderr: LineWriter,
     ) -> None:
@@ -107,6 +109,7 @@ class Supervisor:
         self._settings = service
         self._model_dir = model_dir
         self._note = note
+        self._making_keys = making_keys
         self._weights = weights
         self._model = service.names(model_dir)[0]
         self._signals: list[int] = []
@@ -346,7 +349,7 @@ class Supervisor:
             model=self._model,
             path=str(gguf_of(Path(self._engine_config.model)) or self._engine_config.model),
             needs_key=self._settings.needs_key,
-            makes_keys=self._settings.stored_keys,
+            making_keys=self._making_keys,
             note=self._note,
             grpc_port=self._settings.grpc_port,
             admin=admin,

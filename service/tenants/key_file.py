@@ -58,8 +58,8 @@ def read_key_file(path: Path) -> tuple[StoredKey, ...]:
     try:
         found = msgspec.convert(_parsed(path, data), _File, strict=True)
     except msgspec.ValidationError as error:
-        problem = problem_in(error, _Entry if "keys[" in str(error) else _File)
-        raise ValueError(_COULD_BE_KEY.sub("…", problem)) from None
+        problem = problem_in(error, _File, whole="the file")
+        raise ValueError(_COULD_BE_KEY.sub("…", problem.text)) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(_COULD_BE_KEY.sub("…", str(error))) from None
     keys: dict[str, StoredKey] = {}

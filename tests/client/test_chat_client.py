@@ -143,6 +143,14 @@ def test_an_unreachable_or_unsuitable_server_is_reported(server: ForeignServer) 
             ChatClient(server.url).models()
 
 
+def test_the_first_model_is_used_if_there_is_one(server: ForeignServer) -> None:
+    server.replies["/v1/models"] = lambda exchange: exchange.answer(200, '{"data": [{"id": "m"}]}')
+    assert ChatClient(server.url).first_model() == "m"
+    server.replies["/v1/models"] = lambda exchange: exchange.answer(200, '{"data": []}')
+    with pytest.raises(ServerError, match=f"{server.url} lists no models"):
+        ChatClient(server.url).first_model()
+
+
 def test_speed_is_that_of_the_stretch_after_the_first_token() -> None:
     assert Timings(first_token=1.0, total=3.0, tokens=5).tokens_per_second == 2.0
     for unknown in (

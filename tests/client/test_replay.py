@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import socket
+import subprocess
+import sys
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import pytest
 
+from client.address import ServerAddress
+from client.chat_client import ServerError
 from client.replay import (
     FIRST_TOKEN_ID,
     TOKEN_IDS,
@@ -18,12 +25,32 @@ from client.replay import (
     quantile,
     read_trace,
     replay,
+    run,
     summary,
 )
+from tests.dashboard.foreign_server import Exchange, ForeignServer
+
+COMPLETIONS = "/v1/completions"
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def line(at: float, length: int, ids: tuple[int, ...], output: int = 3) -> TraceLine:
     return TraceLine(at, length, output, ids, 16)
+
+
+def trace(path: Path, *timestamps: int) -> Path:
+    rest = {"input_length": 5, "output_length": 1, "hash_ids": []}
+    path.write_text("\n".join(json.dumps({"timestamp": at, **rest}) for at in timestamps))
+    return path
+
+
+async def replayed(
+    lines: list[TraceLine], base_url: str, *, key: str | None = None, speed: float = 1.0
+) -> list[Replayed]:
+    answers: dict[int, Replayed] = {}
+    address = ServerAddress.parse(base_url)
+    await replay(lines, address, model="m", key=key, speed=speed, answers=answers)
+    return [answers[number] for number in range(len(lines))]
 
 
 def test_prompts_have_their_lengths_and_share_what_the_recorded_ones_did() -> None:
@@ -73,17 +100,35 @@ def test_a_file_has_finite_numbers(tmp_path: Path, timestamp: str, length: str, 
 
 
 def test_the_summary_has_throughput_and_quantiles() -> None:
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert quantile([], 0.5) is None
     answers = [
         Replayed(0.0, 0.1, [0.01, 0.02], 100, 60, 3),
-        Replayed(error="HTTP 429"),
-        Replayed(error="HTTP 429"),
+        Replayed(error="HTTP 429", reason="Too many wait."),
+        Replayed(error="HTTP 429", reason="The key's limit is reached."),
+        Replayed(error="cut"),
     ]
     text = "\n".join(summary(answers, 2.0))
-    assert "failed: 2 HTTP 429" in text
+    assert "failed: 2 HTTP 429, 1 cut\n  HTTP 429: Too many wait.\ntokens" in text
     assert "60.0% of them cached; 3 out, 2/s" in text
     assert "p50 100.0 ms" in text
+
+
+def test_a_quantile_is_one_of_the_values_by_nearest_rank() -> None:
+    values = [float(value) for value in range(1, 21)]
+    assert [quantile(values, percent) for percent in (50, 95, 99, 100)] == [10.0, 19.0, 20.0, 20.0]
+    assert quantile([3.0, 1.0, 2.0], 50) == 2.0
+    assert quantile([], 50) is None
+
+
+def test_a_file_that_is_missing_empty_or_not_text_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot read .*none\.jsonl: No such file"):
+        read_trace(tmp_path / "none.jsonl")
+    path = tmp_path / "trace.jsonl"
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=r"trace\.jsonl has no requests"):
+        read_trace(path)
+    path.write_bytes(b"\x1f\x8b\xff")
+    with pytest.raises(ValueError, match=r"trace\.jsonl is not a load trace: it is not UTF-8 text"):
+        read_trace(path)
 
 
 async def test_requests_are_sent_and_streams_are_read() -> None:
@@ -95,7 +140,9 @@ async def test_requests_are_sent_and_streams_are_read() -> None:
         body = json.loads(await reader.readexactly(size))
         bodies.append(body)
         if len(bodies) == 3:
-            writer.write(b"HTTP/1.1 429 Too Many Requests\r\n\r\n")
+            error = b'{"error": {"message": "Wait."}}'
+            length = b"Content-Length: %d" % len(error)
+            writer.write(b"HTTP/1.1 429 Too Many Requests\r\n" + length + b"\r\n\r\n" + error)
             writer.close()
             return
         writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
@@ -111,25 +158,31 @@ async def test_requests_are_sent_and_streams_are_read() -> None:
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     lines = [line(0.0, 20, (1,)), line(0.01, 40, (1, 2)), line(0.02, 5, ())]
-    found = await replay(lines, f"http://127.0.0.1:{port}", model="m", key="k", speed=2.0)
+    found = await replayed(lines, f"127.0.0.1:{port}/v1", key="k", speed=2.0)
     server.close()
     assert [len(body["prompt"]) for body in bodies] == [20, 40, 5]
     assert {body["max_tokens"] for body in bodies} == {3}
     assert [one.error for one in found] == [None, None, "HTTP 429"]
+    assert [one.reason for one in found] == ["", "", "Wait."]
     assert [(one.prompt_tokens, one.output_tokens) for one in found[:2]] == [(20, 2), (40, 2)]
     assert all(one.ttft is not None and len(one.gaps) == 1 for one in found[:2])
 
 
 @pytest.mark.parametrize(
-    ("sent", "error"),
+    ("sent", "error", "reason"),
     [
-        (b'100\r\ndata: {"choices"', "cut"),
-        (b"5\r\ndata:\r\n", "cut"),
-        (b'19\r\ndata: {"usage": {"x":1}}\n\r\n', "KeyError"),
+        (b'100\r\ndata: {"choices"', "cut", "closed before the end"),
+        (b"5\r\ndata:\r\n", "cut", "closed before the end"),
+        (b'19\r\ndata: {"usage": {"x":1}}\n\r\n', "not understood", "KeyError: 'prompt_tokens'"),
+        (
+            b'25\r\ndata: {"error": {"message": "No."}}\n\n\r\n',
+            "ended with an error",
+            "No.",
+        ),
     ],
 )
 async def test_a_stream_that_is_cut_or_wrong_leaves_the_others_in_the_report(
-    sent: bytes, error: str
+    sent: bytes, error: str, reason: str
 ) -> None:
     requests = []
 
@@ -144,6 +197,57 @@ async def test_a_stream_that_is_cut_or_wrong_leaves_the_others_in_the_report(
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     lines = [line(0.0, 20, (1,)), line(0.05, 5, ())]
-    found = await replay(lines, f"http://127.0.0.1:{port}", model="m", key=None, speed=1.0)
+    found = await replayed(lines, f"http://127.0.0.1:{port}")
     server.close()
     assert [one.error for one in found] == [error, None]
+    assert reason in found[0].reason
+
+
+def test_a_server_that_cannot_be_reached_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ForeignServer() as server:
+        url = server.url
+    path = trace(tmp_path / "trace.jsonl", 0, 0)
+    assert run(path, url, model="m", key=None, speed=1.0) == 1
+    shown = capsys.readouterr().out
+    assert f"failed: 2 not connected\n  not connected: no connection to {url}: " in shown
+
+
+def test_a_server_without_models_is_reported(tmp_path: Path) -> None:
+    with ForeignServer() as server:
+        server.replies["/v1/models"] = lambda exchange: exchange.answer(200, '{"data": []}')
+        with pytest.raises(ServerError, match=r"lists no models"):
+            run(trace(tmp_path / "trace.jsonl", 0), server.url, model=None, key=None, speed=1.0)
+
+
+def test_ctrl_c_prints_what_has_ended(tmp_path: Path) -> None:
+    ended: Queue[bytes] = Queue()
+
+    def answer(exchange: Exchange) -> None:
+        exchange.start(200, "text/event-stream")
+        exchange.send('data: {"choices": [{"text": "a"}]}\n\ndata: [DONE]\n\n')
+        exchange.connection.shutdown(socket.SHUT_WR)
+        ended.put(exchange.connection.recv(1))  # waits until the client has closed its side
+
+    with ForeignServer() as server:
+        server.replies[COMPLETIONS] = answer
+        path = trace(tmp_path / "trace.jsonl", 0, 3_600_000)
+        command = ["bench", "--replay", str(path), "--base-url", server.url, "--model", "m"]
+        bench = subprocess.Popen(
+            [sys.executable, "-m", "service.cli", *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            ended.get(timeout=60)
+            bench.send_signal(signal.SIGINT)
+            shown, errors = bench.communicate(timeout=60)
+        finally:
+            bench.kill()
+    assert bench.returncode == 130, errors
+    assert "interrupted when 1 of 2 requests had ended\nrequests   1 in" in shown
+    assert "failed: none" in shown
+    assert errors == ""

@@ -173,6 +173,13 @@ def test_a_setting_of_two_types_is_refused_when_it_is_declared() -> None:
         list(options(Unclear))
 
 
+def test_no_flag_is_called_required_whose_description_has_a_default() -> None:
+    class Given(msgspec.Struct):
+        model: Annotated[str, setting("Model", "A model. Default: a small one.")]
+
+    assert "A model. Default: a small one. (QUIRE_MODEL)" in help_text(Given)
+
+
 class Guarded(msgspec.Struct, frozen=True, kw_only=True):
     """Settings some of which are secret."""
 
@@ -226,6 +233,34 @@ def test_a_file_that_cannot_be_used_is_named_and_not_quoted(
 def test_a_variable_and_its_file_together_are_refused() -> None:
     with pytest.raises(OptionError, match="QUIRE_SEAL or QUIRE_SEAL_FILE, not both"):
         environment_defaults(Guarded, {"QUIRE_SEAL": "a long seal", "QUIRE_SEAL_FILE": "/x"})
+
+
+@pytest.mark.parametrize(
+    ("environ", "message"),
+    [
+        ({"QUIRE_KEYS": ""}, r"^QUIRE_KEYS: must not be empty; set it to a value or not at all"),
+        ({"QUIRE_KEYS": " ,\n"}, r"^QUIRE_KEYS: must not be empty"),
+        ({"QUIRE_SEAL": ""}, r"^QUIRE_SEAL: must not be empty"),
+        ({"QUIRE_KEYS_FILE": ""}, r"^QUIRE_KEYS_FILE: must not be empty"),
+        ({"QUIRE_KEYS_FILE": "keys"}, r"^QUIRE_KEYS_FILE: keys is empty; .*, or unset QUIRE_KEYS"),
+    ],
+)
+def test_an_empty_secret_is_refused(
+    environ: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "keys").write_text("\n")
+    with pytest.raises(OptionError, match=message):
+        environment_defaults(Guarded, environ)
+
+
+@pytest.mark.parametrize("flag", ["--keys=", "--keys=,", "--seal="])
+def test_so_is_a_flag_with_an_empty_one(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser, Guarded)
+    with pytest.raises(SystemExit):
+        parser.parse_args([flag])
+    assert "must not be empty; set it to a value or not at all" in capsys.readouterr().err
 
 
 def test_no_message_quotes_a_secret(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,6 +11,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import grpc
+from google.rpc.error_details_pb2 import RetryInfo
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -38,6 +39,7 @@ class Receiver(TraceServiceServicer):
     """``spans`` in the order they came; ``resources`` of each batch.
 
     ``refusing``: what to answer to a batch with a span of this name. ``refused``: how many were.
+    ``retry_after``: the whole seconds that such an answer says to wait.
     """
 
     def __init__(self) -> None:
@@ -47,6 +49,7 @@ class Receiver(TraceServiceServicer):
         self.endpoint = ""
         self.refusing: dict[str, Any] = {}
         self.refused = 0
+        self.retry_after: int | None = None
 
     def refusal_of(self, request: ExportTraceServiceRequest) -> Any:
         """Return None for a batch that is taken."""
@@ -70,6 +73,12 @@ class Receiver(TraceServiceServicer):
     def Export(self, request: Any, context: Any) -> ExportTraceServiceResponse:  # noqa: N802
         code = self.refusal_of(request)
         if code is not None:
+            if self.retry_after is not None:
+                info = RetryInfo()
+                info.retry_delay.FromSeconds(self.retry_after)
+                context.set_trailing_metadata(
+                    (("google.rpc.retryinfo-bin", info.SerializeToString()),)
+                )
             context.abort(code, "refused")
         self.take(request)
         return ExportTraceServiceResponse()
@@ -112,6 +121,8 @@ def http_receiver(port: int = 0) -> Iterator[Receiver]:
                 if status is None:
                     receiver.take(request)
                 self.send_response(status or 200)
+                if status is not None and receiver.retry_after is not None:
+                    self.send_header("retry-after", str(receiver.retry_after))
             else:
                 self.send_response(404)
             self.send_header("content-length", "0")

@@ -59,6 +59,39 @@ def test_what_is_missing_is_named_with_how_to_get_it(
     assert "apt-get install" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("gpu-1:8000", "gpu-1:8000"),
+        ("http://127.0.0.1:8000", "127.0.0.1:8000"),
+        ("http://[::1]:8000/", "[::1]:8000"),
+    ],
+)
+def test_a_target_may_be_written_as_the_url_that_the_server_prints(text: str, found: str) -> None:
+    assert observe.target(text) == found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--target", "https://gpu-1:8000"), "must be HOST:PORT, or http://HOST:PORT (got"),
+        (("--target", "gpu-1"), "must be HOST:PORT"),
+        (("--target", "gpu-1:80000"), "must be HOST:PORT"),
+        (("--target", "[::1:8000"), "must be HOST:PORT"),
+        (("--target", "gpu-1:8000/metrics"), "must be HOST:PORT"),
+        (("--interval", "0"), "must be 0.1 to 3600 seconds (got '0')"),
+        (("--interval", "often"), "must be 0.1 to 3600 seconds"),
+        (("--rules", "/no/such/rules.yaml"), "no such file: /no/such/rules.yaml"),
+    ],
+)
+def test_wrong_arguments_are_refused_before_anything_starts(
+    arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        observe.main([*arguments])
+    assert said in capsys.readouterr().err
+
+
 class _NeedsKey(BaseHTTPRequestHandler):
     """As the admin port of a server with keys."""
 

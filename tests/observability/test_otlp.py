@@ -332,6 +332,32 @@ def test_a_batch_that_never_gets_through_is_given_up_and_counted(
     assert receiver.refused == len(attempts) > 1
 
 
+def test_a_collector_says_when_a_batch_may_be_sent_again(
+    receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "GIVE_UP_SECONDS", 60)
+    receiver.refusing["chat m"] = grpc.StatusCode.UNAVAILABLE if protocol == "grpc" else 503
+    receiver.retry_after = 3  # our own first pause is one second
+    exporting, attempts = otlp_tracer()
+    exporting.write(exporting.begin(None, None), finished(), [])
+    until(lambda: len(attempts) == 2, 60, "a second attempt")
+    exporting.close()
+    assert attempts[1] - attempts[0] >= 3
+
+
+def test_no_batch_waits_longer_than_until_it_is_given_up(
+    receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(otlp, "GIVE_UP_SECONDS", 2.0)
+    receiver.refusing["chat m"] = grpc.StatusCode.UNAVAILABLE if protocol == "grpc" else 503
+    receiver.retry_after = 86_400
+    exporting, attempts = otlp_tracer()
+    exporting.write(exporting.begin(None, None), finished(), [])
+    until(lambda: exporting.dropped_spans() == 1, 60, "the batch to be given up")
+    exporting.close()
+    assert len(attempts) == 2
+
+
 def test_a_refused_batch_is_given_up_at_once_and_holds_up_no_other(
     receiver: Receiver, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

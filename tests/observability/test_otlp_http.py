@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from email.utils import formatdate
 
 import pytest
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -100,7 +101,31 @@ def test_only_answers_that_otlp_allows_to_repeat_are_repeated_and_not_by_the_exp
         exporting.shutdown()
         assert answering.requests == 1
     assert (result is SpanExportResult.SUCCESS) == taken
-    assert exporting.may_repeat == may_repeat
+    assert exporting.repeat_after == (0.0 if may_repeat else None)
+
+
+@pytest.mark.parametrize(
+    ("header", "at_least", "at_most"),
+    [
+        ("17", 17.0, 17.0),
+        ("0", 0.0, 0.0),
+        (formatdate(time.time() + 3600, usegmt=True), 3000.0, 3600.0),
+        (formatdate(time.time() - 3600, usegmt=True), 0.0, 0.0),
+        ("-5", 0.0, 0.0),
+        ("soon", 0.0, 0.0),
+        ("9" * 5000, 0.0, 0.0),
+    ],
+)
+def test_the_collectors_retry_after_is_read(
+    header: str, at_least: float, at_most: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    head = f"retry-after: {header}\r\ncontent-length: 0\r\n\r\n".encode()
+    with collector(503, (head, b"", 0.0), monkeypatch):
+        exporting = exporter()
+        assert exporting.export([]) is SpanExportResult.FAILURE
+        exporting.shutdown()
+    assert exporting.repeat_after is not None
+    assert at_least <= exporting.repeat_after <= at_most
 
 
 def test_a_connection_that_fails_may_be_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,10 +135,10 @@ def test_a_connection_that_fails_may_be_repeated(monkeypatch: pytest.MonkeyPatch
         )
         silent = exporter(0.2)
         assert silent.export([]) is SpanExportResult.FAILURE
-        assert silent.may_repeat
+        assert silent.repeat_after == 0.0
     gone = exporter()
     assert gone.export([]) is SpanExportResult.FAILURE
-    assert gone.may_repeat
+    assert gone.repeat_after == 0.0
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 503])

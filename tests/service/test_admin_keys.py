@@ -28,6 +28,11 @@ def test_base64_that_ends_in_an_equals_sign_is_a_whole_key() -> None:
         (("read:loopback=long-enough",), "reserved"),
         (("read:operate1=long-enough",), "reserved"),
         (("operate=short",), "8 characters"),
+        (("long-enough", "read:prometheus="), r"key 2 is empty after 'read:prometheus='"),
+        (("operate:me=",), r"key 1 is empty after 'operate:me='"),
+        (("operate=",), r"key 1 is empty after 'operate='"),
+        (("read:Bob=long-enough",), r"key 1 begins with 'read:', so it must be SCOPE:ALIAS=KEY"),
+        (("operate:long-enough",), r"key 1 begins with 'operate:'"),
         (("read=long-enough", "operate=long-enough"), "already given"),
     ],
 )

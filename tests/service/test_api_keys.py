@@ -18,8 +18,8 @@ from service.api_keys import api_keys, split_alias
         (f"{'a' * 32}=k", "a" * 32, "k"),
         (f"{'a' * 33}=k", None, f"{'a' * 33}=k"),
         ("Alice=sk-0123", None, "Alice=sk-0123"),
-        ("c2VjcmV0a2V5MQ==", None, "c2VjcmV0a2V5MQ=="),
-        ("deadbeef=", None, "deadbeef="),  # the padding of base32 and base64
+        ("c2VjcmV0a2V5MQ==", None, "c2VjcmV0a2V5MQ=="),  # the padding of base64
+        ("c2VjcmV0a2V5MTI=", None, "c2VjcmV0a2V5MTI="),
         ("deadbeef==", None, "deadbeef=="),
         ("=sk-0123", None, "=sk-0123"),
         ("a b=sk-0123", None, "a b=sk-0123"),
@@ -70,6 +70,24 @@ def test_aliases_that_would_mislead_are_refused_without_quoting_a_key(
     with pytest.raises(ValueError, match=message) as caught:
         api_keys(plain)
     assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("plain", "priority", "which"),
+    [
+        (["sk-a", "alice="], [], r"^key 2 is empty after the '='"),
+        (["sk-a", "="], [], r"^key 2 is empty"),
+        (["sk-a"], ["deadbeef="], r"^priority key 1 is empty.*ALIAS=KEY, also if the key itself"),
+    ],
+)
+def test_an_alias_without_a_key_is_refused_without_quoting_what_may_be_one(
+    plain: list[str], priority: list[str], which: str
+) -> None:
+    with pytest.raises(ValueError, match=which) as caught:
+        api_keys(plain, priority)
+    assert "alice" not in str(caught.value)
+    assert "deadbeef" not in str(caught.value)
+    assert api_keys(["me=deadbeef="])[0].key == "deadbeef="
 
 
 def test_a_key_is_not_in_what_is_printed_of_it() -> None:

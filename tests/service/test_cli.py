@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -71,6 +73,9 @@ def test_serves_help_shows_each_flag_with_its_bounds_default_and_variable() -> N
         (("--dtype", "int3"), {}, "--dtype"),
         (("--no-such-flag",), {}, "--no-such-flag"),
         ((), {"QUIRE_PORT": "http"}, "QUIRE_PORT"),
+        ((), {"QUIRE_API_KEY": ""}, "QUIRE_API_KEY: must not be empty"),
+        (("--api-key", ""), {}, "--api-key: must not be empty"),
+        ((), {"QUIRE_ADMIN_KEY": "read:me="}, "--admin-key: key 1 is empty after 'read:me='"),
     ],
 )
 def test_a_wrong_setting_is_a_usage_error_that_names_it(
@@ -81,6 +86,18 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     assert done.returncode == 2
     assert words in done.stderr
     assert len(done.stderr.splitlines()) <= 3
+
+
+def test_a_misspelt_variable_is_logged_without_its_value() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = quire("serve", "--port", port, environ={"QUIRE_API_KEYS": "sk-0123456789"})
+    assert "cannot listen" in done.stderr  # so it ended
+    [line] = [line for line in done.stderr.splitlines() if "unknown variable" in line]
+    logged = json.loads(line)
+    assert (logged["level"], logged["name"]) == ("warning", "QUIRE_API_KEYS")
+    assert logged["nearest"] == "QUIRE_API_KEY"
+    assert "sk-0123456789" not in done.stdout + done.stderr
 
 
 def test_a_revision_is_of_a_name(tmp_path: Path) -> None:
@@ -209,12 +226,18 @@ def test_a_load_trace_is_played(server: QuireServer, tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     line = '{"timestamp": 0, "input_length": 20, "output_length": 3, "hash_ids": [0]}\n'
     trace.write_text(line * 3)
-    played = quire("bench", "--replay", str(trace), "--base-url", server.url, "--speed", "10")
+    address = server.url.removeprefix("http://")
+    played = quire("bench", "--replay", str(trace), "--base-url", address, "--speed", "10")
     assert "requests   3 in" in played.stdout, played.stderr
+    assert "failed: 3 HTTP 400\n  HTTP 400: 'prompt' contains token id" in played.stdout
     trace.write_text("not a trace\n")
     refused = quire("bench", "--replay", str(trace), "--base-url", server.url)
     assert refused.returncode == 1
     assert "line 1 is not a valid line of a load trace" in refused.stderr
+    refused = quire("bench", "--replay", str(trace), "--base-url", f"{server.url} http://b:1")
+    assert "several servers are named" in refused.stderr
+    refused = quire("bench", "--replay", str(trace), "--speed", "fast")
+    assert "--speed: must be a number from 0.01 to 1000, not 'fast'" in refused.stderr
 
 
 def test_ctrl_c_stops_the_answer_and_not_the_program(server: QuireServer) -> None:

@@ -19,6 +19,7 @@ from service import doctor
 from service.doctor import Finding, Level
 from service.settings import ServiceSettings
 from service.start_checks import CheckedModel
+from service.store.place import store_place
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,7 +43,17 @@ def test_this_very_machine_can_run_quire_with_a_sound_model(
     model = doctor.model_finding(checked(directory, load_format="dummy"))
     assert doctor.run(model, None, ServiceSettings(port=0), needs_gpu=False) == 0
     printed = capsys.readouterr().out
-    for subject in ("Python", "torch", "CPU", "memory", "port", "model", "dashboard", "traces"):
+    for subject in (
+        "Python",
+        "torch",
+        "CPU",
+        "memory",
+        "port",
+        "store",
+        "model",
+        "dashboard",
+        "traces",
+    ):
         assert f"  {subject} " in printed
     assert "Quire can run here." in printed
 
@@ -162,6 +173,37 @@ def test_an_address_of_another_machine_fails() -> None:
     finding = doctor.port_finding("203.0.113.9", 0)  # reserved for documentation
     assert finding.level is Level.FAIL
     assert "cannot listen on 203.0.113.9:0" in finding.detail
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [
+        ("/proc/x/y.db", "/proc: No such file or directory"),
+        ("{}", "it is a folder"),
+        ("{}/file/y.db", "{}/file: Not a directory"),
+    ],
+)
+def test_a_store_that_cannot_be_written_is_noted_and_fails_if_it_holds_keys(
+    tmp_path: Path, file: str, problem: str
+) -> None:
+    (tmp_path / "file").touch()
+    place = store_place(f"sqlite:///{file}".format(tmp_path))
+    noted = doctor.store_finding(place, holds_keys=False)
+    said = f"cannot write {place.file}: {problem.format(tmp_path)}; the server would "
+    assert (noted.level, noted.detail) == (Level.NOTE, f"{said}store nothing")
+    failed = doctor.store_finding(place, holds_keys=True)
+    assert (failed.level, failed.detail) == (Level.FAIL, f"{said}accept no stored key")
+    assert noted.remedy.endswith(", or --store-url none")
+    assert "none" not in failed.remedy
+
+
+def test_looking_at_a_store_makes_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "a" / "b" / "store.sqlite3"
+    found = doctor.store_finding(store_place(f"sqlite:///{file}"), holds_keys=True)
+    assert (found.level, found.detail) == (Level.OK, str(file))
+    assert list(tmp_path.iterdir()) == []
+    remote = doctor.store_finding(store_place("postgresql://u:canary@host/d"), holds_keys=True)
+    assert (remote.level, "canary" in str(remote)) == (Level.OK, False)
 
 
 def test_without_weights_random_ones_can_be_served(tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import sqlite3
+import subprocess
+import sys
 import time
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from service.cli import main
-from service.key_commands import duration_seconds, time_of
+from service.key_commands import duration_seconds, making_keys, time_of
 from tests.service.running import free_port
 
 
@@ -78,6 +82,7 @@ def test_what_cannot_be_done_is_said(
     code: int,
     said: str,
 ) -> None:
+    assert quire(capsys, "create", "--alias", "first")[0] == 0  # so there is a store
     found, _, error = quire(capsys, *words)
     assert found == code
     assert said in error
@@ -99,6 +104,45 @@ def test_a_file_that_is_not_a_database_is_said_in_a_sentence(
         store.write_bytes(content)
     code, _, error = quire(capsys, "list")
     assert (code, error) == (1, f"quire: {store} cannot be used: {said}\n")
+
+
+@pytest.mark.parametrize(
+    "words", [("list",), ("show", "me"), ("rotate", "me"), ("revoke", "me")], ids=lambda one: one[0]
+)
+def test_a_mistyped_store_is_not_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
+    file = tmp_path / "typo" / "store.sqlite3"
+    code, _, error = quire(capsys, *words, "--store-url", f"sqlite:///{file}")
+    assert (code, list(tmp_path.iterdir())) == (1, [])
+    assert error.startswith(f"quire: {file} does not exist; correct --store-url (QUIRE_STORE_URL)")
+
+
+def test_the_command_for_a_key_works_in_a_shell_without_the_servers_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    command = making_keys("sqlite:///a folder's/100%25.db")  # relative, as the server was given it
+    [inner] = re.findall(r"^export QUIRE_API_KEY=\$\((.* )quire keys create .*\)$", command)
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("QUIRE_")}
+    done = subprocess.run(
+        ["sh", "-c", f"{inner}{sys.executable} -m service.cli keys create --alias me"],
+        cwd="/",
+        env=bare,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    code, rows, _ = quire(capsys, "list", "--store-url", "sqlite:///a folder's/100%25.db")
+    assert (code, " me " in rows) == (0, True)
+
+
+def test_the_command_for_a_key_quotes_no_password() -> None:
+    assert making_keys("") == "export QUIRE_API_KEY=$(quire keys create --alias me)"
+    said = making_keys("postgresql://me:canary@host/name")
+    assert "canary" not in said
+    assert said.startswith("in a shell with this server's QUIRE_STORE_URL:\nexport QUIRE_API_KEY=")
 
 
 def test_the_schema_of_a_later_version_is_said_in_a_sentence(

@@ -2,37 +2,92 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import enum
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
 from msgspec import Meta
 
-from service.problems import problem_in
+from service.problems import Problem, plain, problem_in
+
+
+class Colour(enum.StrEnum):
+    RED = "red"
+    BLUE = "blue"
 
 
 class Entry(msgspec.Struct, forbid_unknown_fields=True):
-    most: Annotated[int, Meta(ge=1)] = 1
-    name: str = ""
+    most: Annotated[int, Meta(ge=1, le=1_000_000)] = 1
+    share: Annotated[float, Meta(gt=0)] = 1.0
+    name: Annotated[str, Meta(min_length=1, max_length=3, pattern="^[a-z]+$")] = "a"
+    colours: Annotated[tuple[Colour, ...], Meta(max_length=2)] | None = None
+    level: Literal["low", "high"] | None = None
 
 
 class Whole(msgspec.Struct, forbid_unknown_fields=True):
     keys: tuple[Entry, ...] = ()
+    more: int | str = 0
+
+
+class Needed(msgspec.Struct):
+    level: str
+
+
+def problem(given: object, kind: type[Any]) -> Problem:
+    with pytest.raises(msgspec.ValidationError) as caught:
+        msgspec.convert(given, kind)
+    return problem_in(caught.value, kind, whole="the body")
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("given", "field", "words"),
     [
-        ({"most": 0}, "most: expected int >= 1"),
-        ({"most": "x"}, "most: expected int, got str"),
-        ({"mots": 1}, "there is no field 'mots'; the fields are most, name"),
+        ({"most": 0}, "most", "must be a whole number of at least 1"),
+        ({"most": 2_000_000}, "most", "must be a whole number of at most 1,000,000"),
+        ({"most": "x"}, "most", "must be a whole number, not text"),
+        ({"share": 0}, "share", "must be a number of more than 0"),
+        ({"share": []}, "share", "must be a number, not a list"),
+        ({"name": "abcd"}, "name", "must be text of length at most 3"),
+        ({"name": "A"}, "name", "must be text that matches '^[a-z]+$'"),
+        ({"colours": {}}, "colours", "must be a list or null, not an object"),
+        ({"colours": ["red", "green"]}, "colours[2]", "must be one of red, blue"),
+        ({"level": "middle"}, "level", "must be one of "),
     ],
 )
-def test_the_field_and_what_is_allowed_are_named(given: dict[str, Any], words: str) -> None:
-    with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert(given, Entry)
-    assert problem_in(caught.value, Entry) == words
-    with pytest.raises(msgspec.ValidationError) as caught:
-        msgspec.convert({"keys": [{}, given]}, Whole)
-    of_item = words.replace("most: ", "keys[2].most: ").replace("there", "keys[2]: there")
-    assert problem_in(caught.value, Entry) == of_item
+def test_the_field_and_what_is_allowed_are_named(
+    given: dict[str, Any], field: str, words: str
+) -> None:
+    found = problem(given, Entry)
+    assert found.field == field
+    assert found.text.startswith(f"'{field}' {words}")
+    of_item = problem({"keys": [{}, given]}, Whole)
+    assert of_item.field == f"keys[2].{field}"
+    assert of_item.text.startswith(f"'keys[2].{field}' {words}")
+
+
+def test_unknown_and_missing_fields_are_named_with_those_that_there_are() -> None:
+    known = "most, share, name, colours, level"
+    assert problem({"mots": 1}, Entry) == (
+        "mots",
+        f"the body has no field 'mots'; it may have {known}",
+    )
+    assert problem({"keys": [{"mots": 1}]}, Whole) == (
+        "keys[1].mots",
+        f"'keys[1]' has no field 'mots'; it may have {known}",
+    )
+    assert problem({}, Needed) == ("level", "'level' is missing")
+
+
+def test_the_whole_and_several_types_have_words_too() -> None:
+    assert problem([], Whole) == ("", "the body must be an object, not a list")
+    assert problem({"more": []}, Whole) == (
+        "more",
+        "'more' must be a whole number or text, not a list",
+    )
+
+
+def test_numbers_are_written_as_people_do() -> None:
+    assert [plain(number) for number in (1e6, 0.001, 5, 1e15)] == [
+        *("1,000,000", "0.001", "5", "1,000,000,000,000,000"),
+    ]

@@ -35,6 +35,12 @@ def test_every_setting_is_documented_in_its_group_and_used(option: Option) -> No
     assert re.search(rf"\.{option.name}\b", SOURCES), "no code reads it"
 
 
+def test_the_model_is_not_called_required() -> None:
+    [row] = [line for line in settings_page.page().splitlines() if "`QUIRE_MODEL`" in line]
+    assert "| see the meaning |" in row
+    assert row.endswith("Default: pocket, the embedded model. |")
+
+
 def test_a_group_is_in_one_place() -> None:
     headings = re.findall(r"^## (.+)$", settings_page.page(), re.MULTILINE)
     assert len(headings) == len(set(headings))

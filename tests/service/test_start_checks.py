@@ -123,6 +123,26 @@ def test_a_simulation_has_a_context(tmp_path: Path) -> None:
         check("simulated:fast,context=1000", max_model_len=1001)
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"port": 9000, "admin_port": 9000}, "--port and --admin-port are both 9000"),
+        ({"port": 9000, "grpc_port": 9000}, "--port and --grpc-port are both 9000"),
+        (
+            {"admin_port": 9000, "grpc_port": 9000, "host": "0.0.0.0"},  # noqa: S104 - not opened
+            "--admin-port and --grpc-port are both 9000",
+        ),
+        ({"port": 9000, "admin_port": 9000, "admin_host": "10.0.0.1"}, None),
+        ({"port": 9000, "admin_port": 9000, "admin": False}, None),
+        ({"port": 0, "admin_port": 0, "grpc_port": 0}, None),
+    ],
+)
+def test_two_servers_on_one_port_are_refused(fields: dict[str, Any], problem: str | None) -> None:
+    found = settings_problem(EngineConfig(model="m"), ServiceSettings(**fields))
+    expected = problem and f"{problem}; give one of them another port"
+    assert found == expected
+
+
 def test_settings_are_checked_together(tmp_path: Path) -> None:
     engine, service = EngineConfig(model="m"), ServiceSettings()
     assert settings_problem(engine, service) is None

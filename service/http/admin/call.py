@@ -77,7 +77,8 @@ class AdminCall(Request[Any, Any, Any]):
         try:
             return msgspec.json.decode(body or b"{}", type=kind)
         except msgspec.ValidationError as error:
-            raise invalid(f"{problem_in(error, kind)}.") from None
+            field, text = problem_in(error, kind, whole="the body")
+            raise invalid(f"{text[0].upper()}{text[1:]}.", field or None) from None
         except (msgspec.DecodeError, UnicodeDecodeError):
             raise invalid("The body is not JSON.") from None
         except RecursionError:

@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response
 from msgspec import Meta
 
-from service.admin.problem import invalid, not_found, unavailable
+from service.admin.problem import ProblemError, invalid, not_found, unavailable
 from service.http.admin.call import AdminCall, json_answer
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import export_query, only
@@ -16,6 +16,7 @@ from service.http.admin.usage import usage_query
 from service.http.event_stream import EventStream
 from service.http.serves import serves_admin
 from service.records.load_trace import MOST_SECONDS, LoadTrace
+from service.records.ordering import QueryError
 from service.store.archive import RequestArchive
 
 _DAY = 86_400.0
@@ -33,6 +34,10 @@ def _archive(request: AdminCall) -> RequestArchive:
     return archive
 
 
+def _invalid(error: ValueError) -> ProblemError:
+    return invalid(str(error), error.field if isinstance(error, QueryError) else None)
+
+
 async def _requests(request: AdminCall, form: str) -> EventStream:
     exports = request.desk.exports
     exports.check()
@@ -41,7 +46,7 @@ async def _requests(request: AdminCall, form: str) -> EventStream:
     try:
         pieces = await archive.export_requests(query, form)
     except ValueError as error:
-        raise invalid(str(error)) from None
+        raise _invalid(error) from None
     name = f"quire-requests.{form}"
     return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=name, headers=stored.headers)
 
@@ -54,7 +59,7 @@ async def _usage(request: AdminCall, form: str) -> EventStream:
     try:
         pieces = await archive.export_usage(*query, form)
     except ValueError as error:
-        raise invalid(str(error)) from None
+        raise _invalid(error) from None
     name = f"quire-usage.{form}"
     return download(exports.one(pieces), _MEDIA_TYPES[form], file_name=name, headers=stored.headers)
 

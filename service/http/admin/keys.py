@@ -63,11 +63,15 @@ async def create_key(request: AdminCall) -> Response[bytes]:
     """Make a key. It is in this answer and nowhere else."""
     order = await request.decoded(KeyOrder)
     store = _store(request)
-    fields = {name: getattr(order, name) for name in KeyGrant.__struct_fields__}
+    grant = KeyGrant(**{name: getattr(order, name) for name in KeyGrant.__struct_fields__})
     try:
-        made = await store.create(KeyGrant(**fields), _until(order.expires_in))
+        grant.check()
     except ValueError as error:
-        raise invalid(f"{error}.") from None
+        raise invalid(f"{error}.", "alias") from None
+    try:
+        made = await store.create(grant, _until(order.expires_in))
+    except ValueError as error:
+        raise invalid(f"{error}.", "expires_in") from None
     request.audit("key create", target=made.key.id, after=_described(made.key))
     await request.desk.whole.gather(LOOK_AT_KEYS_AT, Nothing())
     return json_answer(NewKey(made.text, _row(request, made.key)), status=201)
@@ -83,6 +87,8 @@ async def rotate_key(request: AdminCall, name: FromPath[str]) -> Response[bytes]
         )
     except NoSuchKeyError as error:
         raise _missing(request, name, error) from None
+    except ValueError as error:
+        raise invalid(f"{error}.", "expires_in") from None
     before = ", ".join(key.id for key in made.replaced)
     after = f"{_described(made.key)}; the ones before for {order.overlap:g} s"
     request.audit("key rotate", target=made.key.id, before=before, after=after)

@@ -11,6 +11,7 @@ from observability.admin_api import MAX_PAGE, SORTABLE, RequestQuery
 from observability.outcomes import ROUTES, is_outcome
 from observability.phases import PHASES
 from service.admin.problem import invalid
+from service.problems import plain
 
 _AGO = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -46,8 +47,8 @@ def moment(query: Parameters, name: str, now: float | None = None) -> float | No
     value = _number(text)
     if value is None or not 0 <= value <= _LATEST:
         raise invalid(
-            f"'{name}' must be epoch seconds, from 0 to {_LATEST:g}, or how long ago: 30s, 5m, "
-            "2h, 7d.",
+            f"'{name}' must be epoch seconds, from 0 to {plain(_LATEST)}, or how long ago: 30s, "
+            "5m, 2h, 7d.",
             name,
         )
     return value
@@ -66,7 +67,7 @@ def number(query: Parameters, name: str, default: float, low: float, high: float
         return default
     value = _number(text)
     if value is None or not low <= value <= high:
-        raise invalid(f"'{name}' must be a number from {low:g} to {high:g}.", name)
+        raise invalid(f"'{name}' must be a number from {plain(low)} to {plain(high)}.", name)
     return value
 
 

@@ -17,6 +17,7 @@ from service.http.admin.call import AdminCall, AdminDesk, json_answer
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import moment, number, only, request_query
 from service.http.serves import serves_admin
+from service.records.ordering import QueryError
 
 _STORE_CURSOR = "s."
 
@@ -37,8 +38,11 @@ async def series(request: AdminCall) -> Response[bytes]:
     history = request.desk.services.overviews.history
     names = tuple(name for name in query.get("names", "").split(",") if name)
     step = number(query, "step", 1.0, 1.0, 3600.0)
+    begin, end = moment(query, "from"), moment(query, "to")
+    if begin is not None and end is not None and begin >= end:
+        raise invalid("'from' must be before 'to'.", "from")
     try:
-        found = await history.series(names, moment(query, "from"), moment(query, "to"), step)
+        found = await history.series(names, begin, end, step)
     except ValueError as error:
         raise invalid(str(error), "names") from None
     return download(paced(series_pieces(found)), "application/json")
@@ -50,15 +54,15 @@ async def requests(request: AdminCall) -> Response[bytes]:
     query = request_query(request.query_params)
     try:
         pieces, headers = await _page(request, query)
-    except ValueError as error:
-        raise invalid(f"{error}") from None
+    except QueryError as error:
+        raise invalid(str(error), error.field) from None
     return download(paced(pieces), "application/json", headers=headers)
 
 
 async def _page(request: AdminCall, query: RequestQuery) -> tuple[Iterator[bytes], dict[str, str]]:
     """Return the page from the workers' memory if that has all requests that can match, else from
     the store, whose pages' cursors are marked; and the reply's headers. The store also continues
-    pages from memory, which may have forgotten requests meanwhile. Raises ValueError."""
+    pages from memory, which may have forgotten requests meanwhile. Raises QueryError."""
     desk = request.desk
     is_stored = (query.cursor or "").startswith(_STORE_CURSOR)
     if is_stored or not remembered(desk.services.records, query):

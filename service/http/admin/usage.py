@@ -14,6 +14,7 @@ from service.http.admin.call import AdminCall
 from service.http.admin.downloads import download, paced
 from service.http.admin.queries import choice, moment, only
 from service.http.serves import serves_admin
+from service.records.ordering import QueryError
 
 USAGE_BY = ("key", "model", "route")
 _DAY = 86_400.0
@@ -56,6 +57,6 @@ async def usage(request: AdminCall) -> Response[bytes]:
     stored = await request.desk.whole.store_now(usage=True)
     try:
         rows = await archive.usage(*query)
-    except ValueError as error:
-        raise invalid(str(error)) from None
+    except QueryError as error:
+        raise invalid(str(error), error.field) from None
     return download(paced(rows_pieces(rows)), "application/json", headers=stored.headers)

@@ -116,11 +116,13 @@ class BlockCutter:
     begin with it.
 
     A call is held until a member of its input is complete: only then can a client certainly parse
-    what follows. A call whose arguments become malformed before that is text.
+    what follows. A call whose arguments become malformed before that is text. ``has_cut_call``: a
+    block's input lacks members, because its call ended, or was cut, within them.
     """
 
     def __init__(self) -> None:
         self.block: Block | None = None
+        self.has_cut_call = False
         self._space = ""
         self._waiting: Block | None = None  # a call
         self._arguments: list[str] = []  # of that call, as the model wrote them
@@ -209,13 +211,15 @@ class BlockCutter:
 
     def _change(self, block: Block | None) -> Block | None:
         ended, self.block = self.block, block
+        if ended is not None and ended.kind == "tool_use" and not ended.complete:
+            self.has_cut_call = True
         self._space = ""
         return ended
 
 
-def blocks_of(events: list[Event]) -> list[Block]:
-    """Return the content blocks of a finished choice."""
-    cutter = BlockCutter()
+def blocks_of(events: list[Event], cutter: BlockCutter | None = None) -> list[Block]:
+    """Return the content blocks of a finished choice. ``cutter``: a new one."""
+    cutter = cutter or BlockCutter()
     steps = [step for event in events for step in cutter.take(event)]
     return [step.begun for step in steps if step.begun is not None]
 
@@ -223,10 +227,13 @@ def blocks_of(events: list[Event]) -> list[Block]:
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
 
 
-def stop_reason(finished: Finished) -> tuple[str, str | None]:
-    """Return ``stop_reason`` and ``stop_sequence``."""
+def stop_reason(finished: Finished, *, has_cut_call: bool) -> tuple[str, str | None]:
+    """Return ``stop_reason`` and ``stop_sequence``. A call without all of its input must not run,
+    and ``max_tokens`` is the reason with which clients expect one."""
     if isinstance(finished.matched, str):
         return "stop_sequence", finished.matched
+    if has_cut_call:
+        return "max_tokens", None
     return _STOP_REASONS[finished.reason], None
 
 
@@ -265,8 +272,9 @@ class MessagesAnswer:
         choice = self.generation.choices[0]
         finished = choice.finished
         assert finished is not None
-        reason, sequence = stop_reason(finished)
-        content = [self._content(block) for block in blocks_of(choice.events)]
+        cutter = BlockCutter()
+        content = [self._content(block) for block in blocks_of(choice.events, cutter)]
+        reason, sequence = stop_reason(finished, has_cut_call=cutter.has_cut_call)
         message = self.message(content, reason, sequence, self.usage())
         if self.shows_timings:
             message = msgspec.structs.replace(message, timings=timings_of(self.generation))
@@ -359,7 +367,7 @@ class MessagesStream:
     def end(self) -> bytes:
         finished = self._choice.finished
         assert finished is not None
-        reason, sequence = stop_reason(finished)
+        reason, sequence = stop_reason(finished, has_cut_call=self._cutter.has_cut_call)
         delta: dict[str, Any] = {
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": sequence},

@@ -7,12 +7,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoConfig, LlamaConfig, MistralConfig, Qwen2Config, Qwen3Config
+from transformers import (
+    AutoConfig,
+    LlamaConfig,
+    MistralConfig,
+    Qwen2Config,
+    Qwen3Config,
+    Qwen3Model,
+)
 
-from engine.architecture.config import ARCHITECTURES, ModelConfig, load_model_config
+from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
+from engine.architecture.names import ARCHITECTURES, BARE_ARCHITECTURES, ENCODERS
 from tests.examples import examples
 
 BASE: dict[str, Any] = {
@@ -108,10 +117,32 @@ def test_the_checkpoints_dtype_is_read_under_either_name(tmp_path: Path, key: st
     assert load(tmp_path, **{key: "bfloat16"}).dtype == "bfloat16"
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES | BARE_ARCHITECTURES)
+def test_a_decoder_whose_tokens_attend_to_later_ones_is_refused(
+    tmp_path: Path, architecture: str
+) -> None:
+    message = refusal(tmp_path, architectures=[architecture], is_causal=False)
+    assert "is_causal is false" in message
+    assert all(name in message for name in ENCODERS)
+
+
+@pytest.mark.parametrize("is_causal", [True, False, None])
+def test_transformers_attends_to_later_tokens_only_where_is_causal_is_false(
+    is_causal: bool | None,
+) -> None:
+    torch.manual_seed(0)
+    sizes = {name: value for name, value in BASE.items() if name != "architectures"}
+    model = Qwen3Model(Qwen3Config(**sizes, is_causal=is_causal, pad_token_id=0)).eval()
+    with torch.inference_mode():
+        alone = model(torch.tensor([[5]])).last_hidden_state[0, 0]
+        first = model(torch.tensor([[5, 7]])).last_hidden_state[0, 0]
+    assert torch.allclose(alone, first, atol=1e-5) is (is_causal is not False)
+
+
 def test_an_unsupported_architecture_is_refused_with_the_supported_ones(tmp_path: Path) -> None:
     message = refusal(tmp_path, architectures=["MambaForCausalLM"])
     assert "MambaForCausalLM is not supported" in message
-    assert all(name in message for name in ARCHITECTURES)
+    assert all(name in message for name in (*ARCHITECTURES, *ENCODERS))
 
 
 @pytest.mark.parametrize(

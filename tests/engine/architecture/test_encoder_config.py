@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from engine.architecture.encoder_config import ENCODERS, is_encoder, load_encoder_config
+from engine.architecture.encoder_config import is_encoder, load_encoder_config
 from engine.architecture.errors import ConfigError
+from engine.architecture.names import ENCODERS
 
 BERT = {"architectures": ["BertModel"]}
 CLASSIFIER = {"architectures": ["BertForSequenceClassification"], "num_labels": 1}
@@ -26,7 +27,7 @@ def test_bert_base_needs_no_more_than_its_name(tmp_path: Path) -> None:
     assert (config.num_layers, config.num_heads) == (12, 12)
     assert (config.hidden_size, config.intermediate_size) == (768, 3072)
     assert (config.vocab_size, config.num_token_types) == (30522, 2)
-    assert (config.first_position, config.max_tokens) == (0, 512)
+    assert (config.first_position, config.max_tokens, config.padding_id) == (0, 512, None)
     assert config.num_scores == 0
 
 
@@ -36,7 +37,7 @@ def test_roberta_s_positions_begin_behind_the_padding_token(tmp_path: Path) -> N
         write(tmp_path, architectures=["RobertaModel"], pad_token_id=1, max_position_embeddings=514)
     )
     assert config.family == "roberta"
-    assert (config.first_position, config.max_tokens) == (2, 512)
+    assert (config.first_position, config.max_tokens, config.padding_id) == (2, 512, 1)
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -55,20 +56,46 @@ def test_an_unreadable_or_other_model_is_not_an_encoder(
     assert not is_encoder(tmp_path)
 
 
-def test_a_scorer_s_function_is_the_one_that_its_checkpoint_names(tmp_path: Path) -> None:
-    def by_sigmoid(**more: Any) -> bool:
-        config = load_encoder_config(write(tmp_path, **CLASSIFIER, **more))
-        assert config.num_scores == 1
-        return config.scores_by_sigmoid
+_SIGMOID = "torch.nn.modules.activation.Sigmoid"
+_IDENTITY = "torch.nn.modules.linear.Identity"
 
-    identity = "torch.nn.modules.linear.Identity"
-    assert by_sigmoid()
-    assert not by_sigmoid(sentence_transformers={"activation_fn": identity})
-    assert not by_sigmoid(sbert_ce_default_activation_function=identity)
-    assert by_sigmoid(
-        sbert_ce_default_activation_function=identity,
-        sentence_transformers={"activation_fn": "torch.nn.modules.activation.Sigmoid"},
+
+@pytest.mark.parametrize(
+    ("file", "section", "field", "expected"),
+    [
+        (None, None, None, True),
+        (None, None, _IDENTITY, False),
+        (None, _IDENTITY, None, False),
+        (None, _SIGMOID, _IDENTITY, True),
+        (_IDENTITY, None, None, False),  # as sentence-transformers 6 writes it
+        (_IDENTITY, _SIGMOID, None, False),
+        (_SIGMOID, _IDENTITY, _IDENTITY, True),
+    ],
+)
+def test_a_scorer_s_function_is_the_one_that_its_checkpoint_names_in_its_newest_place(
+    file: str | None, section: str | None, field: str | None, expected: bool, tmp_path: Path
+) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_text(
+        json.dumps({"model_type": "CrossEncoder", "activation_fn": file})
     )
+    write(
+        tmp_path,
+        **CLASSIFIER,
+        sentence_transformers={"activation_fn": section},
+        sbert_ce_default_activation_function=field,
+    )
+    config = load_encoder_config(tmp_path)
+    assert (config.num_scores, config.scores_by_sigmoid) == (1, expected)
+
+
+def test_a_function_that_is_not_served_is_refused_with_the_file_that_names_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "config_sentence_transformers.json").write_text(
+        '{"activation_fn": "torch.nn.modules.activation.Tanh"}'
+    )
+    with pytest.raises(ConfigError, match=r"config_sentence_transformers\.json: .*through Tanh"):
+        load_encoder_config(write(tmp_path, **CLASSIFIER))
 
 
 @pytest.mark.parametrize(

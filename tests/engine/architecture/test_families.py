@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from engine.architecture.config import ARCHITECTURES, load_model_config
+from engine.architecture.config import load_model_config
 from engine.architecture.errors import UnsupportedError
 from engine.architecture.families import DECODER_FAMILIES
+from engine.architecture.names import ARCHITECTURES
 from engine.messages import SamplingParams
 from tests.engine.driving import Engine, load_runner
 from tests.engine.plugin.families import (
@@ -88,9 +89,8 @@ def test_our_own_code_is_chosen_unless_config_json_says_more_than_we_know(
     kind: str, tmp_path: Path
 ) -> None:
     require_release_with(kind)
-    assert load_runner(config_of(kind, tmp_path), load_format="dummy").info.implementation == (
-        "native"
-    )
+    known = config_of(kind, tmp_path, is_causal=True)
+    assert load_runner(known, load_format="dummy").info.implementation == "native"
     changed = config_of(kind, tmp_path, value_residual_multiplier=0.5, unused_flag=False)
     with pytest.raises(
         UnsupportedError, match="not known for this family: value_residual_multiplier"

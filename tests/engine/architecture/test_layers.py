@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 from transformers import AutoConfig
 
-from engine.architecture.config import ARCHITECTURES, ModelConfig, load_model_config
+from engine.architecture.config import ModelConfig, load_model_config
 from engine.architecture.errors import ConfigError
+from engine.architecture.names import ARCHITECTURES
 from engine.architecture.rope import RopeConfig
 
 GIVEN: dict[str, Any] = {

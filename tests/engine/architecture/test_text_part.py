@@ -119,6 +119,15 @@ def test_what_is_not_known_of_a_text_model_is_not_ours(kind: str, tmp_path: Path
         load_model_config(changed)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_text_model_that_attends_to_later_tokens_is_refused(whole: bool, tmp_path: Path) -> None:
+    changed = written(tmp_path, "qwen3_vl:qwen3_vl_text", is_causal=whole)
+    values = json.loads((changed / "config.json").read_text())
+    (changed / "config.json").write_text(json.dumps(values | {"is_causal": not whole}))
+    with pytest.raises(ConfigError, match="is_causal is false"):
+        load_model_config(changed)
+
+
 def test_a_text_model_that_nobody_computes_is_refused_before_weights(tmp_path: Path) -> None:
     changed = written(tmp_path, "qwen3_vl:qwen3_vl_text", value_residual_multiplier=0.5)
     with pytest.raises(UnsupportedError, match="not known for this family") as refused:

@@ -18,6 +18,7 @@ from engine.messages import (
     Submit,
     token_mask,
 )
+from engine.queueing import QueueBounds, RefusalReason
 from engine.step.grammar_state import GrammarState
 from tests.engine.constraint.running import LIST, WORD, Engine, Model, lark, together
 
@@ -64,6 +65,21 @@ def test_min_tokens_hold_back_the_end_but_not_beyond_the_grammar(
     whole = engine.run_one(WORD, min_tokens=40, **bias)
     assert engine.text(whole) in ("yes", "no")
     assert whole.finished.reason is FinishReason.STOP
+
+
+def test_those_with_a_grammar_show_how_fast_the_queue_drains(model: Model) -> None:
+    engine = Engine(model, max_num_seqs=1)
+    try:
+        for _ in range(6):
+            engine.submit(WORD, temperature=1.0)
+        engine.run()
+        last = [engine.submit(WORD, bounds=QueueBounds(1, 10_000)) for _ in range(3)][-1]
+        refusal = engine.run()[last].finished.refusal
+    finally:
+        engine.close()
+    assert refusal is not None
+    assert refusal.reason is RefusalReason.QUEUE_REQUESTS
+    assert refusal.retry_after is not None
 
 
 def test_an_answer_cut_by_max_tokens_says_so(engine: Engine) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-from engine.architecture.config import ARCHITECTURES, load_model_config
+from engine.architecture.config import load_model_config
+from engine.architecture.names import ARCHITECTURES
 from engine.cpu.llama import compiled_pass_fits
 from engine.gpu.availability import kernels_fit
 from engine.sharding.shard import SERVED_BY_RANKS

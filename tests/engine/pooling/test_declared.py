@@ -90,6 +90,56 @@ def test_lengths_and_sizes_that_a_checkpoint_was_trained_for(tmp_path: Path) -> 
         rules(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(128, 128), (128.0, 128), (int(1e30), None), (1e30, None), (None, None), ("long", None)],
+)
+def test_the_length_may_be_the_tokenizer_s_where_sentence_transformers_wrote_it(
+    length: Any, expected: int | None, tmp_path: Path
+) -> None:
+    """As of version 6, which writes no max_seq_length."""
+    (tmp_path / "sentence_bert_config.json").write_text('{"module_output_name": "x"}')
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"model_max_length": length}))
+    assert rules(tmp_path).max_tokens is None  # transformers' own, of no embedding model
+    declare(tmp_path, [TRANSFORMER, POOLING])
+    assert rules(tmp_path).max_tokens == expected
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 64}')
+    assert rules(tmp_path).max_tokens == 64
+
+
+LOWERCASE = {"type": "Lowercase"}
+STRIP = {"type": "Strip"}
+
+
+@pytest.mark.parametrize(
+    ("normalizer", "is_served"),
+    [
+        (None, False),
+        (STRIP, False),
+        ({"type": "BertNormalizer", "lowercase": False}, False),
+        ({"type": "Sequence", "normalizers": [STRIP]}, False),
+        (LOWERCASE, True),
+        ({"type": "BertNormalizer", "lowercase": True}, True),
+        ({"type": "Sequence", "normalizers": [STRIP, LOWERCASE]}, True),
+    ],
+)
+def test_lower_case_is_refused_unless_the_tokenizer_sees_to_it(
+    normalizer: dict[str, Any] | None, is_served: bool, tmp_path: Path
+) -> None:
+    # As large as those of multilingual models, which are larger than any config.json may be.
+    vocabulary = {f"word {number}": number for number in range(300_000)}
+    values = {"normalizer": normalizer, "model": {"vocab": vocabulary}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": false}')
+    rules(tmp_path)
+    (tmp_path / "sentence_bert_config.json").write_text('{"do_lower_case": true}')
+    if is_served:
+        rules(tmp_path)
+        return
+    with pytest.raises(ConfigError, match="do_lower_case is supported only if"):
+        rules(tmp_path)
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_a_request_s_wish_comes_first_and_a_shortened_vector_gets_length_one(
     declared: bool,

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from transformers import AutoModel, PreTrainedModel
 
-from engine.architecture.config import ARCHITECTURES, BARE_ARCHITECTURES
 from engine.architecture.errors import ConfigError
 from engine.loop.core import EngineCore
 from engine.messages import FinishReason
 from tests.engine.driving import load_runner
 from tests.engine.embedding import CONNECTION, Embedder, distance
 from tests.engine.plugin.families import save_family
+from tests.engine.plugin.image_text import save_image_text
 from tests.engine.tiny_models import VARIANTS, VOCABULARY, save_model
 
 FAMILIES = {
@@ -218,8 +218,64 @@ def test_what_transformers_code_computes_embeds_without_a_head(kind: str, tmp_pa
     assert_embeds_without_a_head(tmp_path, "transformers")
 
 
-def test_every_architecture_has_one_without_a_head() -> None:
-    assert list(BARE_ARCHITECTURES.values()) == list(ARCHITECTURES.values())
+def without_head(directory: Path) -> None:
+    """config.json still describes the head, as it does in some published embedding models."""
+    path = directory / "model.safetensors"
+    tensors = {name: each for name, each in load_file(path).items() if "lm_head" not in name}
+    assert len(tensors) < len(load_file(path))
+    save_file(tensors, path, metadata={"format": "pt"})
+
+
+def assert_embeds_but_never_generates(directory: Path, oracle: Any, **settings: Any) -> None:
+    engine = embedder(directory, **settings)
+    assert not engine.core.info.generates
+    assert engine.core.info.architecture == oracle.config.architectures[0]
+    for token_ids, vector in zip(TEXTS, engine.vectors_of(TEXTS, activate=False), strict=True):
+        assert distance(vector, pooled(oracle, token_ids, "last")) < 1e-5
+    handle = engine.generate([1, 2, 3], 4)
+    engine.run()
+    assert "does not generate" in (engine.finished[handle].error or "")
+
+
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+@pytest.mark.parametrize("has_prefix", [True, False])
+def test_a_head_that_only_config_json_has_is_left_out(
+    model_impl: str, has_prefix: bool, tmp_path: Path
+) -> None:
+    whole = save_model(VARIANTS["qwen3"], tmp_path)
+    if not has_prefix:  # as transformers saves the body alone
+        described = (tmp_path / "config.json").read_text()
+        whole.base_model.save_pretrained(tmp_path)
+        (tmp_path / "config.json").write_text(described)
+    else:
+        without_head(tmp_path)
+    oracle = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert_embeds_but_never_generates(tmp_path, oracle, model_impl=model_impl)
+
+
+def test_a_head_that_only_config_json_has_is_left_out_of_what_transformers_computes(
+    tmp_path: Path,
+) -> None:
+    save_family("olmo", tmp_path)
+    without_head(tmp_path)
+    oracle = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert_embeds_but_never_generates(tmp_path, oracle)
+
+
+def test_the_language_model_of_an_image_text_checkpoint_without_a_head_embeds(
+    tmp_path: Path,
+) -> None:
+    save_image_text("qwen3_vl:qwen3_vl_text", tmp_path, is_tied=False)
+    without_head(tmp_path)
+    oracle = AutoModel.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert_embeds_but_never_generates(tmp_path, oracle)
+
+
+def test_random_weights_have_the_head_that_config_json_describes(tmp_path: Path) -> None:
+    save_model(VARIANTS["qwen3"], tmp_path)
+    without_head(tmp_path)
+    for model_impl in ("native", "transformers"):
+        assert load_runner(tmp_path, load_format="dummy", model_impl=model_impl).info.generates
 
 
 def test_a_text_that_cannot_be_embedded_ends_alone(qwen: tuple[Path, PreTrainedModel]) -> None:

@@ -22,8 +22,7 @@ from tests.engine.tiny_encoders import ENCODERS, MAX_TOKENS, SCORERS, VOCABULARY
 
 
 def text(length: int, seed: int) -> list[int]:
-    # RoBERTa's oracle would take token 1, its padding, as a place to skip.
-    return random.Random(seed).choices(range(2, VOCABULARY), k=length)
+    return random.Random(seed).choices(range(VOCABULARY), k=length)
 
 
 TEXTS = [text(length, seed) for seed, length in enumerate((1, 96, 7, 33, 30, 33, 12, 64, 25))]

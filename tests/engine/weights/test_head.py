@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
 from engine.messages import SamplingParams
-from engine.weights.head import has_own_head
+from engine.weights.head import has_own_head, stores_head
 from tests.engine.driving import Engine, load_runner
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -62,3 +62,12 @@ def test_only_what_the_served_dtype_shows_makes_a_difference(tmp_path: Path) -> 
     save_file({LLAMA: one, "lm_head.weight": one + 1e-6}, tmp_path / "model.safetensors")
     assert has_own_head(tmp_path, LLAMA, torch.float32, None)
     assert not has_own_head(tmp_path, LLAMA, torch.bfloat16, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("lm_head.weight", True), ("lm_head.qweight", True), (LLAMA, False), ("my_lm_head.w", False)],
+)
+def test_a_head_is_stored_in_any_form(name: str, expected: bool, tmp_path: Path) -> None:
+    save_file({name: torch.ones(4, 8)}, tmp_path / "model.safetensors")
+    assert stores_head(tmp_path, None) is expected

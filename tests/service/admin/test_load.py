@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 
 import msgspec
 import pytest
 
-from observability.admin_api import LoadRun
+from observability.admin_api import LoadRun, Quantiles
 from service.admin.load import LOAD_PROFILES, LoadPlan, LoadRuns, request_body
 from service.admin.problem import ProblemError
 from service.telemetry.record import RequestRecord
@@ -25,8 +26,10 @@ class Server:
     def __init__(self, seconds: float = 0.0) -> None:
         self.seconds = seconds
         self.open = self.most_open = self.cancelled = 0
+        self.bodies: list[bytes] = []
 
     async def send(self, body: bytes) -> RequestRecord | None:
+        self.bodies.append(body)
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
@@ -60,6 +63,24 @@ def test_a_run_ends_with_what_its_requests_were() -> None:
     assert (result.ttft.p50, result.itl.p99, result.total.p95) == (0.5, 0.1, 1.75)
     assert result.ttft.count == result.sent
     assert 0 < result.elapsed < 60
+
+
+def test_quantiles_are_those_of_one_request_by_nearest_rank() -> None:
+    sent = itertools.count(1)
+
+    async def send(body: bytes) -> RequestRecord | None:
+        if (number := next(sent)) > 20:
+            return None
+        made = record()
+        made.first_token_time = made.received_time + number
+        return made
+
+    async def run() -> LoadRun:
+        runs = LoadRuns(send, "tiny")
+        runs.start(LoadPlan(rate=100, seconds=1))
+        return await ended(runs)
+
+    assert asyncio.run(run()).ttft == Quantiles(10.0, 19.0, 20.0, 20)
 
 
 def test_no_more_than_the_concurrency_are_in_flight() -> None:
@@ -114,11 +135,28 @@ def test_a_plan_is_bounded(wrong: dict[str, object]) -> None:
 @pytest.mark.parametrize("profile", LOAD_PROFILES)
 def test_bodies_share_what_the_profile_shares_and_differ_after_that(profile: str) -> None:
     plan = LoadPlan(profile=profile)
-    first, second = (
-        msgspec.json.decode(request_body(plan, number, "tiny"))["messages"][0]["content"].split()
-        for number in (0, 1)
-    )
+    first, second = words(request_body(plan, 7, 0, "tiny")), words(request_body(plan, 7, 1, "tiny"))
     shared = LOAD_PROFILES[profile].shared_words
     assert first[:shared] == second[:shared]
     assert first[shared] != second[shared]
     assert len(first) == shared + 1 + LOAD_PROFILES[profile].words
+
+
+@pytest.mark.parametrize("profile", LOAD_PROFILES)
+def test_two_runs_share_no_prompts(profile: str) -> None:
+    async def run() -> list[list[str]]:
+        server = Server()
+        runs = LoadRuns(server.send, "tiny")
+        for _ in range(2):
+            runs.start(LoadPlan(profile=profile, rate=100, seconds=0.3))
+            await ended(runs)
+        return [words(body) for body in server.bodies]
+
+    beginnings = [" ".join(prompt[:6]) for prompt in asyncio.run(run())]
+    shared = LOAD_PROFILES[profile].shared_words
+    assert len(set(beginnings)) == (2 if shared else len(beginnings))
+
+
+def words(body: bytes) -> list[str]:
+    content: str = msgspec.json.decode(body)["messages"][0]["content"]
+    return content.split()

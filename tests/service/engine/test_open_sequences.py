@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.messages import Admitted, Embed, FinishReason, StepPhase, Submit
+from engine.messages import (
+    Admitted,
+    Constraint,
+    Embed,
+    FinishReason,
+    Generate,
+    SamplingParams,
+    StepPhase,
+    Submit,
+)
 from engine.queueing import Moved, Prefilled, ServiceClass
 from observability.admin_api import EventKind, Prefill
 from service.engine.open_sequences import OpenSequences
@@ -115,6 +124,27 @@ def test_the_wait_of_those_who_wait_is_predicted_from_the_recent_pace() -> None:
     assert predicted is not None
     assert predicted > 0
     assert sequences.predicted_wait(0) == 0.0
+
+
+def test_a_place_while_a_grammar_is_prepared_is_no_wait_for_others() -> None:
+    sequences, made = opened(1, 2, 3, 4)
+    for sequence in made:
+        sequence.message = Submit(
+            handle=sequence.handle,
+            request_id="r",
+            prompt_token_ids=[5],
+            task=Generate(SamplingParams(max_tokens=5, constraint=Constraint(grammar="g"))),
+            arrival_time=0.0,
+        )
+    sequences.apply(step({}, queued=[1, 2, 3, 4]), keep_aborted=False)
+    now = time.monotonic()
+    admitted = [Admitted(n, now + 0.1 * n, 0) for n in (1, 2)]
+    sequences.apply(step({}, admitted=admitted), keep_aborted=False)
+    assert sequences.admissions_per_second() is None
+    sequences.apply(step({}, queued=[3, 4]), keep_aborted=False)
+    admitted = [Admitted(n, now + 0.5 * n, 0) for n in (3, 4)]
+    sequences.apply(step({}, admitted=admitted), keep_aborted=False)
+    assert sequences.admissions_per_second() is not None
 
 
 # --- what happens to a sequence -------------------------------------------------------------------

@@ -94,6 +94,64 @@ def test_a_descriptor_that_becomes_a_client_s_is_found(most: int, looks: int) ->
         assert number in connections._open
 
 
+def test_clients_that_leave_cost_few_scans(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    now, scans = [100.0], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    look = connections._look
+
+    def slow(at: float, *, again: bool = False) -> None:
+        scans.append(at)
+        now[0] += 0.01
+        look(at, again=again)
+
+    monkeypatch.setattr(connections, "_look", slow)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        connections._port = listener.getsockname()[1]
+        gone = connections.enter(("127.0.0.1", 1))
+        for _ in range(1000):
+            now[0] += 0.001
+            assert not connections.stays(gone)
+        assert 4 <= len(scans) <= 6  # of 10 ms, in a second
+        with socket.create_connection(listener.getsockname()) as client, listener.accept()[0]:
+            now[0] += 1
+            assert connections.stays(connections.enter(client.getsockname()))
+            client.shutdown(socket.SHUT_WR)
+            assert not connections.stays(connections.enter(client.getsockname()))
+
+
+def test_a_search_looks_only_at_descriptors_that_are_new_or_reused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    connections = Connections(idle_timeout=60, first_timeout=60, most=100)
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        connections._port = listener.getsockname()[1]
+        accepted = []
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(listener.getsockname()))
+            accepted.append(stack.enter_context(listener.accept()[0]))
+        connections._look(0.0)
+        assert connections.open == 20
+        looked: list[int] = []
+        address_of = connections._peer_address
+
+        def counting(descriptor: int) -> tuple[str, int] | None:
+            looked.append(descriptor)
+            return address_of(descriptor)
+
+        monkeypatch.setattr(connections, "_peer_address", counting)
+        client = stack.enter_context(socket.create_connection(listener.getsockname()))
+        reused = accepted[7].fileno()
+        accepted[7].close()
+        accepted[7] = stack.enter_context(listener.accept()[0])
+        assert accepted[7].fileno() == reused
+        connections._look(1.0, again=True)
+        assert reused in looked
+        assert not {each.fileno() for each in accepted} & set(looked) - {reused}
+        assert connections._open[reused].address == client.getsockname()
+
+
 def test_the_connections_of_another_port_are_looked_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

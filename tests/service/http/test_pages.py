@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import re
 from pathlib import Path
 from urllib.parse import urljoin
 
+import httpx
+import pytest
 from litestar import Litestar
 from litestar.testing import TestClient
 
-from tests.service.http.apps import client_of
+from tests.service.http.apps import KEYS, client_of
+from tests.service.running import RunningService
 
 
 def test_pages_need_nothing_from_elsewhere(client: TestClient[Litestar]) -> None:
@@ -52,3 +56,41 @@ def test_the_front_page_speaks_html_to_browsers_and_json_to_programs(
     assert facts["model"] == '<b>"tiny"</b>'
     assert facts["docs"].endswith("/docs")
     assert facts["status"] == "loading"
+
+
+def _programs(page: str) -> list[str]:
+    blocks = re.findall(r"<pre>(.*?)</pre>", page, re.DOTALL)
+    return [html.unescape(block) for block in blocks if "import " in block]
+
+
+def test_programs_of_the_front_page_run_as_they_are(
+    service: RunningService, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = httpx.get(service.url, headers={"Accept": "text/html"}).text
+    programs = _programs(page)
+    assert len(programs) == 2  # OpenAI's client and Anthropic's
+    for program in programs:
+        exec(compile(program, "<front page>", "exec"), {})  # noqa: S102
+    assert "TextBlock" not in capsys.readouterr().out
+
+
+def test_the_front_page_of_a_server_with_keys_takes_the_key_from_the_environment(
+    locked: TestClient[Litestar], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QUIRE_API_KEY", KEYS[0])
+    programs = _programs(locked.get("/", headers={"Accept": "text/html"}).text)
+    assert len(programs) == 2
+    for program in programs:
+        made = program[: program.index(")\n") + 1]
+        variables: dict[str, object] = {}
+        exec(compile(made, "<front page>", "exec"), variables)  # noqa: S102
+        assert getattr(variables["client"], "api_key", None) == KEYS[0]
+
+
+def test_the_front_page_names_the_metrics_only_where_they_are_served(
+    client: TestClient[Litestar], locked: TestClient[Litestar]
+) -> None:
+    for opened, served in ((client, True), (locked, False)):
+        assert (opened.get("/metrics").status_code == 200) == served
+        assert ("/metrics" in opened.get("/", headers={"Accept": "text/html"}).text) == served
+        assert ("metrics" in opened.get("/").json()) == served

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
-from engine.messages import Generate, SamplingParams
+from engine.messages import Embed, Generate, SamplingParams, Task
 from service.engine.submission import Submission
 from service.records import load_trace
 from service.records.load_trace import BLOCK_TOKENS, LoadTrace, TracedRequest
@@ -14,12 +16,22 @@ from service.tenants.caller import ANYBODY
 from tests.service.records.keeping import row
 from tests.service.store.stored import until
 
+GENERATE = Generate(SamplingParams(max_tokens=1))
 
-def submission(request_id: str, tokens: list[int], salt: str = "") -> Submission:
+
+def submission(
+    request_id: str,
+    tokens: list[int],
+    salt: str = "",
+    *,
+    task: Task = GENERATE,
+    seeds: Sequence[int] = (),
+) -> Submission:
     return Submission(
         request_id=request_id,
         prompt_token_ids=tokens,
-        task=Generate(SamplingParams(max_tokens=1)),
+        task=task,
+        seeds=seeds,
         caller=ANYBODY,
         arrival_time=0.0,
         cache_salt=salt,
@@ -88,6 +100,41 @@ async def test_only_what_was_submitted_while_recording_and_has_ended_is_in_it() 
     assert len(await lines(trace)) == 1
     assert not trace.is_recording
     assert trace.num_requests == 2
+
+
+async def test_a_request_has_a_line_for_each_prompt_with_its_part_of_the_output() -> None:
+    trace = LoadTrace()
+    trace.start(60)
+    for length in (40, 5):
+        trace.submitted(submission("two", [1] * length, seeds=[1, 2]))
+    assert trace.num_requests == 2
+    trace.ended(ended("two", output_tokens=9))
+    found = await lines(trace)
+    assert [(one.input_length, one.output_length) for one in found] == [(40, 4), (5, 5)]
+
+
+async def test_a_beam_search_is_one_line_and_vectors_are_none() -> None:
+    trace = LoadTrace()
+    trace.start(60)
+    for length in (40, 41, 41):  # each step submits its beams
+        trace.submitted(submission("search", [1] * length))
+    trace.submitted(submission("vector", [1] * 40, task=Embed()))
+    trace.ended(ended("search", 2))
+    trace.ended(ended("vector", 0))
+    assert [(one.input_length, one.output_length) for one in await lines(trace)] == [(40, 2)]
+
+
+async def test_what_is_left_out_takes_its_part_of_the_output_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(load_trace, "_MOST_REQUESTS", 1)
+    trace = LoadTrace()
+    trace.start(60)
+    for _ in range(2):
+        trace.submitted(submission("two", [1] * 40, seeds=[1]))
+    trace.ended(ended("two", output_tokens=8))
+    assert [one.output_length for one in await lines(trace)] == [4]
+    assert (trace.num_requests, trace.left_out) == (1, 1)
 
 
 async def test_it_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ def test_a_cursor_continues_where_the_page_ended(place: Position) -> None:
 def test_a_query_that_cannot_be_answered_says_what_is_allowed() -> None:
     with pytest.raises(QueryError, match="use one of received, ended"):
         Ordering.of(RequestQuery(sort="colour"))
-    with pytest.raises(QueryError, match=f"from 1 to {MAX_PAGE}"):
+    with pytest.raises(QueryError, match=f"from 1 to {MAX_PAGE:,}"):
         Ordering.of(RequestQuery(limit=MAX_PAGE + 1))
     cursor = Ordering.of(RequestQuery(sort="-total")).cursor(Position(False, 1.0, "a"))
     with pytest.raises(QueryError, match="sorted by '-total', not 'total'"):

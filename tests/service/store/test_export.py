@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import sys
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
@@ -105,8 +106,9 @@ async def test_without_pyarrow_parquet_is_refused_with_what_to_do(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     async with archived(f"sqlite:///{tmp_path}/store.sqlite3") as one:
-        with pytest.raises(ParquetMissingError, match=r"install quire\[parquet\]"):
+        with pytest.raises(ParquetMissingError, match=r"-m pip install pyarrow'") as caught:
             await one.archive.export_requests(RequestQuery(), "parquet")
+    assert sys.executable in str(caught.value)  # the server's own Python
 
 
 def test_every_column_has_its_own_name() -> None:

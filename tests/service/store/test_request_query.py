@@ -64,8 +64,9 @@ def test_a_cursor_is_taken_with_the_order_that_it_is_of(sort: str) -> None:
     cursor = cursor_after(query, 1.5, "req_1")
     page_statement(RequestQuery(sort=sort, cursor=cursor))
     other = "-" + sort if sort[0] != "-" else sort[1:]
-    with pytest.raises(ArchiveQueryError, match="cursor"):
+    with pytest.raises(ArchiveQueryError, match="cursor") as caught:
         page_statement(RequestQuery(sort=other, cursor=cursor))
+    assert caught.value.field == "cursor"
 
 
 def test_a_page_by_end_is_read_in_the_order_of_the_index(tmp_path: Path) -> None:

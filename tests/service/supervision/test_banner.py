@@ -75,3 +75,10 @@ def test_the_admin_api_is_named_and_metrics_only_where_they_are_public() -> None
     )
     assert "/metrics" in printed()
     assert "/metrics" not in printed(needs_key=True)
+
+
+def test_how_to_make_a_key_comes_before_the_requests_that_need_it() -> None:
+    lines = printed(needs_key=True, making_keys="first:\nexport QUIRE_API_KEY=1").splitlines()
+    at = lines.index("  first:")
+    assert lines[at + 1] == "  export QUIRE_API_KEY=1"
+    assert lines[at + 2].startswith("  curl ")

@@ -166,6 +166,24 @@ def test_errors_are_problem_details(keyed: AdminApp) -> None:
         assert problem["type"].startswith("urn:quire:problem:")
 
 
+@pytest.mark.parametrize(
+    ("path", "body", "field", "detail"),
+    [
+        ("load", {"rate": 101}, "rate", "'rate' must be a number of at most 100."),
+        ("load", [], None, "The body must be an object, not a list."),
+        ("load", {"x": 1}, "x", "The body has no field 'x'; it may have profile, rate, seconds, "),
+        ("loglevel", {}, "level", "'level' is missing."),
+        ("loglevel", {"level": "trace"}, "level", "'level' must be one of debug, "),
+    ],
+)
+def test_a_wrong_body_is_refused_in_words(
+    keyed: AdminApp, path: str, body: object, field: str | None, detail: str
+) -> None:
+    reply = asyncio.run(ask(keyed, "POST", f"/admin/v1/{path}", key=OPERATE, body=body)).json()
+    assert reply.get("field") == field
+    assert reply["detail"].startswith(detail)
+
+
 def test_a_body_that_is_too_large_is_refused(keyed: AdminApp) -> None:
     async def reply() -> Reply:
         large = {"level": "x" * 100_000}

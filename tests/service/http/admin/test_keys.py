@@ -73,23 +73,35 @@ async def test_whoever_reads_changes_nothing(app: AdminApp) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "body", "status", "words"),
+    ("body", "field"),
     [
-        ("", {"alias": "Bad"}, 422, "alias"),
-        ("", {"alias": "other"}, 422, "reserved"),
-        ("", {"alias": "a", "requests_per_minute": 0}, 422, "requests_per_minute"),
-        ("", {"alias": "a", "expires_in": -1}, 422, "expires_in"),
-        ("", {"alias": "a", "surprise": 1}, 422, "surprise"),
-        ("/nobody/rotate", {}, 404, "nobody"),
-        ("/nobody/revoke", {}, 404, "nobody"),
-        ("/filed/revoke", {}, 404, "keys file"),
+        ({"alias": "Bad"}, "alias"),
+        ({"alias": "other"}, "alias"),
+        ({"alias": "a", "scopes": ["all"]}, "scopes[1]"),
+        ({"alias": "a", "expires_in": 1e-9}, "expires_in"),
+        ({"alias": "a", "requests_per_minute": 0}, "requests_per_minute"),
+        ({"alias": "a", "expires_in": -1}, "expires_in"),
+        ({"alias": "a", "surprise": 1}, "surprise"),
     ],
 )
-async def test_what_cannot_be_done_is_said(
-    app: AdminApp, path: str, body: object, status: int, words: str
-) -> None:
-    reply = await order(app, path, body)
-    assert reply.status == status
+async def test_a_wrong_order_names_the_field(app: AdminApp, body: object, field: str) -> None:
+    reply = await order(app, "", body)
+    assert (reply.status, reply.json()["field"]) == (422, field)
+
+
+async def test_a_next_key_that_would_have_expired_is_refused(app: AdminApp) -> None:
+    await order(app, "", {"alias": "team"})
+    reply = await order(app, "/team/rotate", {"expires_in": 1e-9})
+    assert (reply.status, reply.json()["field"]) == (422, "expires_in")
+
+
+@pytest.mark.parametrize(
+    ("path", "words"),
+    [("/nobody/rotate", "nobody"), ("/nobody/revoke", "nobody"), ("/filed/revoke", "keys file")],
+)
+async def test_what_cannot_be_done_is_said(app: AdminApp, path: str, words: str) -> None:
+    reply = await order(app, path, {})
+    assert reply.status == 404
     assert words in reply.json()["detail"]
 
 

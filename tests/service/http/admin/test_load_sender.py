@@ -14,7 +14,7 @@ def test_a_request_goes_through_the_front_door_as_the_tenant(
     own_template: Path, tmp_path: Path
 ) -> None:
     app = new_app(own_template, tmp_path, api_key=("sk-user",), store_url="none")
-    body = request_body(LoadPlan(), 0, "own-template")
+    body = request_body(LoadPlan(), 7, 0, "own-template")
     record = asyncio.run(sender(app)(body))
     assert record is not None
     assert (record.key, record.client_address) == ("loadtest", "loadtest")

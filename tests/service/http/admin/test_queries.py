@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from observability.admin_api import RequestQuery
@@ -58,6 +60,18 @@ def test_wrong_queries_name_the_parameter(wrong: dict[str, str]) -> None:
     with pytest.raises(ProblemError) as caught:
         request_query(wrong)
     assert (caught.value.status, caught.value.field) == (422, next(iter(wrong)))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"min_ms": "-1"}, "'min_ms' must be a number from 0 to 1,000,000,000."),
+        ({"since": "1e12"}, "'since' must be epoch seconds, from 0 to 100,000,000,000, or how"),
+    ],
+)
+def test_bounds_are_written_as_people_do(wrong: dict[str, str], words: str) -> None:
+    with pytest.raises(ProblemError, match=re.escape(words)):
+        request_query(wrong)
 
 
 def test_a_path_without_parameters_says_so() -> None:

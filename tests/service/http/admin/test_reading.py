@@ -139,7 +139,16 @@ def test_one_request_from_memory_or_store(app: AdminApp) -> None:
 
 
 def test_a_cursor_that_is_not_one(app: AdminApp) -> None:
-    assert get(app, "/requests?since=1s&state=live&cursor=x").status == 422
+    reply = get(app, "/requests?since=1s&state=live&cursor=x")
+    assert (reply.status, reply.json()["field"]) == (422, "cursor")
+    assert reply.json()["detail"].startswith("The cursor is not valid;")
+
+
+@pytest.mark.parametrize("times", ["from=1h&to=2h", "from=100&to=100"])
+def test_a_series_begins_before_it_ends(app: AdminApp, times: str) -> None:
+    reply = get(app, f"/series?{times}")
+    assert (reply.status, reply.json()["field"]) == (422, "from")
+    assert reply.json()["detail"] == "'from' must be before 'to'."
 
 
 def test_overview_and_series(app: AdminApp) -> None:

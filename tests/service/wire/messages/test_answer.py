@@ -133,22 +133,38 @@ def test_any_frames_accumulate_to_the_whole_message(
 
 @pytest.mark.parametrize("frames", [[1], [3], [100]])
 @pytest.mark.parametrize(
-    ("text", "content"),
+    ("text", "content", "reason"),
     [
-        (MALFORMED[0], [("text", "a {city: Oslo}")]),
-        (MALFORMED[1], [("tool_use", {"city": "Oslo"})]),
-        (MALFORMED[2], [("tool_use", {"city": "Oslo"})]),
-        (MALFORMED[3], [("text", 'a {"city": "Oslo')]),
+        (MALFORMED[0], [("text", "a {city: Oslo}")], "end_turn"),
+        (MALFORMED[1], [("tool_use", {"city": "Oslo"})], "max_tokens"),
+        (MALFORMED[2], [("tool_use", {"city": "Oslo"})], "max_tokens"),
+        (MALFORMED[3], [("text", 'a {"city": "Oslo')], "end_turn"),
+        (
+            CALL + MALFORMED[1],
+            [("tool_use", {"city": "Köln 🚀"}), ("tool_use", {"city": "Oslo"})],
+            "max_tokens",
+        ),
+        (MALFORMED[1].removesuffix("</tool_call>"), [("tool_use", {"city": "Oslo"})], "max_tokens"),
         (
             f"Sure. {MALFORMED[0]} Well.",
             [("text", t) for t in ("Sure.", "a {city: Oslo}", "Well.")],
+            "end_turn",
         ),
-        (MALFORMED[0] + CALL, [("text", "a {city: Oslo}"), ("tool_use", {"city": "Köln 🚀"})]),
+        (
+            MALFORMED[0] + CALL,
+            [("text", "a {city: Oslo}"), ("tool_use", {"city": "Köln 🚀"})],
+            "tool_use",
+        ),
     ],
 )
 def test_a_malformed_call_is_never_one_without_input_and_the_sdk_reads_the_stream(
-    checkpoint: Checkpoint, text: str, content: list[tuple[str, Any]], frames: list[int]
+    checkpoint: Checkpoint,
+    text: str,
+    content: list[tuple[str, Any]],
+    reason: str,
+    frames: list[int],
 ) -> None:
+    """And one that lacks some of its input has the reason of an answer that was cut."""
     played = Played(checkpoint, text, frames)
     for message in (played.whole, played.accumulated):
         found = [
@@ -156,7 +172,7 @@ def test_a_malformed_call_is_never_one_without_input_and_the_sdk_reads_the_strea
             for block in message.content
         ]
         assert found == content
-        assert message.stop_reason == ("tool_use" if CALL in text else "end_turn")
+        assert message.stop_reason == reason
 
 
 def test_thinking_text_and_calls_are_blocks_in_the_order_they_came(checkpoint: Checkpoint) -> None:
