@@ -67,6 +67,7 @@ ORDER = {
             "fault_settings",
             "tracing_settings",
             "admin_settings",
+            "schema_targets",
         ),
         *(
             "archive_settings",

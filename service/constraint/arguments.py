@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from service.constraint.anchors import full_match_regex
+from service.constraint.bare_text import (
+    ANY_TEXT,
+    NULL,
+    BareTexts,
+    BeyondTextError,
+    allows_null,
+    texts_of,
+)
 from service.constraint.flat import CannotFlattenError, flat_regex
-from service.constraint.lark import literal, pattern, quoted
+from service.constraint.listed import Listed, listed
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
+from service.constraint.schema_grammar import rewritten
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
-from service.output.calls.coercion import resolve, schema_types
+from service.output.calls.parameters import NULLABLE, NULLS
+from service.output.calls.tool_schemas import parameter_types
+from service.schema_targets import target_of
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
-_NOTHING = "/a/ & /b/"  # a terminal that matches nothing
-# Keywords that cannot be enforced on bare text between tags.
-_BEYOND_TEXT = frozenset({"format", "allOf", "anyOf", "oneOf", "$ref"})
-# Keywords that restrict a string among other values: those that are followed, and the others.
-_OF_TEXT = frozenset({"type", "const", "enum", "pattern", "minLength", "maxLength"})
-_CHOICES = frozenset({"anyOf", "oneOf"})
-_BEYOND_PARTS = frozenset({"format", "allOf", "not", "if", "$dynamicRef", "$recursiveRef"})
 
 
 def is_binding(tool: ToolShape) -> bool:
@@ -47,84 +51,101 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
     return schema if "type" in schema else {**schema, "type": "object"}
 
 
-def argument_schema(part: Any, root: JsonObject) -> JsonObject:
-    """Return one argument's schema as a separate schema, with the definitions from ``root``."""
-    schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else dict(part)
-    for keyword in ("$defs", "definitions"):
-        if keyword in root:
-            schema.setdefault(keyword, root[keyword])
-    return schema
+class Argument(NamedTuple):
+    """The property ``key`` of the arguments' schema ``root``."""
+
+    tool: ToolShape
+    key: str
+    part: Any
+    root: JsonObject
+
+    @property
+    def types(self) -> frozenset[str]:
+        """The types as which the parser reads it."""
+        return parameter_types(self.root, self.key)
+
+    def texts(self) -> tuple[BareTexts, Sequence[str]]:
+        """Return the texts that it may be written as, and texts that mean something else. Raises
+        InvalidRequestError if they cannot be enforced and must be."""
+        try:
+            texts = texts_of(self.part, self.root)
+        except BeyondTextError as error:
+            if is_binding(self.tool):
+                raise InvalidRequestError(
+                    f"'{error.keyword}' of a string cannot be enforced inside this model's tool "
+                    "calls.",
+                    param=f"{self.tool.param}.properties.{self.key}.{error.keyword}",
+                ) from error
+            texts = ANY_TEXT
+        if self.types != NULLABLE:
+            return texts, ()
+        return ([*texts, *NULL], ()) if allows_null(self.part, self.root) else (texts, NULLS)
+
+    def texts_among_others(self) -> BareTexts:
+        """Return the texts that it may be written as if a mark says so; none if they cannot be
+        enforced."""
+        try:
+            return texts_of(self.part, self.root)
+        except BeyondTextError:
+            return []
 
 
-def check_text(schema: JsonObject, param: str) -> None:
-    """Raise InvalidRequestError for keywords that cannot be enforced on bare text."""
-    beyond = _BEYOND_TEXT & schema.keys()
-    if isinstance(regex := schema.get("pattern"), str) and full_match_regex(regex) is None:
-        beyond |= {"pattern"}
-    for keyword in sorted(beyond):
+def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:
+    """Return the arguments that the schema lists. Raises InvalidRequestError if they must match it
+    and a list of them does not ensure that."""
+    found = listed(schema)
+    if found.left_out and is_binding(tool):
+        keyword = found.left_out[0]
         raise InvalidRequestError(
-            f"'{keyword}' of a string cannot be enforced inside this model's tool calls.",
-            param=f"{param}.{keyword}",
+            f"'{keyword}' of the arguments cannot be enforced inside this model's tool calls.",
+            param=f"{tool.param}.{keyword}",
         )
+    return found
 
 
-def string_part(part: Any, root: JsonObject, references: int = 8) -> JsonObject | None:
-    """Return the schema of the strings that ``part`` of ``root`` allows, among other values, if
-    bare text can follow it; None if not, or if it allows no string."""
-    if not isinstance(part, dict) or references < 0 or _BEYOND_PARTS & part.keys():
-        return None
-    if "$ref" in part:
-        found = resolve(str(part["$ref"]), root)
-        alone = not (_OF_TEXT | _CHOICES) & part.keys()
-        return string_part(found, root, references - 1) if alone else None
-    choices = _CHOICES & part.keys()
-    if choices:
-        options = part[min(choices)]
-        if len(choices) > 1 or _OF_TEXT & part.keys() or not isinstance(options, list):
-            return None
-        types = (schema_types(option, root) for option in options)
-        texts = [
-            option
-            for option, kinds in zip(options, types, strict=True)
-            if not kinds or "string" in kinds
-        ]
-        return string_part(texts[0], root, references - 1) if len(texts) == 1 else None
-    kinds = schema_types(part, root)
-    if kinds and "string" not in kinds:
-        return None
-    regex = part.get("pattern")
-    if isinstance(regex, str) and full_match_regex(regex) is None:
-        return None
-    return {**{key: part[key] for key in _OF_TEXT & part.keys()}, "type": "string"}
+def argument_schema(part: Any, root: JsonObject) -> JsonObject:
+    """Return one argument's schema as a separate schema, with what it refers to in ``root`` as its
+    definitions."""
+    schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else part
+    moved = _Moved(root, schema)
+    written = moved.written(schema)
+    definitions = moved.definitions()
+    return {**written, "$defs": definitions} if definitions else written
 
 
-def text_terminal(schema: JsonObject, close: str, *, never_first: str = "") -> str | None:
-    """Return a terminal for a string that is written as bare text; None if its schema does not
-    restrict it. ``close``: the text that ends the string and cannot occur in it; ``never_first``: a
-    text it cannot begin with. Options that break these rules are left out; a terminal without
-    options matches nothing."""
-    options = [schema["const"]] if "const" in schema else schema.get("enum")
-    if isinstance(options, list):
-        texts = [
-            option
-            for option in options
-            if isinstance(option, str)
-            and not (close and close in option)
-            and not (never_first and option.startswith(never_first))
-        ]
-        return " | ".join(map(literal, texts)) or _NOTHING
-    shapes: list[str] = []
-    if isinstance(regex := schema.get("pattern"), str):
-        whole = full_match_regex(regex)
-        if whole is not None:
-            shapes.append(pattern(whole))
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    if isinstance(least, int) or isinstance(most, int):
-        bounds = f"{{{least or 0},{most if isinstance(most, int) else ''}}}"
-        shapes.append(f"/(?s:.){bounds}/")
-    if not shapes:
-        return None
-    return " & ".join([*shapes, f"~/(?s:.*){quoted(close)}(?s:.*)/"])
+class _Moved:
+    """Rewrites references of an argument's schema ``own`` to definitions of that schema alone."""
+
+    def __init__(self, root: JsonObject, own: JsonObject) -> None:
+        self._root = root
+        self._own = own
+        self._places: dict[int, str] = {}  # of what is referred to, by id
+        self._waiting: list[Any] = []
+
+    def written(self, schema: JsonObject) -> JsonObject:
+        return rewritten(schema, self._change)
+
+    def definitions(self) -> JsonObject:
+        """Return what the schemas written so far refer to, and what that refers to."""
+        found: JsonObject = {}
+        for index, target in enumerate(self._waiting):  # grows meanwhile
+            found[str(index)] = self.written(target) if isinstance(target, dict) else target
+        return found
+
+    def _change(self, schema: JsonObject) -> JsonObject:
+        changed = {key: schema[key] for key in schema if key not in ("$defs", "definitions")}
+        reference = schema.get("$ref")
+        if not isinstance(reference, str):
+            return changed
+        target = target_of(reference, self._root)
+        if target is None:
+            target = target_of(reference, self._own)
+        if target is None:
+            return changed
+        if id(target) not in self._places:
+            self._places[id(target)] = f"#/$defs/{len(self._waiting)}"
+            self._waiting.append(target)
+        return {**changed, "$ref": self._places[id(target)]}
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:

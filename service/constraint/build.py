@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import msgspec
 
 from engine.messages import MAX_GRAMMAR_CHARS, Constraint
-from service.constraint.calls import CallTerms, opening_of_calls
+from service.constraint.calls import CallTerms, opening_of_calls, other_openings_of_calls
 from service.constraint.channels import ChannelTerms
 from service.constraint.lark import (
     SPACE,
@@ -26,6 +26,7 @@ from service.constraint.lark import (
     literal,
     pattern,
     quoted,
+    spelled,
     tag,
 )
 from service.constraint.request import (
@@ -260,16 +261,17 @@ class _Builder:
         if self._channels is not None:
             return self._channels.free(tools, many=many)
         calls = CallTerms(self.rules, self._call_tags, tools, self._token_ids, exact=False)
-        opening_text = opening_of_calls(self._call_tags)
-        if not opening_text:
-            return self._bare_calls_or_text(calls.term(many=many))
-        opening = tag(opening_text, self._token_ids)
+        opening = tag(opening_of_calls(self._call_tags), self._token_ids)
+        if self._call_tags.bare:
+            return self._calls_or_text(calls, opening, many=many)
         call = calls.term(many=many, opened=True)
         closing = self._closing_of_reasoning()
-        text = self._free_text(opening)
-        until = self.rules.add(
-            f"{text} {opening.term}" if opening.special else self.rules.text_to(opening)
-        )
+        others = [tag(text, self._token_ids) for text in other_openings_of_calls(self._call_tags)]
+        text = self._free_text(opening, *others)
+        if opening.special:
+            until = self.rules.add(f"{text} {opening.term}")
+        else:
+            until = self.rules.shaped_to(self.rules.text(opening, *others), opening)
         if many:
             body = f"({until} {call})* {text}"
         else:
@@ -280,12 +282,20 @@ class _Builder:
         unfinished = self.rules.text(closing)
         return f"({unfinished} | {self.rules.text_to(closing)} {body})"
 
-    def _bare_calls_or_text(self, calls: str) -> str:
-        """Without tags, an answer consists either of calls alone or of text without calls."""
+    def _calls_or_text(self, calls: CallTerms, opening: Tag, *, many: bool) -> str:
+        """Where calls need no tags, an answer consists of calls alone, or of text that does not
+        begin like one. If the format has tags as well, calls in them may follow the text."""
         first = quoted(self._call_tags.bare)
-        text = self.rules.add(f"/[ \\t\\r\\n]*[^{first} \\t\\r\\n](?s:.*)/", terminal=True)
         space = self.rules.add(SPACE, terminal=True)
-        return self.after_reasoning(self.rules.add(f'({space} {calls} | {text} | "")'))
+        bare = self.rules.add(calls.bare(many=many))
+        shape = f"/[ \\t\\r\\n]*([^{first} \\t\\r\\n](?s:.*))?/"
+        terms = [f"{space} {bare}"]
+        if opening.text:
+            shape += f" & ~/(?s:.*){quoted(opening.text)}(?s:.*)/"
+            close = spelled(self._call_tags.close, self._token_ids)
+            terms.append(f"{self.rules.shaped_to(shape, opening)} {space} {bare} {space} {close}")
+        terms.append(self.rules.add(shape, terminal=True))
+        return self.after_reasoning(self.rules.add(either(terms)))
 
     def _closing_of_reasoning(self) -> Tag | None:
         """Return the tag that closes the reasoning left open by the prompt."""
@@ -293,10 +303,10 @@ class _Builder:
             return None
         return self._reasoning[1]
 
-    def _free_text(self, opening: Tag) -> str:
-        """Return a term for text without a call's opening tag; it may contain blocks of reasoning,
+    def _free_text(self, *openings: Tag) -> str:
+        """Return a term for text without a call's opening tags; it may contain blocks of reasoning,
         finished or not."""
-        text = self.rules.text(opening)
+        text = self.rules.text(*openings)
         if self._framing:
             text = self.rules.add(f"{text} ({either(self._framing)} {text})*")
         if self._reasoning is None or not self._reasoning[0].special:

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.messages import MAX_GRAMMAR_CHARS
 from service.constraint.arguments import (
+    Argument,
     argument_schema,
     arguments_schema,
-    check_text,
     is_binding,
-    string_part,
+    listed_arguments,
+)
+from service.constraint.bare_text import (
+    ANY_TEXT,
+    ANYTHING,
+    BareTexts,
+    text_excluding,
     text_terminal,
 )
 from service.constraint.lark import (
@@ -21,6 +27,7 @@ from service.constraint.lark import (
     TokenIds,
     either,
     literal,
+    quoted,
     spelled,
     tag,
 )
@@ -36,8 +43,9 @@ from service.formats import (
     RelaxedBody,
     ToolCallTags,
 )
-from service.output.calls.coercion import parameter_types
-from service.output.calls.parameters import CDATA
+from service.formats.format import Body
+from service.output.calls.parameters import CDATA, reads_text
+from service.output.calls.reader import inner_opening
 
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
@@ -56,6 +64,12 @@ def opening_of_calls(tags: ToolCallTags) -> str:
     """Return the text that comes first where calls begin; empty if the format has no tags for
     calls."""
     return tags.section[0] or tags.lead + tags.open
+
+
+def other_openings_of_calls(tags: ToolCallTags) -> tuple[str, ...]:
+    """Return further texts that the parser takes for the beginning of calls."""
+    others = dict.fromkeys((*tags.opens, inner_opening(tags)))
+    return tuple(text for text in others if text and text != opening_of_calls(tags))
 
 
 class CallTerms:
@@ -108,6 +122,14 @@ class CallTerms:
         closing = f" {space} {self._spelled(tags.section[1])}" if tags.section[1] else ""
         term = f"{space} {repeated}{closing}"
         return self._rules.add(term if opened else self._after(tags.section[0], term))
+
+    def bare(self, *, many: bool) -> str:
+        """Return a term for one call, or with ``many`` any number, without tags around them."""
+        body = self._tags.body
+        if many and isinstance(body, JsonBody) and not body.array:
+            between = self._rules.add(r"/[ \t\r\n]{0,8}(;[ \t\r\n]{0,8})?/", terminal=True)
+            return f"{self._one} ({between} {self._one})*"
+        return self._group(many=many)
 
     def _group(self, *, many: bool) -> str:
         """Return a term for the calls between one pair of tags."""
@@ -179,13 +201,12 @@ class CallTerms:
 
         edge = "\n" if body.trims_newline else ""
         close = tag(edge + body.value_close, self._token_ids)
+        ends = _ends_of_text(body)
 
-        def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(
-                part, body.value_close or edge, never_first=CDATA if body.cdata else ""
-            )
-            if shape is None:
-                return f"{self._spelled(edge)} {self._rules.text_to(close)}"
+        def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
+            cdata = CDATA if body.cdata else ""
+            shape = text_terminal(texts, ends, never=never, never_first=cdata)
+            shape = shape or f"{ANYTHING} & {text_excluding(ends)}"
             return f"{self._spelled(edge)} {self._rules.shaped_to(shape, close)}"
 
         def json_value(part: dict[str, Any]) -> str:
@@ -198,7 +219,7 @@ class CallTerms:
             if body.attributes:
                 rest += f" {either(_ATTRIBUTES[body.attributes])} {self._spelled(body.tag_end)}"
             between = f"{space} {self._spelled(body.value_open)}" if body.value_open else ""
-            return f"({opening} {_ANY_KEY} {rest} {between} {text_value({})} {space})*"
+            return f"({opening} {_ANY_KEY} {rest} {between} {text_value(ANY_TEXT)} {space})*"
 
         arguments = self._each(tool, written, text_value, json_value, any_argument, joined=False)
         return f"{head} {space} {arguments} {self._spelled(body.call_close)}"
@@ -211,8 +232,8 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
 
-        def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, body.mark)
+        def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
+            shape = text_terminal(texts, quoted(body.mark), never=never)
             end = tag(body.mark, self._token_ids)
             return self._rules.text_to(end) if shape is None else self._rules.shaped_to(shape, end)
 
@@ -246,7 +267,7 @@ class CallTerms:
             pair = self._rules.add(f'{_ANY_KEY} "=" {anything}')
             return f'({pair} (", " {pair})*)?'
 
-        arguments = self._each(tool, written, json_value, json_value, any_argument, joined=True)
+        arguments = self._each(tool, written, None, json_value, any_argument, joined=True)
         return f'{literal(f"{tool.name}(")} {arguments} ")"'
 
     def _any_value(self, *constants: str, quote: Tag | None) -> str:
@@ -275,8 +296,8 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{literal(key + ':')} {value}"
 
-        def text_value(part: dict[str, Any]) -> str:
-            shape = text_terminal(part, body.quote)
+        def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
+            shape = text_terminal(texts, quoted(body.quote), never=never)
             if shape is None:
                 return f"{quote.term} {self._rules.text_to(quote)}"
             return f"{quote.term} {self._rules.shaped_to(shape, quote)}"
@@ -297,7 +318,7 @@ class CallTerms:
         self,
         tool: ToolShape,
         written: Callable[[str, str, bool], str],
-        text_value: Callable[[dict[str, Any]], str],
+        text_value: Callable[[BareTexts, Sequence[str]], str] | None,
         json_value: Callable[[dict[str, Any]], str],
         any_argument: Callable[[], str],
         *,
@@ -307,39 +328,34 @@ class CallTerms:
         """Return a term for the arguments in the order of the schema's properties; optional ones
         may be omitted. ``joined``: separated by commas."""
         schema = self._arguments(tool)
-        properties = schema.get("properties")
-        if not isinstance(properties, dict):
-            return any_argument() if schema.get("additionalProperties", True) is not False else ""
-        required = schema.get("required") or ()
+        found = listed_arguments(tool, schema)
+        if not found.properties:
+            return "" if found.named else any_argument()
         terms: list[tuple[str, bool]] = []
-        for key, part in properties.items():
-            inner = argument_schema(part, schema)
-            is_text = parameter_types(schema, key) == _STRING
-            if is_text and is_binding(tool):
-                check_text(inner, f"{tool.param}.properties.{key}")
-            value = text_value(inner) if is_text else json_value(inner)
-            term = written(key, value, is_text)
-            if self._marks_text and not is_text and (text := string_part(part, schema)) is not None:
-                term = either([written(key, text_value(text), True), term])
-            terms.append((self._rules.add(term), key in required))
+        for key, part in found.properties.items():
+            argument = Argument(tool, key, part, schema)
+            term = self._value(argument, written, text_value, json_value)
+            terms.append((self._rules.add(term), key in found.required))
         if not joined:
             return " ".join(term if needed else f"{term}?" for term, needed in terms)
-        return self._joined(terms, literal(comma))
+        return _joined(self._rules, terms, literal(comma))
 
-    def _joined(self, terms: list[tuple[str, bool]], comma: str) -> str:
-        """Return a term for all required and any optional terms, separated by commas."""
-        behind = ""  # what may follow a term
-        alone = '""'  # what may come if nothing came before
-        for term, needed in reversed(terms):
-            with_comma = self._rules.add(f"{comma} {term} {behind}")
-            first = f"{term} {behind}"
-            if needed:
-                behind, alone = with_comma, self._rules.add(first)
-            else:
-                alone = self._rules.add(f"({first} | {alone})")
-                behind = f"({with_comma} | {behind})" if behind else f"{with_comma}?"
-                behind = self._rules.add(behind)
-        return alone
+    def _value(
+        self,
+        argument: Argument,
+        written: Callable[[str, str, bool], str],
+        text_value: Callable[[BareTexts, Sequence[str]], str] | None,
+        json_value: Callable[[dict[str, Any]], str],
+    ) -> str:
+        """Return a term for an argument: as bare text if the parser reads its types as that."""
+        if text_value is not None and _reads_text(self._tags.body, argument.types):
+            return written(argument.key, text_value(*argument.texts()), True)
+        value = json_value(argument_schema(argument.part, argument.root))
+        term = written(argument.key, value, False)
+        texts = argument.texts_among_others() if text_value and self._marks_text else []
+        if not texts or text_value is None:
+            return term
+        return either([written(argument.key, text_value(texts, ()), True), term])
 
     # --- parts -----------------------------------------------------------------------------------
 
@@ -358,8 +374,43 @@ class CallTerms:
         return f"{self._spelled(opening)} {term}" if opening else term
 
 
+def _joined(rules: Rules, terms: list[tuple[str, bool]], comma: str) -> str:
+    """Return a term for all required and any optional terms, separated by commas."""
+    behind = ""  # what may follow a term
+    alone = '""'  # what may come if nothing came before
+    for term, needed in reversed(terms):
+        with_comma = rules.add(f"{comma} {term} {behind}")
+        first = f"{term} {behind}"
+        if needed:
+            behind, alone = with_comma, rules.add(first)
+        else:
+            alone = rules.add(f"({first} | {alone})")
+            behind = f"({with_comma} | {behind})" if behind else f"{with_comma}?"
+            behind = rules.add(behind)
+    return alone
+
+
+def _reads_text(body: Body, types: frozenset[str]) -> bool:
+    """True if the parser reads values of these types as bare text."""
+    match body:
+        case ParametersBody(attributes=""):
+            return reads_text(types, body)
+        case ElementsBody():
+            return not types or types == _STRING
+        case _:
+            return types == _STRING
+
+
 def _escaped(text: str, body: ParametersBody) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;") if body.escaped else text
+
+
+def _ends_of_text(body: ParametersBody) -> str:
+    """Return a regex for what ends a value: its closing tag, or the next argument's opening."""
+    not_in_keys = "".join(map(quoted, dict.fromkeys(f"{body.key_end[0]}<>\n")))
+    equals = "=" if body.attributes else ""
+    key = f"[^{not_in_keys}{equals}]+"
+    return f"{quoted(body.value_close)}|{quoted(body.key_open)}{key}{quoted(body.key_end)}"
 
 
 def _pointer(key: str) -> str:

@@ -18,6 +18,8 @@ from typing import Any
 
 import msgspec
 
+from service.schema_targets import target_of
+
 # A schema with one of these already covers other properties, or lists whole values.
 _SAYS_ITSELF = frozenset(
     {
@@ -233,16 +235,7 @@ class _Closer:
         """Return the target of the schema's reference; None if there is none or it cannot be
         determined."""
         reference = schema.get("$ref")
-        if not isinstance(reference, str) or not (reference == "#" or reference.startswith("#/")):
-            return None
-        found: Any = self._root
-        for step in reference.split("/")[1:]:
-            name = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                found = found.get(name) if isinstance(found, dict) else None
-        return found
+        return target_of(reference, self._root) if isinstance(reference, str) else None
 
     def _spend(self, work: int = 1) -> None:
         self._work += work

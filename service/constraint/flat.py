@@ -42,6 +42,7 @@ _TOKEN = re.compile(
     |(?P<range>"[^"\\]"\s*\.\.\s*"[^"\\]")
     |(?P<string>"(?:\\.|[^"\\\n])*"i?)
     |(?P<regex>/(?![/*])(?:\\.|[^/\\\n])+/[a-z]*)
+    |(?P<rule>[?!]*\w+(?=\s*:))
     |(?P<repeat>[*+?]|\{[\s\d,]{1,64}\}|~\s*\d+(?:\s*\.\.\s*\d+)?)
     |(?P<bracket>[()|\[\]:])
     |(?P<name>!?\w+)
@@ -86,17 +87,15 @@ def _definitions(grammar: str) -> dict[str, list[_Token]]:
     current: list[_Token] | None = None
     for place, token in enumerate(tokens):
         if place + 1 < len(tokens) and tokens[place + 1] == ("bracket", ":"):
-            if token.kind not in ("name", "repeat"):
+            if token.kind != "rule":
                 raise CannotFlattenError(f"'{token.text}:' does not start a rule")
-            current = definitions[token.text.lstrip("!")] = []
+            current = definitions[token.text.lstrip("?!")] = []
         elif token == ("bracket", ":"):
             continue
         elif current is None:
-            if token != ("repeat", "?"):  # Lark's mark for a rule that is inlined in its trees
-                raise CannotFlattenError(f"'{token.text[:20]}' is outside a rule")
+            raise CannotFlattenError(f"'{token.text[:20]}' is outside a rule")
         else:
             current.append(token)
-    # A mark before a rule's name ends up at the end of the rule above.
     return definitions
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from service.constraint.schema import UNENFORCED
+from service.schema_targets import steps_of, target_of
 
 # Keywords that restrict values; all others are annotations, or contain definitions.
 RESTRICTING = frozenset(
@@ -31,10 +31,10 @@ def steps_of_references(schema: Any) -> frozenset[str]:
     """Return the names that occur on the way to any reference's target: keywords that contain
     definitions, whatever they are called."""
     return frozenset(
-        _step(step)
+        step
         for part in _parts(schema)
         if isinstance(part, dict) and isinstance(target := part.get("$ref"), str)
-        for step in target.split("/")[1:]
+        for step in steps_of(target) or ()
     )
 
 
@@ -52,7 +52,7 @@ def circular_references(schema: dict[str, Any]) -> frozenset[int]:
     left = _MOST_WORK
     for part in mixed:
         seen: set[int] = set()
-        waiting = [_target(schema, part["$ref"])]
+        waiting = [target_of(part["$ref"], schema)]
         while waiting and left:
             left -= 1
             one = waiting.pop()
@@ -60,7 +60,7 @@ def circular_references(schema: dict[str, Any]) -> frozenset[int]:
                 continue
             seen.add(id(one))
             if isinstance(one, dict) and isinstance(one.get("$ref"), str):
-                waiting.append(_target(schema, one["$ref"]))
+                waiting.append(target_of(one["$ref"], schema))
             waiting += _used(one)
         if id(part) in seen:
             found.add(id(part))
@@ -75,24 +75,6 @@ def _used(part: dict[str, Any] | list[Any]) -> Iterator[Any]:
     for keyword, value in part.items():
         if keyword not in ("$defs", "definitions"):
             yield value
-
-
-def _target(root: dict[str, Any], reference: str) -> Any:
-    if reference != "#" and not reference.startswith("#/"):
-        return None
-    found: Any = root
-    for step in reference.split("/")[1:]:
-        if found is None:
-            return None
-        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            found = found.get(_step(step)) if isinstance(found, dict) else None
-    return found
-
-
-def _step(text: str) -> str:
-    return unquote(text).replace("~1", "/").replace("~0", "~")
 
 
 def _parts(schema: Any) -> Iterator[Any]:

@@ -25,7 +25,9 @@ import msgspec
 
 from service.constraint.anchors import full_match_regex, is_verbose
 from service.constraint.closed import closed
+from service.constraint.writable import is_writable
 from service.errors import InvalidRequestError
+from service.schema_targets import target_of, with_pointers
 
 MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_SCHEMAS = 10_000
@@ -64,6 +66,12 @@ _ANNOTATIONS = frozenset(
         *("$comment", "$schema", "$id"),
     }
 )
+_COUNTS = frozenset(
+    {
+        *("minLength", "maxLength", "minItems", "maxItems"),
+        *("minProperties", "maxProperties", "minContains", "maxContains"),
+    }
+)
 # Keywords for which null is a value, not an omission.
 _NULLABLE = frozenset({"const", "default"})
 _DIALECT = re.compile(r"https?://json-schema\.org/draft(-0[467]|/20(19-09|20-12))/schema#?")
@@ -85,7 +93,7 @@ def _unless_true(value: Any) -> bool:
 # whether a given value restricts anything.
 UNENFORCED: dict[str, Callable[[Any], bool]] = {
     "uniqueItems": _unless_false,
-    "contains": _unless_true,
+    "contains": _always,  # even if any item will do: there must be one
     "minContains": _always,
     "maxContains": _always,
     "not": _unless_false,
@@ -129,6 +137,7 @@ def enforceable(schema: dict[str, Any] | bool, param: str) -> Enforceable:
         raise InvalidRequestError(
             f"The schema is larger than {MAX_SCHEMA_BYTES // 1024} KiB.", param=param
         )
+    schema = with_pointers(schema)
     reader = _Reader(schema, param)
     return Enforceable(reader.read(closed(schema), param, 0), reader.left_out, reader.stood_in_for)
 
@@ -190,13 +199,13 @@ class _Reader:
         return kept
 
     def _read_values(self, kept: dict[str, Any], path: str) -> None:
-        """Leave out values that would be generated as other numbers."""
+        """Leave out values that would be generated as other ones."""
         for keyword in ("const", "enum"):
-            if keyword in kept and _has_inexact_integer(kept[keyword]):
+            unlike = _generated_otherwise(kept.get(keyword))
+            if unlike:
                 del kept[keyword]
                 self._leave_out(
-                    f"The schema keyword '{keyword}' cannot be enforced for integers beyond "
-                    "±2^53; use strings.",
+                    f"The schema keyword '{keyword}' cannot be enforced for {unlike}.",
                     f"{path}.{keyword}",
                 )
 
@@ -314,42 +323,44 @@ class _Reader:
     def _resolved(self, schema: Any) -> Any:
         """Follow a reference within this schema, one step only, as generators write it."""
         target = schema.get("$ref") if isinstance(schema, dict) else None
-        if not isinstance(target, str) or not target.startswith("#/"):
+        if not isinstance(target, str):
             return schema
-        found = self._root
-        for step in target[2:].split("/"):
-            name = step.replace("~1", "/").replace("~0", "~")
-            found = found.get(name) if isinstance(found, dict) else None
-        return found
+        return target_of(target, self._root)
 
     def _leave_out(self, message: str, path: str) -> None:
         self.left_out.append(InvalidRequestError(message, param=path))
 
 
-def _has_inexact_integer(value: Any) -> bool:
-    """Look at the numbers in a JSON value, at any depth."""
+def _generated_otherwise(value: Any) -> str | None:
+    """Name what in a JSON value, at any depth, would be generated as something else."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
         if isinstance(one, int) and abs(one) > _LARGEST_EXACT:
-            return True
+            return "integers beyond ±2^53; use strings"
+        if isinstance(one, str) and not is_writable(one):
+            return "texts with control characters that have no short escape in JSON"
         if isinstance(one, dict):
             waiting += one.values()
         elif isinstance(one, list):
             waiting += one
-    return False
+    return None
 
 
 def _said(schema: dict[str, Any]) -> dict[str, Any]:
     """Drop nulls that serializers write for unset keywords (``"pattern": null``), and a ``$schema``
-    that is not one of JSON Schema's drafts."""
+    that is not one of JSON Schema's drafts. Counts may be written as ``2.0``."""
     dialect = schema.get("$schema")
     foreign = "$schema" in schema and not (isinstance(dialect, str) and _DIALECT.fullmatch(dialect))
     return {
-        keyword: value
+        keyword: int(value) if keyword in _COUNTS and _is_whole(value) else value
         for keyword, value in schema.items()
         if (value is not None or keyword in _NULLABLE) and not (keyword == "$schema" and foreign)
     }
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, float) and value.is_integer()
 
 
 def _pattern_of(names: dict[str, Any], restricting: Set[str]) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from service.constraint.exact_formats import EXACT_FORMATS
 from service.constraint.references import (
     MEANINGFUL,
     RESTRICTING,
@@ -21,6 +22,7 @@ from service.constraint.schema import (
     UNENFORCED,
     Enforceable,
 )
+from service.constraint.writable import writable
 
 _WHITESPACE = r"\x20|\r?\n[\x20\t]{0,40}"
 _ESCAPES = 'nrbtf\\"'
@@ -102,7 +104,7 @@ def schema_grammar(
     """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
-        body = _rewritten(schema, _WithoutIdle(schema))
+        body = rewritten(rewritten(schema, _WithoutIdle(schema)), _with_exact_strings)
     options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
     if any_whitespace:
         options["whitespace_pattern"] = _WHITESPACE
@@ -117,17 +119,17 @@ def schema_grammar(
 def nested(schema: dict[str, Any], place: str) -> dict[str, Any]:
     """Return the schema adapted to ``place`` (a JSON pointer) inside another one: references to its
     own root point there. A schema with its own base (``$id``) needs no change."""
-    return schema if _has_base(schema) else _rewritten(schema, _Moved(place))
+    return schema if _has_base(schema) else rewritten(schema, _Moved(place))
 
 
 Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-def _rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
+def rewritten(schema: dict[str, Any], change: Change) -> dict[str, Any]:
     """Return a copy with ``change`` applied to every subschema, this one first."""
 
     def rewrite(part: Any) -> Any:
-        return _rewritten(part, change) if isinstance(part, dict) else part
+        return rewritten(part, change) if isinstance(part, dict) else part
 
     changed = change(schema)
     for keyword, value in changed.items():
@@ -158,6 +160,23 @@ class _WithoutIdle:
 
     def _is_annotation(self, keyword: str) -> bool:
         return keyword not in MEANINGFUL and keyword not in self._steps
+
+
+def _with_exact_strings(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return a copy whose patterns and formats the library reads as they are meant."""
+    changed = dict(schema)
+    if isinstance(regex := schema.get("pattern"), str):
+        changed["pattern"] = writable(regex)
+    if isinstance(names := schema.get("patternProperties"), dict):
+        changed["patternProperties"] = {writable(regex): part for regex, part in names.items()}
+    exact = EXACT_FORMATS.get(str(schema.get("format")))
+    if exact is None:
+        return changed
+    if "pattern" not in schema:
+        changed["pattern"] = exact
+    elif isinstance(others := schema.get("allOf", []), list):
+        changed["allOf"] = [*others, {"pattern": exact}]
+    return changed
 
 
 def _has_base(schema: dict[str, Any]) -> bool:

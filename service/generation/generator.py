@@ -19,6 +19,7 @@ from service.generation.choice import Choice
 from service.generation.request import SEED_BITS, Generation, GenerationRequest, choice_seed
 from service.output.detokenizer import new_detokenizer
 from service.output.events import Event
+from service.output.formed import FormedParser
 from service.output.parser import OutputParser
 from service.output.spans import TokenSpans
 from service.tenants.caller import Caller
@@ -139,8 +140,10 @@ class Generator:
         vocabulary = self._parsed_vocabulary if request.parse else self._checkpoint.vocabulary
         spans = TokenSpans()
         log: list[Event] = []
-        parser = OutputParser(
-            self._checkpoint.output_format if request.parse else PLAIN,
+        output_format = self._checkpoint.output_format if request.parse else PLAIN
+        is_formed = request.has_form and output_format.channels is None
+        parser = (FormedParser if is_formed else OutputParser)(
+            output_format,
             spans,
             log,
             tools=request.tools,

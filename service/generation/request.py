@@ -53,8 +53,9 @@ class GenerationRequest:
 
     Each of ``prompts`` is continued ``n`` times; choices are numbered prompt by prompt. ``parse``
     enables parsing of reasoning, and of calls of ``tools`` if there are any; otherwise all output
-    is text. ``opening``: what the prompts leave open. ``continues_text``: the output continues the
-    prompt's text rather than answering it. ``sets_limit``: the client set the token limit.
+    is text. ``opening``: what the prompts leave open. ``has_form``: the answer is constrained.
+    ``continues_text``: the output continues the prompt's text rather than answering it.
+    ``sets_limit``: the client set the token limit.
     """
 
     request_id: str
@@ -68,6 +69,7 @@ class GenerationRequest:
     parse: bool = False
     tools: ToolSchemas | None = None
     opening: Opening = Opening.TEXT
+    has_form: bool = False
     continues_text: bool = False
     priority: int = 0
     tier: Tier | None = None

@@ -16,6 +16,7 @@ from observability.tracing import Tracer
 from service.engine.engines import Engines
 from service.engine.submission import Submission
 from service.generation import generator
+from service.output.formed import FormedParser
 from service.output.parser import OutputParser
 
 _log = get_logger()
@@ -83,14 +84,18 @@ def jump_clock(seconds: float) -> None:
 def _break_parsers(trigger: FaultTrigger) -> None:
     """Give each choice that is hit a parser that raises."""
 
-    def parser(*arguments: Any, **more: Any) -> OutputParser:
-        if not trigger():
-            return OutputParser(*arguments, **more)
-        _log.warning("injecting a fault", fault="parser_error")
-        return BrokenParser(*arguments, **more)
+    def breaking(sound: type[OutputParser]) -> Callable[..., OutputParser]:
+        def parser(*arguments: Any, **more: Any) -> OutputParser:
+            if not trigger():
+                return sound(*arguments, **more)
+            _log.warning("injecting a fault", fault="parser_error")
+            return BrokenParser(*arguments, **more)
 
-    # The name by which the generator creates them.
-    vars(generator)[OutputParser.__name__] = parser
+        return parser
+
+    # The names by which the generator creates them.
+    for sound in (OutputParser, FormedParser):
+        vars(generator)[sound.__name__] = breaking(sound)
 
 
 class BrokenParser(OutputParser):

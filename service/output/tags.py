@@ -139,6 +139,13 @@ class FormatTags:
             self._tables[key] = table
         return table
 
+    def precedes(self, tag: str) -> bool:
+        """Whether this tag, if it comes first, belongs to what precedes an answer in a form:
+        reasoning, or tags without meaning that cannot be spelled out; or to calls instead of it."""
+        calls, reasoning = self.form.tool_call, self.form.reasoning
+        tags = (*(reasoning.opens if reasoning else ()), *(calls.opens if calls else ()))
+        return tag in tags or tag in self.one_token
+
     def stops(self, spans: TokenSpans) -> Stops:
         """Return the tags that end a call without a closing tag."""
 

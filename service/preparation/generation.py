@@ -6,12 +6,11 @@ import msgspec
 
 from engine.messages import SamplingParams
 from service.constraint.request import AnswerShape, ConstraintRequest, ToolShape
-from service.conversation import Conversation, JsonObject
+from service.conversation import Conversation
 from service.errors import InvalidRequestError
 from service.formats import Opening, opening_of, reasoning_is_over
 from service.generation.request import GenerationRequest
-from service.output.calls.coercion import parameter_types
-from service.output.calls.sink import ToolSchemas
+from service.output.calls.tool_schemas import reduced
 from service.preparation import forms
 from service.preparation.jobs import Asked
 from service.preparation.message_starts import continued_from, offsets_of, prompt_messages
@@ -26,9 +25,6 @@ from service.preparation.sampling import (
 )
 from service.preparation.work import Work
 from service.wire.task import Task
-
-# Limit for the typed arguments of all tools together.
-_MAX_TYPED_ARGUMENTS = 16_384
 
 
 def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | None]:
@@ -51,6 +47,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         continues=conversation.continue_final_message,
         begin=begin,
     )
+    tools = conversation.tool_schemas()
     generation = GenerationRequest(
         request_id=work.job.request_id,
         prompts=[ids],
@@ -62,8 +59,9 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         stop=stop_rules(sampling),
         skip_special_tokens=sampling.skip_special_tokens,
         parse=True,
-        tools=_typed(conversation.tool_schemas()),
+        tools=None if tools is None else reduced(tools),
         opening=opening,
+        has_form=task.answer is not None,
         continues_text=conversation.continue_final_message,
         priority=sampling.priority,
         tier=task.tier,
@@ -135,24 +133,6 @@ def _may_reason(conversation: Conversation) -> bool:
     """True unless reasoning is disabled."""
     variables = {**conversation.thinking_variables(), **conversation.variables}
     return variables.get("enable_thinking", variables.get("thinking")) is not False
-
-
-def _typed(tools: ToolSchemas | None) -> ToolSchemas | None:
-    """Reduce the tools' schemas to what the parser needs: the types of their arguments."""
-    if tools is None:
-        return None
-    left = _MAX_TYPED_ARGUMENTS
-    typed: dict[str, JsonObject | None] = {}
-    for name, schema in tools.items():
-        declared = schema.get("properties") if schema else None
-        properties: JsonObject = {}
-        for key in declared if isinstance(declared, dict) else ():
-            types = parameter_types(schema, key) if left else None
-            if types:
-                properties[key] = {"type": sorted(types)}
-                left -= 1
-        typed[name] = {"properties": properties} if properties else None
-    return typed
 
 
 def asked_form(

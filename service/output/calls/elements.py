@@ -8,10 +8,11 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 from service.formats.format import ElementsBody
-from service.output.calls.coercion import in_schema, schema_types, to_json
+from service.output.calls.coercion import to_json
 from service.output.calls.json_text import dumps, string_inside
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Waiting
+from service.output.calls.tool_schemas import in_schema, schema_types
 
 _MAX_DEPTH = 64
 _KEY = re.compile(r"[^\s<>=/]+")

@@ -7,17 +7,18 @@ from collections.abc import Generator
 from typing import Any, Protocol
 
 from service.formats.format import ParametersBody
-from service.output.calls.coercion import parameter_types, to_json
+from service.output.calls.coercion import to_json
 from service.output.calls.json_text import ValueEnding, dumps, read_container, string_inside
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Stop, Waiting
+from service.output.calls.tool_schemas import parameter_types
 
 _STRING_ATTRIBUTE = re.compile(r"\b(?:string|type)\s*=\s*\"?(\w+)")
 _NAMES_OF_STRINGS = ("true", "string")
 CDATA, _CDATA_END = "<![CDATA[", "]]>"
 _MAX_KEY_CHARS = 128
-_NULLS = ("null", "None")
-_STRING, _NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
+NULLS = ("null", "None")
+_STRING, NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
 _OTHERS = frozenset({"number", "boolean", "null", "object", "array"})
 
 
@@ -311,6 +312,16 @@ def _attributes(
     return (types - _STRING or _OTHERS) | strings, True
 
 
+def reads_text(types: frozenset[str], body: ParametersBody) -> bool:
+    """True if a value of these types is read as bare text, in which quotes are characters of the
+    string."""
+    return types == NULLABLE or _is_text(types, untyped_json=body.untyped_json)
+
+
+def _is_text(types: frozenset[str], *, untyped_json: bool) -> bool:
+    return types == _STRING or not (types or untyped_json)
+
+
 class _ValueWriter(Protocol):
     def write(self, text: str) -> None: ...
 
@@ -321,10 +332,10 @@ def _writer(types: frozenset[str], emit: Emit, *, json: bool, untyped_json: bool
     """``json``: the model said that the value is not bare text."""
     if json:
         return _JsonWriter(types, emit, untyped_json=untyped_json)
-    if types == _STRING or not (types or untyped_json):
-        return _StringWriter(emit)
-    if types == _NULLABLE:
+    if types == NULLABLE:
         return _NullableWriter(emit)
+    if _is_text(types, untyped_json=untyped_json):
+        return _StringWriter(emit)
     return _JsonWriter(types, emit, untyped_json=untyped_json)
 
 
@@ -353,14 +364,14 @@ class _NullableWriter:
     def write(self, text: str) -> None:
         if self._string is None:
             self._held += text
-            if any(null.startswith(self._held) for null in _NULLS):
+            if any(null.startswith(self._held) for null in NULLS):
                 return
             self._string = _StringWriter(self._emit)
             text = self._held
         self._string.write(text)
 
     def end(self) -> None:
-        if self._held in _NULLS and self._string is None:
+        if self._held in NULLS and self._string is None:
             self._emit("null")
             return
         if self._string is None:

@@ -7,10 +7,11 @@ from collections.abc import Generator
 from typing import Any
 
 from service.formats.format import RelaxedBody
-from service.output.calls.coercion import in_schema, python_to_json, schema_types, to_json
+from service.output.calls.coercion import python_to_json, to_json
 from service.output.calls.json_text import dumps, read_string, string_inside
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import NotACallError, Source, Stop, Waiting
+from service.output.calls.tool_schemas import in_schema, schema_types
 
 _MARKS = {":": ": ", ",": ", ", "{": "{", "[": "[", "}": "}", "]": "]"}
 _WORD = re.compile(r"[^\s,:\[\]{}\"<]+")

@@ -8,16 +8,14 @@ import jsonschema
 import pytest
 
 from service.constraint.arguments import (
+    Argument,
     argument_schema,
     arguments_schema,
-    check_text,
     is_binding,
-    string_part,
-    text_terminal,
 )
+from service.constraint.bare_text import ANY_TEXT, NULL
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.errors import InvalidRequestError
-from tests.service.constraint.grammars import accepts, grammar
 
 CITY: dict[str, Any] = {
     "type": "object",
@@ -33,6 +31,14 @@ def tool(**fields: Any) -> ToolShape:
 
 def holds(schema: Any, value: Any) -> bool:
     return bool(jsonschema.Draft202012Validator(schema).is_valid(value))
+
+
+def test_one_argument_may_refer_to_another_and_to_itself() -> None:
+    stop = {"properties": {"city": {"$ref": "#/$defs/city"}, "next": {"$ref": "#/properties/stop"}}}
+    root = {**CITY, "properties": {"stop": stop, "last": {"$ref": "#/properties/stop"}}}
+    alone = argument_schema(root["properties"]["last"], root)
+    assert holds(alone, {"city": "Oslo", "next": {"city": "Rome"}})
+    assert not holds(alone, {"next": {"next": {"city": "Bonn"}}})
 
 
 def test_only_a_strict_tools_schema_is_enforced_unless_its_call_is_forced() -> None:
@@ -88,73 +94,21 @@ def test_one_argument_alone_takes_along_what_it_refers_to() -> None:
     assert holds(own, 1)
 
 
-@pytest.mark.parametrize("keyword", ["format", "allOf", "anyOf", "oneOf", "$ref"])
+@pytest.mark.parametrize("keyword", ["not", "if", "anyOf"])
 def test_a_keyword_that_cannot_be_enforced_on_bare_text_is_refused_by_name(keyword: str) -> None:
-    with pytest.raises(InvalidRequestError) as refused:
-        check_text({"type": "string", keyword: "x"}, "p")
-    assert refused.value.param == f"p.{keyword}"
-    check_text({"type": "string", "pattern": "x", "maxLength": 2}, "p")
+    part = {"type": "string", keyword: [{"minLength": size} for size in range(99)]}
+    free = Argument(tool(), "city", part, CITY)
+    assert free.texts() == (ANY_TEXT, ())
+    with pytest.raises(InvalidRequestError, match=f"'{keyword}'") as refused:
+        free._replace(tool=tool(strict=True)).texts()
+    assert refused.value.param == f"tools.0.properties.city.{keyword}"
 
 
-def test_a_pattern_that_cannot_be_enforced_on_bare_text_is_refused_or_left_out() -> None:
-    schema = {"type": "string", "pattern": "(?x) a b"}
-    with pytest.raises(InvalidRequestError, match="'pattern'") as refused:
-        check_text(schema, "p")
-    assert refused.value.param == "p.pattern"
-    assert text_terminal(schema, "</v>") is None  # for a tool that is not strict
+def test_null_is_the_text_of_an_argument_that_may_be_null() -> None:
+    def texts(part: dict[str, Any]) -> Any:
+        return Argument(tool(), "a", part, {"properties": {"a": part}}).texts()
 
-
-@pytest.mark.parametrize(
-    ("schema", "allowed", "refused"),
-    [
-        ({"const": "a"}, ["a"], ["b", ""]),
-        ({"enum": ["a", "b</v>", "!c", 5]}, ["a"], ["b</v>", "!c", "5", ""]),
-        ({"enum": ["x</v>"]}, [], ["x</v>", "", "/"]),
-        ({"pattern": "^a+$"}, ["a", "aa"], ["b", "ba", ""]),
-        ({"pattern": "a"}, ["bab", "a\n"], ["b", "a</v>"]),
-        ({"pattern": "^a|b$"}, ["ax", "xb", "a"], ["xa", "bx"]),
-        ({"pattern": r"^[|(^]|\\|\$$"}, ["|x", "(", "a$", "a\\b"], ["x|", "$a"]),
-        ({"pattern": "(a|b)c"}, ["xacx", "bc"], ["a", "c"]),
-        ({"pattern": "(^a|^b)c"}, ["acx", "bc"], ["xac", "a"]),
-        ({"pattern": "(?i)^a|B$"}, ["Ax", "xb"], ["xa", "bx"]),
-        ({"minLength": 2, "maxLength": 3}, ["ab", "a\nb"], ["a", "abcd"]),
-        ({"pattern": "^a", "maxLength": 2}, ["a", "ab"], ["b", "abc"]),
-    ],
-)
-def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
-    schema: dict[str, Any], allowed: list[str], refused: list[str]
-) -> None:
-    terminal = text_terminal(schema, "</v>", never_first="!")
-    asked = grammar(f'start: "<v>" TEXT\nTEXT: ({terminal}) "</v>"\n')
-    for text in allowed:
-        assert accepts(asked, f"<v>{text}</v>"), text
-    for text in refused:
-        assert not accepts(asked, f"<v>{text}</v>"), text
-
-
-def test_a_schema_that_says_nothing_of_a_text_makes_no_terminal() -> None:
-    assert text_terminal({"type": "string", "description": "any"}, "</v>") is None
-
-
-@pytest.mark.parametrize(
-    ("part", "found"),
-    [
-        ({"type": ["string", "null"], "maxLength": 3}, {"type": "string", "maxLength": 3}),
-        ({"anyOf": [{"enum": ["a"]}, {"type": "null"}]}, {"type": "string", "enum": ["a"]}),
-        ({"oneOf": [{"$ref": "#/$defs/city"}, {"type": "null"}], "title": "C"}, "city"),
-        ({"$ref": "#/$defs/city", "description": "d"}, "city"),
-        ({}, {"type": "string"}),
-        ({"type": ["integer", "null"]}, None),
-        ({"enum": [1, None]}, None),
-        ({"type": ["string", "null"], "format": "date"}, None),
-        ({"anyOf": [{"type": "string"}, {"enum": ["a", 1]}]}, None),
-        ({"anyOf": [{"type": "string"}, {"type": "null"}], "maxLength": 3}, None),
-        ({"$ref": "#/$defs/loop"}, None),
-        (True, None),
-    ],
-)
-def test_the_strings_among_other_values_have_a_schema_of_their_own(part: Any, found: Any) -> None:
-    root: dict[str, Any] = {"$defs": {**CITY["$defs"], "loop": {"$ref": "#/$defs/loop"}}}
-    if found == "city":
-        found = {"type": "string", "enum": ["Oslo", "Rome"]}
-    assert string_part(part, root) == found
+    assert texts({"type": "string"}) == (ANY_TEXT, ())
+    assert texts({"type": ["string", "null"]}) == ([*ANY_TEXT, *NULL], ())
+    never = texts({"type": ["string", "null"], "enum": ["null", "a"]})
+    assert never == ([({"enum": ["null", "a"]},)], ("null", "None"))

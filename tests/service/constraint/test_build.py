@@ -306,3 +306,42 @@ def test_grammars_of_clients_may_be_less_ambiguous_than_ours() -> None:
     assert ours is not None
     assert theirs is not None
     assert theirs.row_items < ours.row_items
+
+
+JSON_CALL = '{{"name": "get_weather", "parameters": {}}}'.format
+PYTHON_CALL = "[get_weather({})]".format
+
+
+@pytest.mark.parametrize(
+    ("name", "opening", "good", "bad"),
+    [
+        ("llama3_json", "<|python_tag|>", JSON_CALL('{"city": "Oslo"}'), JSON_CALL('{"evil": 1}')),
+        ("xlam", "", '[{"name": "get_weather", "arguments": {"city": "Oslo"}}]', "[1]"),
+        (
+            "llama4_pythonic",
+            "<|python_start|>",
+            PYTHON_CALL('city="Oslo"'),
+            PYTHON_CALL("evil=1"),
+        ),
+    ],
+)
+def test_a_call_without_its_tag_is_held_where_the_family_writes_it_so(
+    name: str, opening: str, good: str, bad: str
+) -> None:
+    calls = named_format("tool_calls", name).calls
+    assert calls is not None
+    form = OutputFormat(tool_call=calls)
+    schema = {**CITY, "properties": {"city": {"enum": ["Oslo", "Rome"]}}}
+    tool = msgspec.structs.replace(WEATHER, parameters=schema)
+    for many in (True, False):
+        made = constraint(form, tools=(tool,), parallel_tool_calls=many)
+        for begun in ("", "\n", *([opening, f"Sure. {opening}"] if opening else [])):
+            close = calls.close if begun.endswith(opening or "-") else ""
+            assert accepts(made, f"{begun}{good}{close}"), begun
+            assert not accepts(made, f"{begun}{bad}{close}"), begun
+        assert accepts(made, f"{good}\n{good}") == (many and not calls.several)
+        assert accepts(made, f"{good}; {good}") == (many and name == "llama3_json")
+        assert not accepts(made, f"{good}; {bad}")
+        assert not accepts(made, f"{good} {opening}{bad}")
+        for text in ("", " ", "Hello.", f"As in {bad}."):
+            assert accepts(made, text), text

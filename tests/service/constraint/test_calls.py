@@ -11,15 +11,19 @@ import pytest
 from engine.constraint.grammar import compile_grammar
 from engine.messages import Constraint
 from service.constraint.build import build_constraint
+from service.constraint.calls import opening_of_calls, other_openings_of_calls
 from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
+from service.errors import InvalidRequestError
 from service.formats import (
     ElementsBody,
     Opening,
     ParametersBody,
+    PythonBody,
     RelaxedBody,
     ShippedFormat,
 )
 from service.formats.format import token_like
+from service.output.calls.tool_schemas import reduced
 from tests.service.constraint.grammars import accepts, special_tokenizer, token_id
 from tests.service.constraint.shipped import (
     EMPTY,
@@ -217,12 +221,15 @@ def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> Non
     jsonschema.validate(arguments, schema)
 
 
-MARKED = [
+PARAMETERS = [
     shipped
     for shipped in SHIPPED
-    if shipped.calls is not None
-    and isinstance(shipped.calls.body, ParametersBody)
-    and shipped.calls.body.attributes
+    if shipped.calls is not None and isinstance(shipped.calls.body, ParametersBody)
+]
+MARKED = [
+    shipped
+    for shipped in PARAMETERS
+    if isinstance(body := getattr(shipped.calls, "body", None), ParametersBody) and body.attributes
 ]
 
 
@@ -270,3 +277,186 @@ def _spellings(shipped: ShippedFormat) -> tuple[str, str]:
     if body.attributes == "string":
         return f' string="true"{body.tag_end}', f' string="false"{body.tag_end}'
     return f' type="string"{body.tag_end}', f' type="null"{body.tag_end}'
+
+
+@pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "unit",
+    [
+        {"enum": ["celsius", None]},
+        {"anyOf": [{"$ref": "#/$defs/unit"}, {"type": "null"}]},
+        {"type": ["string", "null"], "pattern": "^[a-z]{2}$"},
+    ],
+    ids=str,
+)
+def test_a_string_that_may_be_null_is_read_back_without_quotes(
+    shipped: ShippedFormat, unit: dict[str, Any]
+) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"unit": unit},
+        "required": ["unit"],
+        "additionalProperties": False,
+        "$defs": {"unit": {"type": "string", "enum": ["celsius", "kelvin"]}},
+    }
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="t")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    read = 0
+    for seed in range(3):
+        text = walk(asked, seed)
+        if text is None:
+            continue
+        found = summary(parse([text], form(shipped), {"note": schema}, opening=opening(shipped)))
+        (arguments,) = (entry[1] for entry in found if entry[0] == "arguments")
+        value = json.loads(arguments)
+        jsonschema.validate(value, schema)
+        assert not str(value["unit"]).startswith('"'), text
+        read += 1
+    assert read
+
+
+@pytest.mark.parametrize("shipped", PARAMETERS, ids=lambda shipped: shipped.names[0])
+def test_the_text_of_an_argument_cannot_hold_another_argument(shipped: ShippedFormat) -> None:
+    """The parser ends a value where the next argument begins, even without its closing tag."""
+    assert shipped.calls is not None
+    body = shipped.calls.body
+    assert isinstance(body, ParametersBody)
+    asked = weather_calls(shipped, weather_schema({"type": "string"}))
+    tag_end = f' {body.attributes}="true"{body.tag_end}' if body.attributes else ""
+    for inside, fits in (
+        (f"a {body.key_open}", True),
+        (f"a{body.key_open}evil{body.key_end}{tag_end}{body.value_open}b", False),
+        (f"a\n{body.key_open}evil{body.key_end}{tag_end}{body.value_open}b", False),
+        (f"a{body.value_close}\nb", False),
+    ):
+        for example in shipped.examples:
+            if not example.lenient and example.calls and "Oslo" in example.text:
+                text = example.text.partition("<|call|>")[0].replace("Oslo", inside)
+                assert accepts(asked, text) == fits, text
+
+
+LISTED = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None
+    and isinstance(shipped.calls.body, ElementsBody | ParametersBody | PythonBody | RelaxedBody)
+]
+DAYS = {
+    "type": "object",
+    "properties": {"days": {"type": "integer", "minimum": 1, "maximum": 3}},
+    "required": ["days"],
+    "additionalProperties": False,
+}
+
+
+@pytest.mark.parametrize("shipped", LISTED, ids=lambda shipped: shipped.names[0])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "#/definitions/Days", "definitions": {"Days": DAYS}},
+        {"type": "object", "allOf": [DAYS]},
+        {**DAYS, "properties": {**DAYS["properties"], "until": {"$ref": "#/properties/days"}}},
+    ],
+    ids=["root", "allOf", "property"],
+)
+def test_arguments_follow_references_at_any_place(
+    shipped: ShippedFormat, schema: dict[str, Any]
+) -> None:
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="t")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    text = next(filter(None, (walk(asked, seed) for seed in range(4))))
+    tools_by_name = reduced({"note": schema})
+    found = summary(parse([text], form(shipped), tools_by_name, opening=opening(shipped)))
+    (arguments,) = (entry[1] for entry in found if entry[0] == "arguments")
+    jsonschema.validate(json.loads(arguments), schema)
+
+
+@pytest.mark.parametrize("shipped", LISTED, ids=lambda shipped: shipped.names[0])
+def test_a_restriction_that_a_list_of_arguments_cannot_follow_is_refused(
+    shipped: ShippedFormat,
+) -> None:
+    schema = {**DAYS, "anyOf": [{"required": ["days"]}, {"required": ["until"]}]}
+    tool = ToolShape(name="note", parameters=schema, strict=True, param="t")
+    request = ConstraintRequest(tools=(tool,), tool_choice="required", opening=opening(shipped))
+    with pytest.raises(InvalidRequestError, match="'anyOf' of the arguments") as refused:
+        build_constraint(request, form(shipped), token_id)
+    assert refused.value.param == "t.anyOf"
+
+
+GOOD = {"city": "Oslo"}
+
+
+def _json_call(arguments: dict[str, Any]) -> str:
+    return json.dumps({"name": "get_weather", "parameters": arguments})
+
+
+def _python_call(arguments: dict[str, Any]) -> str:
+    return f"[get_weather({', '.join(f'{key}={json.dumps(v)}' for key, v in arguments.items())})]"
+
+
+@pytest.mark.parametrize(
+    ("family", "tags", "call", "two"),
+    [
+        ("llama3_json", ("<|python_tag|>", ""), _json_call, "{0}; {0}"),
+        ("llama4_pythonic", ("<|python_start|>", "<|python_end|>"), _python_call, "{0}, {0}"),
+    ],
+)
+def test_calls_without_tags_are_held_to_strict_schemas_too(
+    family: str, tags: tuple[str, str], call: Any, two: str
+) -> None:
+    [shipped] = [shipped for shipped in SHIPPED if shipped.names[0] == family]
+    schema = {
+        "type": "object",
+        "properties": {"city": {"type": "string"}},
+        "required": ["city"],
+        "additionalProperties": False,
+    }
+    tool = ToolShape(name="get_weather", parameters=schema, strict=True, param="t")
+
+    def asked(**fields: Any) -> Constraint | None:
+        request = ConstraintRequest(tools=(tool,), opening=opening(shipped), **fields)
+        return build_constraint(request, form(shipped), token_id)
+
+    several, single = asked(), asked(parallel_tool_calls=False)
+    first, last = tags
+    good, evil = call(GOOD), call({"evil": 1})
+    both = two.format(good) if family == "llama3_json" else f"[{two.format(good[1:-1])}]"
+    for text, in_several, in_single in (
+        (good, True, True),
+        (f"\n{first}{good}{last}", True, True),
+        (f"Sure. {first}{good}{last}", True, True),
+        (both, True, False),
+        (f"{first}{both}{last}", True, False),
+        (f"{first}{good}{last}{evil}", False, False),
+        (evil, False, False),
+        (f"Sure. {first}{evil}{last}", False, False),
+        ("Sure, it rains [1] {x}.", True, True),
+        ("", True, True),
+    ):
+        assert accepts(several, text) == in_several, text
+        assert accepts(single, text) == in_single, text
+
+
+OPENED = [
+    shipped
+    for shipped in SHIPPED
+    if shipped.calls is not None and not shipped.channels and opening_of_calls(shipped.calls)
+]
+
+
+@pytest.mark.parametrize("shipped", OPENED, ids=lambda shipped: shipped.names[0])
+def test_text_cannot_hold_what_the_parser_takes_for_a_call(shipped: ShippedFormat) -> None:
+    """A section's inner tags, other spellings, and a call's own tag without the outer one."""
+    assert shipped.calls is not None
+    asked = weather_calls(shipped, weather_schema({"type": "string"}))
+    assert accepts(asked, "Sure, 1 < 2.")
+    for text in other_openings_of_calls(shipped.calls):
+        assert not accepts(asked, f"Sure. {text} get_weather"), text

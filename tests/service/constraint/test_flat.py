@@ -53,6 +53,7 @@ def test_a_patch_grammar_becomes_a_regex(patch: str) -> None:
 GRAMMARS = [
     'start: (a | B)+\na: B{1,3} "x"? # /more/\nB: /[a-c]+/ // "no"\n',
     'start: ("a".."c")~2..3 [x]\n?x: "x" | "y"i\n!y: "z"\n',
+    'start: a b\na: "x"\n?b: "y"? z?\nz : "z"\n',
     'start: A{2} | A{,1} "z"\nA: /[ab]/i\n',
     'start: _w (","  _w)*\n_w: /[ax]b?/\n',
     'start: "a" | \n',
@@ -83,6 +84,8 @@ def test_the_regex_allows_what_the_grammar_allows(source: str, text: str) -> Non
         ("start: /a/ & ~/b/", "cannot be used"),
         ("start: A\n%import common.FLOAT", "FLOAT"),
         ('"a"', "outside a rule"),
+        ('?\n"a"', "outside a rule"),
+        ('start: "a"\n"b": "c"', "does not start a rule"),
         (
             "start: "
             + "a0 " * 9

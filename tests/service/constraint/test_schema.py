@@ -33,6 +33,7 @@ def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
     [
         ("uniqueItems", {"type": "array", "uniqueItems": True}),
         ("contains", {"contains": {"type": "string"}}),
+        ("contains", {"contains": True}),
         ("minContains", {"minContains": 2}),
         ("not", {"not": {"type": "string"}}),
         ("if", {"if": {"type": "string"}, "then": {"minLength": 3}}),
@@ -45,6 +46,9 @@ def check_schema(schema: dict[str, Any] | bool, param: str) -> None:
         ("minProperties", {"type": "object", "minProperties": 2}),
         ("const", {"const": 2**53 + 1}),
         ("enum", {"enum": [1, {"id": [-(2**60)]}]}),
+        ("const", {"const": "x\x00y"}),
+        ("enum", {"enum": ["a", {"colour": ["\x1b[0m"]}]}),
+        ("const", {"const": "\x7f"}),
     ],
 )
 @pytest.mark.parametrize("place", ["properties", "$defs", "items", "anyOf"])
@@ -73,6 +77,7 @@ def test_a_keyword_that_cannot_be_enforced_is_named_with_its_path(
         {"title": "T", "default": 3, "examples": [1], "deprecated": True, "x-own": {"not": 1}},
         {"const": {"not": {}, "if": 3}},
         {"const": 2**53},
+        {"const": {"a\x01": "\b\t\n\f\r"}},
         {"format": "int32", "type": "integer"},
     ],
     ids=str,
@@ -81,6 +86,21 @@ def test_keywords_that_restrict_nothing_are_accepted(idle: dict[str, Any]) -> No
     check_schema(idle, "schema")
     value = json.dumps(idle.get("const", 5))
     assert enforced(idle, value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string", "maxLength": 2.0, "minLength": 1.0}, '"ab"', '"abc"'),
+        ({"type": "array", "maxItems": 2.0, "minItems": 1.0}, "[1, 2]", "[]"),
+        ({"type": "object", "minProperties": 1.0}, '{"a": 1}', "{}"),
+    ],
+)
+def test_counts_may_be_written_with_a_point(schema: dict[str, Any], good: str, bad: str) -> None:
+    read = enforceable(schema, "s")
+    assert not read.paths
+    assert enforced(read.schema, good)
+    assert not enforced(read.schema, bad)
 
 
 def test_a_client_cannot_set_the_library_s_own_options() -> None:
@@ -368,3 +388,21 @@ def test_what_generators_write_is_enforced_or_named_and_compiles(
     made = enforceable(schema, "s")
     assert made.paths == paths
     assert {text: enforced(made.schema, text) for text in held} == held
+
+
+@pytest.mark.parametrize(
+    ("name", "reference"),
+    [
+        *(("My Int", reference) for reference in ("#/$defs/My%20Int", "#/$defs/My Int", "#number")),
+        *(("L[int]", reference) for reference in ("#/$defs/L%5Bint%5D", "#/$defs/L[int]")),
+        *(("größe", reference) for reference in ("#/$defs/größe", "#/$defs/gr%C3%B6%C3%9Fe")),
+    ],
+)
+def test_references_are_followed_however_they_are_written(name: str, reference: str) -> None:
+    number = {"$anchor": "number", "type": "object", "properties": {"n": {"type": "integer"}}}
+    schema = {"properties": {"at": {"$ref": reference}}, "$defs": {name: number}}
+    read = enforceable(schema, "p")
+    assert read.schema["$defs"][name]["additionalProperties"] is False  # type: ignore[index]
+    assert enforced(read.schema, '{"at": {"n": 5}}')
+    assert not enforced(read.schema, '{"at": {"n": "5"}}')
+    assert not enforced(read.schema, '{"at": {"m": 5}}')

@@ -20,6 +20,7 @@ from service.formats import PLAIN
 from service.generation import generator
 from service.injection.worker import InjectedError, inject_into_worker
 from service.output.events import Event
+from service.output.formed import FormedParser
 from service.output.parser import OutputParser
 from service.output.spans import TokenSpans
 
@@ -31,7 +32,8 @@ def real_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is replaced is put back."""
     monkeypatch.setattr(time, "time", time.time)
     monkeypatch.setattr(time, "time_ns", time.time_ns)
-    monkeypatch.setitem(vars(generator), "OutputParser", OutputParser)
+    for kind in (OutputParser, FormedParser):
+        monkeypatch.setitem(vars(generator), kind.__name__, kind)
 
 
 def injected(folder: Path, *texts: str) -> tuple[FaultPage, Any]:
@@ -71,10 +73,11 @@ def test_a_stalled_worker_stands_still_in_its_loop(tmp_path: Path) -> None:
     assert seen == [SUBMISSION]  # the one that was called before still is
 
 
-def test_one_parser_breaks_and_the_next_is_whole(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [OutputParser, FormedParser])
+def test_one_parser_breaks_and_the_next_is_whole(tmp_path: Path, kind: type[OutputParser]) -> None:
     injected(tmp_path, "parser_error:after=1")
     logs: list[list[Event]] = [[], [], []]
-    parsers = [vars(generator)["OutputParser"](PLAIN, TokenSpans(), log, tools={}) for log in logs]
+    parsers = [vars(generator)[kind.__name__](PLAIN, TokenSpans(), log, tools={}) for log in logs]
     for parser in (parsers[0], parsers[2]):
         parser.feed_token("Hi", 1)
     with pytest.raises(InjectedError):

@@ -61,12 +61,13 @@ def parse(
     truncated: bool = False,
     by_token: bool = True,
     one_token: frozenset[str] = frozenset(),
+    kind: type[OutputParser] = OutputParser,
 ) -> list[Delta]:
     """Events of a text that arrives in these pieces, one token each."""
     spans = TokenSpans()
     ids = (f"call_{number}" for number in itertools.count())
     log: list[Event] = []
-    parser = OutputParser(
+    parser = kind(
         output_format,
         spans,
         log,

@@ -62,14 +62,17 @@ def test_an_answer_that_goes_on_begins_where_it_was_left() -> None:
     assert not fresh.continues_text
 
 
-def test_the_parser_is_told_the_types_of_arguments_and_nothing_else() -> None:
+def test_the_parser_gets_the_names_and_types_of_arguments_and_nothing_else() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 3}, "b": {}}}
     tools = (
         ToolDefinition(name="f", description="long " * 99, parameters=schema),
         ToolDefinition(name="g"),
     )
     generation, asked = generated(Conversation(messages=USER, tools=tools))
-    assert generation.tools == {"f": {"properties": {"a": {"type": ["integer"]}}}, "g": None}
+    assert generation.tools == {
+        "f": {"properties": {"a": {"type": ["integer"]}, "b": {}}},
+        "g": None,
+    }
     assert asked is None
     forbidden, _ = generated(Conversation(messages=USER, tools=tools, tool_choice="none"))
     assert forbidden.tools is None
@@ -79,6 +82,14 @@ def test_a_call_that_must_be_made_is_a_form() -> None:
     tools = (ToolShape(name="f", parameters=SCHEMA, param="tools.0"),)
     _, asked = generated(Conversation(messages=USER, tool_choice="required"), tools=tools)
     assert asked is not None
+
+
+def test_only_an_answer_in_a_form_is_parsed_as_one() -> None:
+    task = Task(Conversation(messages=USER), ChatRequest(messages=MESSAGES), token_limit=None)
+    formed = task._replace(answer=OneOf(options=("a",), param="choice"))
+    for one, has_form in ((task, False), (formed, True)):
+        generation, _ = generation_of(one, work_of("chat"))
+        assert generation.has_form == has_form
 
 
 def test_a_beam_search_can_have_no_form() -> None:

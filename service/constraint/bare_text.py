@@ -1,0 +1,179 @@
+"""Strings that are written as bare text: which ones a schema allows, as a terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from service.constraint.anchors import full_match_regex
+from service.constraint.lark import literal, pattern
+from service.constraint.text_formats import TEXT_FORMATS
+from service.conversation import JsonObject
+from service.output.calls.tool_schemas import schema_types
+from service.schema_targets import target_of
+
+BareTexts = Sequence[tuple[JsonObject, ...]]
+"""The texts that match every schema of one of these tuples."""
+
+ANY_TEXT: BareTexts = [()]
+NULL: BareTexts = [({"const": "null"},)]
+ANYTHING = "/(?s:.*)/"
+_NOTHING = "/a/ & /b/"  # a terminal that matches nothing
+# Keywords that restrict a string: those that a terminal can follow, and the others.
+_FOLLOWED = frozenset({"const", "enum", "pattern", "minLength", "maxLength"})
+_BEYOND = ("not", "if", "$dynamicRef", "$recursiveRef")
+_MOST_REFERENCES = 8
+_MOST_TEXTS = 64
+
+
+class BeyondTextError(Exception):
+    """A ``keyword`` of the schema cannot be enforced on bare text."""
+
+    def __init__(self, keyword: str) -> None:
+        super().__init__(keyword)
+        self.keyword = keyword
+
+
+def texts_of(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) -> BareTexts:
+    """Return the strings that ``part`` of the schema ``root`` allows, perhaps among other values.
+    Raises BeyondTextError."""
+    if isinstance(part, bool):
+        return ANY_TEXT if part else []
+    if not isinstance(part, dict) or references < 0:
+        raise BeyondTextError("$ref")
+    kinds = schema_types({"type": part["type"]}, root) if "type" in part else frozenset()
+    if kinds and "string" not in kinds:
+        return []
+    texts = _own(part)
+    if "$ref" in part:
+        found = target_of(str(part["$ref"]), root)
+        texts = _both(texts, texts_of(found, root, references - 1), "$ref")
+    for inner in _listed(part, "allOf"):
+        texts = _both(texts, texts_of(inner, root, references - 1), "allOf")
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in part:
+            options = [texts_of(each, root, references - 1) for each in _listed(part, keyword)]
+            if keyword == "oneOf" and sum(map(bool, options)) > 1:
+                _check_apart(options)
+            texts = _both(texts, [text for each in options for text in each], keyword)
+    return texts
+
+
+def _own(part: JsonObject) -> BareTexts:
+    """Return the texts that match the schema's own keywords."""
+    for keyword in _BEYOND:
+        if keyword in part:
+            raise BeyondTextError(keyword)
+    regex = part.get("pattern")
+    if isinstance(regex, str) and full_match_regex(regex) is None:
+        raise BeyondTextError("pattern")
+    own = {key: part[key] for key in sorted(_FOLLOWED & part.keys())}
+    schemas: tuple[JsonObject, ...] = (own,) if own else ()
+    if "format" in part:
+        if (regex := TEXT_FORMATS.get(str(part["format"]))) is None:
+            raise BeyondTextError("format")
+        schemas += ({"pattern": regex},)
+    return [schemas]
+
+
+def _both(left: BareTexts, right: BareTexts, keyword: str) -> BareTexts:
+    if len(left) * len(right) > _MOST_TEXTS:
+        raise BeyondTextError(keyword)
+    return [(*one, *other) for one in left for other in right]
+
+
+def _check_apart(options: Sequence[BareTexts]) -> None:
+    """Raise BeyondTextError unless no text can match two of these options of a ``oneOf``."""
+    seen: set[str] = set()
+    for texts in options:
+        listed = [_strings(schemas) for schemas in texts]
+        own = {text for each in listed for text in each or ()}
+        if None in listed or own & seen:
+            raise BeyondTextError("oneOf")
+        seen |= own
+
+
+def allows_null(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) -> bool:
+    """True if null matches ``part`` of the schema ``root``."""
+    if not isinstance(part, dict) or references < 0:
+        return part is True
+    if "type" in part and "null" not in (schema_types({"type": part["type"]}, root) or {"null"}):
+        return False
+    if part.get("const") is not None or None not in part.get("enum", [None]):
+        return False
+    others = [*_listed(part, "allOf")]
+    if "$ref" in part:
+        others.append(target_of(str(part["$ref"]), root))
+    if not all(allows_null(other, root, references - 1) for other in others):
+        return False
+    return all(
+        any(allows_null(option, root, references - 1) for option in _listed(part, keyword))
+        for keyword in ("anyOf", "oneOf")
+        if keyword in part
+    )
+
+
+def text_terminal(
+    texts: BareTexts, ends: str, *, never: Sequence[str] = (), never_first: str = ""
+) -> str | None:
+    """Return a terminal for these texts; None if they are not restricted. ``ends``: a regex for
+    what ends the text and cannot occur in it; ``never``: texts that mean something else;
+    ``never_first``: a text it cannot begin with. Options that break these rules are left out; a
+    terminal without options matches nothing."""
+    if any(not schemas for schemas in texts) and not never:
+        return None
+    terms: list[str] = []
+    for schemas in texts:
+        options = _strings(schemas)
+        shapes = [shape for schema in schemas for shape in _shapes(schema)]
+        if options is not None:
+            allowed = [
+                literal(option)
+                for option in options
+                if not re.search(ends, option)
+                and option not in never
+                and not (never_first and option.startswith(never_first))
+            ]
+            if not allowed:
+                continue
+            shapes.insert(0, f"({' | '.join(allowed)})")
+        else:
+            shapes = [*(shapes or [ANYTHING]), text_excluding(ends)]
+            shapes += [f"~({' | '.join(map(literal, never))})"] if never else []
+        terms.append(" & ".join(shapes))
+    if len(terms) == 1:
+        return terms[0]
+    return " | ".join(f"({term})" for term in terms) or _NOTHING
+
+
+def text_excluding(ends: str) -> str:
+    """Return a terminal for a text in which this regex matches nothing."""
+    return f"~/(?s:.*)({ends})(?s:.*)/"
+
+
+def _strings(schemas: tuple[JsonObject, ...]) -> list[str] | None:
+    """Return the strings that these schemas list; None if they do not list any values."""
+    found: list[str] | None = None
+    for schema in schemas:
+        for values in ([schema["const"]] if "const" in schema else None, schema.get("enum")):
+            if isinstance(values, list):
+                strings = [value for value in values if isinstance(value, str)]
+                found = strings if found is None else [text for text in found if text in strings]
+    return found
+
+
+def _shapes(schema: JsonObject) -> list[str]:
+    shapes: list[str] = []
+    if isinstance(regex := schema.get("pattern"), str):
+        shapes.append(pattern(full_match_regex(regex) or ""))
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(least, int) or isinstance(most, int):
+        bounds = f"{{{least or 0},{most if isinstance(most, int) else ''}}}"
+        shapes.append(f"/(?s:.){bounds}/")
+    return shapes
+
+
+def _listed(part: JsonObject, keyword: str) -> list[Any]:
+    value = part.get(keyword)
+    return value if isinstance(value, list) else []

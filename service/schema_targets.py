@@ -1,0 +1,106 @@
+"""Where the references of a JSON schema lead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote, unquote
+
+_IN_FRAGMENTS = "!$&'()*+,;=:@/?~"  # and letters, digits and what quote() always keeps
+_NOT_IN_FRAGMENTS = re.compile(r"[^\w.!$&'()*+,;=:@/?~%-]|[^\x00-\x7F]|%(?![0-9a-fA-F]{2})")
+_MAX_DEPTH = 256
+
+
+def steps_of(reference: str) -> list[str] | None:
+    """Return the keys on the way to a reference's target; None if it is not a pointer into the same
+    schema. Pointers may be percent-encoded."""
+    if reference == "#":
+        return []
+    if not reference.startswith("#/"):
+        return None
+    steps = unquote(reference[2:]).split("/")
+    return [step.replace("~1", "/").replace("~0", "~") for step in steps]
+
+
+def target_of(reference: str, root: Any) -> Any:
+    """Return the part of the schema ``root`` to which a reference points; None if there is none."""
+    steps = steps_of(reference)
+    if steps is None:
+        return None
+    found = root
+    for step in steps:
+        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def with_pointers(schema: Any) -> Any:
+    """Return the schema with references to its anchors written as pointers, and pointers without
+    characters that a URI cannot hold."""
+    if not any(map(_needs_change, _references(schema))):
+        return schema
+    anchors: dict[str, str] = {}
+    for part, place in _dicts(schema):
+        name = part.get("$anchor", part.get("$id"))
+        if not isinstance(name, str):
+            continue
+        if "$anchor" in part:
+            anchors[f"#{name}"] = place
+        elif name.startswith("#"):  # as in drafts before 2019-09
+            anchors[name] = place
+        elif place != "#":
+            return schema  # references inside have another base
+    return _written(schema, anchors, 0)
+
+
+def _needs_change(reference: Any) -> bool:
+    if not isinstance(reference, str) or not reference.startswith("#") or reference == "#":
+        return False
+    return reference[1] != "/" or _NOT_IN_FRAGMENTS.search(reference, 1) is not None
+
+
+def _references(schema: Any) -> Iterator[Any]:
+    waiting = [schema]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, dict):
+            yield part.get("$ref")
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part
+
+
+def _dicts(schema: Any) -> Iterator[tuple[dict[str, Any], str]]:
+    """Yield every object in the schema, and the pointer to it."""
+    waiting = [(schema, "#")]
+    while waiting:
+        part, place = waiting.pop()
+        if isinstance(part, dict):
+            yield part, place
+            waiting += [(value, f"{place}/{_step(key)}") for key, value in part.items()]
+        elif isinstance(part, list):
+            waiting += [(value, f"{place}/{index}") for index, value in enumerate(part)]
+
+
+def _step(key: str) -> str:
+    return quote(key.replace("~", "~0").replace("/", "~1"), safe=_IN_FRAGMENTS)
+
+
+def _written(part: Any, anchors: dict[str, str], depth: int) -> Any:
+    if depth > _MAX_DEPTH:
+        return part
+    if isinstance(part, list):
+        return [_written(inner, anchors, depth + 1) for inner in part]
+    if not isinstance(part, dict):
+        return part
+    changed = {key: _written(value, anchors, depth + 1) for key, value in part.items()}
+    reference = part.get("$ref")
+    if isinstance(reference, str) and _needs_change(reference):
+        if reference in anchors:
+            changed["$ref"] = anchors[reference]
+        elif (steps := steps_of(reference)) is not None:
+            changed["$ref"] = "/".join(["#", *map(_step, steps)])
+    return changed

@@ -1,0 +1,117 @@
+"""Which bare texts a schema allows. The oracle is what compiled grammars accept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from service.constraint.bare_text import (
+    BeyondTextError,
+    allows_null,
+    text_terminal,
+    texts_of,
+)
+from service.constraint.lark import quoted
+from tests.service.constraint.grammars import accepts, grammar
+
+END = quoted("</v>")
+ROOT: dict[str, Any] = {
+    "$defs": {"city": {"enum": ["Oslo", "Rome"]}, "loop": {"$ref": "#/$defs/loop"}}
+}
+
+
+@pytest.mark.parametrize(
+    ("schema", "allowed", "refused"),
+    [
+        ({"const": "a"}, ["a"], ["b", ""]),
+        ({"enum": ["a", "b</v>", "!c", 5]}, ["a"], ["b</v>", "!c", "5", ""]),
+        ({"enum": ["x</v>"]}, [], ["x</v>", "", "/"]),
+        ({"pattern": "^a+$"}, ["a", "aa"], ["b", "ba", ""]),
+        ({"pattern": "a"}, ["bab", "a\n"], ["b", "a</v>"]),
+        ({"pattern": "^a|b$"}, ["ax", "xb", "a"], ["xa", "bx"]),
+        ({"pattern": r"^[|(^]|\\|\$$"}, ["|x", "(", "a$", "a\\b"], ["x|", "$a"]),
+        ({"pattern": "(a|b)c"}, ["xacx", "bc"], ["a", "c"]),
+        ({"pattern": "(^a|^b)c"}, ["acx", "bc"], ["xac", "a"]),
+        ({"pattern": "(?i)^a|B$"}, ["Ax", "xb"], ["xa", "bx"]),
+        ({"minLength": 2, "maxLength": 3}, ["ab", "a\nb"], ["a", "abcd"]),
+        ({"pattern": "^a", "maxLength": 2}, ["a", "ab"], ["b", "abc"]),
+        ({"format": "date", "pattern": "^2"}, ["2024-02-29"], ["2023-02-29", "1999-01-01", ""]),
+        ({"$ref": "#/$defs/city"}, ["Oslo", "Rome"], ["Bonn", ""]),
+        (
+            {"allOf": [{"$ref": "#/$defs/city"}], "pattern": "l"},
+            ["Oslo"],
+            ["Rome"],
+        ),
+        ({"anyOf": [{"const": "x"}, {"pattern": "^a"}], "maxLength": 2}, ["x", "ab"], ["b", "abc"]),
+        ({"oneOf": [{"enum": ["a", "b"]}, {"const": "c"}]}, ["a", "c"], ["d"]),
+        ({"type": ["string", "null"], "enum": ["a", None]}, ["a"], ["null"]),
+        ({"anyOf": [{"enum": ["a"]}, {"type": "null"}]}, ["a"], ["null"]),
+    ],
+)
+def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
+    schema: dict[str, Any], allowed: list[str], refused: list[str]
+) -> None:
+    terminal = text_terminal(texts_of(schema, ROOT), END, never_first="!")
+    asked = grammar(f'start: "<v>" TEXT\nTEXT: ({terminal}) "</v>"\n')
+    for text in allowed:
+        assert accepts(asked, f"<v>{text}</v>"), text
+    for text in refused:
+        assert not accepts(asked, f"<v>{text}</v>"), text
+
+
+def test_a_schema_that_says_nothing_of_a_text_makes_no_terminal() -> None:
+    for schema in ({"type": "string", "description": "any"}, True, {"anyOf": [{"const": "a"}, {}]}):
+        assert text_terminal(texts_of(schema, ROOT), END) is None
+
+
+def test_a_text_that_means_something_else_is_left_out() -> None:
+    for schema in ({}, {"enum": ["null", "a"]}, {"pattern": "^(null|a)$"}):
+        terminal = text_terminal(texts_of(schema, ROOT), END, never=("null", "None"))
+        asked = grammar(f'start: TEXT\nTEXT: ({terminal}) "</v>"\n')
+        assert accepts(asked, "a</v>")
+        assert not accepts(asked, "null</v>")
+
+
+@pytest.mark.parametrize("part", [{"type": ["integer", "null"]}, {"type": "array"}, False])
+def test_a_schema_without_strings_allows_no_text(part: Any) -> None:
+    assert texts_of(part, ROOT) == []
+    assert text_terminal([], END) == "/a/ & /b/"
+
+
+@pytest.mark.parametrize(
+    ("part", "keyword"),
+    [
+        ({"type": "string", "pattern": "(?x) a b"}, "pattern"),
+        ({"not": {"const": "a"}}, "not"),
+        ({"format": "none"}, "format"),
+        ({"$ref": "#/$defs/loop"}, "$ref"),
+        ({"$ref": "#/$defs/none"}, "$ref"),
+        ({"oneOf": [{"pattern": "a"}, {"pattern": "b"}]}, "oneOf"),
+        ({"oneOf": [{"enum": ["a", "b"]}, {"enum": ["b"]}]}, "oneOf"),
+        ({"anyOf": [{"minLength": size} for size in range(65)]}, "anyOf"),
+    ],
+)
+def test_what_no_terminal_can_follow_is_named(part: Any, keyword: str) -> None:
+    with pytest.raises(BeyondTextError) as beyond:
+        texts_of(part, ROOT)
+    assert beyond.value.keyword == keyword
+
+
+@pytest.mark.parametrize(
+    ("part", "expected"),
+    [
+        ({"type": ["string", "null"]}, True),
+        ({"type": "string"}, False),
+        ({"type": ["string", "null"], "enum": ["a"]}, False),
+        ({"enum": ["a", None]}, True),
+        ({"const": None}, True),
+        ({"const": "a"}, False),
+        ({"anyOf": [{"$ref": "#/$defs/city"}, {"type": "null"}]}, True),
+        ({"allOf": [{"$ref": "#/$defs/city"}, {"type": "null"}]}, False),
+        ({"$ref": "#/$defs/loop"}, False),
+        (True, True),
+    ],
+)
+def test_null_is_allowed_by_some_schemas(part: Any, expected: bool) -> None:
+    assert allows_null(part, ROOT) == expected

@@ -1,0 +1,146 @@
+"""What a tool's schema says about values, and what is left of it for parsers."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from service.formats import shipped_formats
+from service.output.calls.tool_schemas import in_schema, parameter_types, reduced, schema_types
+from tests.service.constraint.shipped import form
+from tests.service.output.parsing import parse, summary
+
+TREE: dict[str, Any] = {
+    "allOf": [{"$ref": "#/$defs/Node"}],
+    "$defs": {
+        "Node": {
+            "description": "A node",
+            "properties": {
+                "name": {"type": "string", "maxLength": 5},
+                "count": {"$ref": "#number"},
+                "sizes": {"type": "array", "items": {"$ref": "#/$defs/My%20Int"}},
+                "children": {"type": ["array", "null"], "items": {"$ref": "#/$defs/Node"}},
+                "a-b": {},
+                "unit": {"anyOf": [{"enum": ["a"]}, {"type": "null"}]},
+                "pair": {"prefixItems": [{"type": "integer"}, {"type": "string"}]},
+                "more": {"additionalProperties": {"type": "boolean"}},
+            },
+        },
+        "My Int": {"$anchor": "number", "type": "int"},
+    },
+}
+
+
+def types(root: dict[str, Any], *path: str | int) -> set[str]:
+    part: Any = root
+    for step in path:
+        part = in_schema(part, step, root)
+    return set(schema_types(part, root))
+
+
+@pytest.mark.parametrize(
+    "form_of", [lambda schema: schema, lambda schema: reduced({"f": schema})["f"]]
+)
+def test_types_are_found_at_any_depth_also_in_the_reduced_schema(form_of: Any) -> None:
+    schema = form_of(TREE)
+    assert types(schema, "name") == {"string"}
+    assert types(schema, "sizes", 3) == {"integer"}
+    assert types(schema, "children", 0, "children", 0, "sizes", 0) == {"integer"}
+    assert types(schema, "unit") == {"string", "null"} == set(parameter_types(schema, "unit"))
+    assert (types(schema, "pair", 0), types(schema, "pair", 1)) == ({"integer"}, {"string"})
+    assert types(schema, "more", "x") == {"boolean"}
+    assert types(schema, "a-b") == types(schema, "none") == set()
+    assert parameter_types(None, "a") == frozenset()
+
+
+def test_anchors_are_followed() -> None:
+    assert parameter_types(reduced({"f": TREE})["f"], "count") == {"integer"}
+
+
+def test_a_reduced_schema_has_the_names_in_their_order_and_no_prose() -> None:
+    found = reduced({"f": TREE, "g": None, "h": {}})
+    assert found["f"] is not None
+    assert list(found["f"]["properties"]) == list(TREE["$defs"]["Node"]["properties"])
+    assert "A node" not in json.dumps(found)
+    assert (found["g"], found["h"]) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        {
+            "properties": {
+                f"p{index}": {"type": "object", "properties": {"a": {}}} for index in range(50_000)
+            }
+        },
+        {
+            "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 2000}},
+            "properties": {f"p{index}": {"allOf": [{"$ref": "#/$defs/a"}]} for index in range(200)},
+        },
+    ],
+    ids=["wide", "circular"],
+)
+def test_a_reduced_schema_has_bounds(hostile: dict[str, Any]) -> None:
+    began = time.process_time()
+    found = reduced({"f": hostile})
+    assert time.process_time() - began < 2
+    assert len(json.dumps(found)) < 2_000_000
+
+
+ITEMS = {"type": "array", "items": {"type": "integer"}}
+NESTED = {
+    "type": "object",
+    "properties": {
+        "xs": ITEMS,
+        "o": {
+            "type": "object",
+            "properties": {"n": {"type": "integer"}, "ok": {"type": "boolean"}, "xs": ITEMS},
+        },
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("family", "schema", "text", "arguments"),
+    [
+        (
+            "minimax_m3",
+            NESTED,
+            "<xs>^<item>1^</item>^<item>2^</item>^</xs>^<o>^<n>5^</n>^<ok>true^</ok>"
+            "^<xs>^<item>3^</item>^</xs>^</o>",
+            {"xs": [1, 2], "o": {"n": 5, "ok": True, "xs": [3]}},
+        ),
+        (
+            "lfm2",
+            {"properties": {"value": {}, "unit": {"type": "string"}, "a-b": {}}},
+            '[f(5, "km", a-b=3)]',
+            {"value": 5, "unit": "km", "a-b": 3},
+        ),
+        (
+            "gemma4",
+            {"properties": {"at": {"type": "object", "properties": {"zip": {"type": "string"}}}}},
+            "{at:{zip:123}}",
+            {"at": {"zip": "123"}},
+        ),
+    ],
+)
+def test_a_reduced_schema_is_enough_for_every_parser(
+    family: str, schema: dict[str, Any], text: str, arguments: dict[str, Any]
+) -> None:
+    [shipped] = [each for each in shipped_formats("tool_calls") if each.names[0] == family]
+    body: Any = shipped.calls.body if shipped.calls else None
+    whole = shipped.calls.open + WRAP[family](body, text) + shipped.calls.close
+    found = summary(parse([whole], form(shipped), reduced({"f": schema})))
+    assert [json.loads(entry[1]) for entry in found if entry[0] == "arguments"] == [arguments]
+
+
+WRAP: dict[str, Any] = {
+    "minimax_m3": lambda body, text: f'^{body.call_open}"f">^{text}^{body.call_close}'.replace(
+        "^", body.mark
+    ),
+    "lfm2": lambda body, text: text,
+    "gemma4": lambda body, text: f"{body.call_open}f{text}",
+}
