@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 _IN_FRAGMENTS = "!$&'()*+,;=:@/?~"  # and letters, digits and what quote() always keeps
 _NOT_IN_FRAGMENTS = re.compile(r"[^\w.!$&'()*+,;=:@/?~%-]|[^\x00-\x7F]|%(?![0-9a-fA-F]{2})")
 _MAX_DEPTH = 256
+_MOST_PLACE_CHARS = 8192
 
 
 def steps_of(reference: str) -> list[str] | None:
@@ -74,10 +75,12 @@ def _references(schema: Any) -> Iterator[Any]:
 
 
 def _dicts(schema: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield every object in the schema, and the pointer to it."""
+    """Yield the objects in the schema, and the pointers to them."""
     waiting = [(schema, "#")]
     while waiting:
         part, place = waiting.pop()
+        if len(place) > _MOST_PLACE_CHARS:
+            continue  # pointers into a deep schema with long names could fill the memory
         if isinstance(part, dict):
             yield part, place
             waiting += [(value, f"{place}/{_step(key)}") for key, value in part.items()]

@@ -10,8 +10,7 @@ from service.constraint.bare_text import (
     NULL,
     BareTexts,
     BeyondTextError,
-    allows_null,
-    texts_of,
+    SchemaTexts,
 )
 from service.constraint.flat import CannotFlattenError, flat_regex
 from service.constraint.listed import Listed, listed
@@ -52,12 +51,13 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
 
 
 class Argument(NamedTuple):
-    """The property ``key`` of the arguments' schema ``root``."""
+    """The property ``key`` of the arguments' schema ``root``, which ``schema_texts`` reads."""
 
     tool: ToolShape
     key: str
     part: Any
     root: JsonObject
+    schema_texts: SchemaTexts
 
     @property
     def types(self) -> frozenset[str]:
@@ -68,7 +68,7 @@ class Argument(NamedTuple):
         """Return the texts that it may be written as, and texts that mean something else. Raises
         InvalidRequestError if they cannot be enforced and must be."""
         try:
-            texts = texts_of(self.part, self.root)
+            texts = self.schema_texts.of(self.part)
         except BeyondTextError as error:
             if is_binding(self.tool):
                 raise InvalidRequestError(
@@ -79,13 +79,14 @@ class Argument(NamedTuple):
             texts = ANY_TEXT
         if self.types != NULLABLE:
             return texts, ()
-        return ([*texts, *NULL], ()) if allows_null(self.part, self.root) else (texts, NULLS)
+        is_nullable = self.schema_texts.allows_null(self.part)
+        return ([*texts, *NULL], ()) if is_nullable else (texts, NULLS)
 
     def texts_among_others(self) -> BareTexts:
         """Return the texts that it may be written as if a mark says so; none if they cannot be
         enforced."""
         try:
-            return texts_of(self.part, self.root)
+            return self.schema_texts.of(self.part)
         except BeyondTextError:
             return []
 

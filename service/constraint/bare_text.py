@@ -35,29 +35,82 @@ class BeyondTextError(Exception):
         self.keyword = keyword
 
 
-def texts_of(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) -> BareTexts:
-    """Return the strings that ``part`` of the schema ``root`` allows, perhaps among other values.
-    Raises BeyondTextError."""
-    if isinstance(part, bool):
-        return ANY_TEXT if part else []
-    if not isinstance(part, dict) or references < 0:
-        raise BeyondTextError("$ref")
-    kinds = schema_types({"type": part["type"]}, root) if "type" in part else frozenset()
-    if kinds and "string" not in kinds:
-        return []
-    texts = _own(part)
-    if "$ref" in part:
-        found = target_of(str(part["$ref"]), root)
-        texts = _both(texts, texts_of(found, root, references - 1), "$ref")
-    for inner in _listed(part, "allOf"):
-        texts = _both(texts, texts_of(inner, root, references - 1), "allOf")
-    for keyword in ("anyOf", "oneOf"):
-        if keyword in part:
-            options = [texts_of(each, root, references - 1) for each in _listed(part, keyword)]
-            if keyword == "oneOf" and sum(map(bool, options)) > 1:
-                _check_apart(options)
-            texts = _both(texts, [text for each in options for text in each], keyword)
-    return texts
+class SchemaTexts:
+    """Reads parts of the schema ``root``. What a part allows is found once, however many references
+    lead to it: they may form more paths than could be followed."""
+
+    def __init__(self, root: JsonObject) -> None:
+        self._root = root
+        self._texts: dict[tuple[int, int], BareTexts | BeyondTextError] = {}
+        self._nullable: dict[tuple[int, int], bool] = {}
+
+    def of(self, part: Any, references: int = _MOST_REFERENCES) -> BareTexts:
+        """Return the strings that ``part`` allows, perhaps among other values. Raises
+        BeyondTextError."""
+        if isinstance(part, bool):
+            return ANY_TEXT if part else []
+        if not isinstance(part, dict) or references < 0:
+            raise BeyondTextError("$ref")
+        known = self._texts.get((id(part), references))
+        if known is None:
+            try:
+                known = self._read(part, references)
+            except BeyondTextError as error:
+                known = error
+            self._texts[id(part), references] = known
+        if isinstance(known, BeyondTextError):
+            raise known
+        return known
+
+    def _read(self, part: JsonObject, references: int) -> BareTexts:
+        kinds = _kinds(part)
+        if kinds and "string" not in kinds:
+            return []
+        texts = _own(part)
+        if "$ref" in part:
+            found = target_of(str(part["$ref"]), self._root)
+            texts = _both(texts, self.of(found, references - 1), "$ref")
+        for inner in _listed(part, "allOf"):
+            texts = _both(texts, self.of(inner, references - 1), "allOf")
+        for keyword in ("anyOf", "oneOf"):
+            if keyword in part:
+                options = [self.of(each, references - 1) for each in _listed(part, keyword)]
+                if sum(map(len, options)) > _MOST_TEXTS:
+                    raise BeyondTextError(keyword)
+                if keyword == "oneOf" and sum(map(bool, options)) > 1:
+                    _check_apart(options)
+                texts = _both(texts, [text for each in options for text in each], keyword)
+        return texts
+
+    def allows_null(self, part: Any, references: int = _MOST_REFERENCES) -> bool:
+        """True if null matches ``part``."""
+        if not isinstance(part, dict) or references < 0:
+            return part is True
+        known = self._nullable.get((id(part), references))
+        if known is None:
+            known = self._nullable[id(part), references] = self._reads_null(part, references - 1)
+        return known
+
+    def _reads_null(self, part: JsonObject, references: int) -> bool:
+        if "type" in part and "null" not in (_kinds(part) or {"null"}):
+            return False
+        if part.get("const") is not None or None not in part.get("enum", [None]):
+            return False
+        others = [*_listed(part, "allOf")]
+        if "$ref" in part:
+            others.append(target_of(str(part["$ref"]), self._root))
+        if not all(self.allows_null(other, references) for other in others):
+            return False
+        return all(
+            any(self.allows_null(option, references) for option in _listed(part, keyword))
+            for keyword in ("anyOf", "oneOf")
+            if keyword in part
+        )
+
+
+def _kinds(part: JsonObject) -> frozenset[str]:
+    """Return the types that the schema names itself."""
+    return schema_types({"type": part["type"]}, part) if "type" in part else frozenset()
 
 
 def _own(part: JsonObject) -> BareTexts:
@@ -92,26 +145,6 @@ def _check_apart(options: Sequence[BareTexts]) -> None:
         if None in listed or own & seen:
             raise BeyondTextError("oneOf")
         seen |= own
-
-
-def allows_null(part: Any, root: JsonObject, references: int = _MOST_REFERENCES) -> bool:
-    """True if null matches ``part`` of the schema ``root``."""
-    if not isinstance(part, dict) or references < 0:
-        return part is True
-    if "type" in part and "null" not in (schema_types({"type": part["type"]}, root) or {"null"}):
-        return False
-    if part.get("const") is not None or None not in part.get("enum", [None]):
-        return False
-    others = [*_listed(part, "allOf")]
-    if "$ref" in part:
-        others.append(target_of(str(part["$ref"]), root))
-    if not all(allows_null(other, root, references - 1) for other in others):
-        return False
-    return all(
-        any(allows_null(option, root, references - 1) for option in _listed(part, keyword))
-        for keyword in ("anyOf", "oneOf")
-        if keyword in part
-    )
 
 
 def text_terminal(
@@ -159,7 +192,8 @@ def _strings(schemas: tuple[JsonObject, ...]) -> list[str] | None:
         for values in ([schema["const"]] if "const" in schema else None, schema.get("enum")):
             if isinstance(values, list):
                 strings = [value for value in values if isinstance(value, str)]
-                found = strings if found is None else [text for text in found if text in strings]
+                both = frozenset(strings)
+                found = strings if found is None else [text for text in found if text in both]
     return found
 
 

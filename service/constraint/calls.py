@@ -17,6 +17,7 @@ from service.constraint.bare_text import (
     ANY_TEXT,
     ANYTHING,
     BareTexts,
+    SchemaTexts,
     text_excluding,
     text_terminal,
 )
@@ -332,8 +333,9 @@ class CallTerms:
         if not found.properties:
             return "" if found.named else any_argument()
         terms: list[tuple[str, bool]] = []
+        texts = SchemaTexts(schema)
         for key, part in found.properties.items():
-            argument = Argument(tool, key, part, schema)
+            argument = Argument(tool, key, part, schema, texts)
             term = self._value(argument, written, text_value, json_value)
             terms.append((self._rules.add(term), key in found.required))
         if not joined:

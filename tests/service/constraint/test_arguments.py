@@ -13,7 +13,7 @@ from service.constraint.arguments import (
     arguments_schema,
     is_binding,
 )
-from service.constraint.bare_text import ANY_TEXT, NULL
+from service.constraint.bare_text import ANY_TEXT, NULL, SchemaTexts
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.errors import InvalidRequestError
 
@@ -97,7 +97,7 @@ def test_one_argument_alone_takes_along_what_it_refers_to() -> None:
 @pytest.mark.parametrize("keyword", ["not", "if", "anyOf"])
 def test_a_keyword_that_cannot_be_enforced_on_bare_text_is_refused_by_name(keyword: str) -> None:
     part = {"type": "string", keyword: [{"minLength": size} for size in range(99)]}
-    free = Argument(tool(), "city", part, CITY)
+    free = Argument(tool(), "city", part, CITY, SchemaTexts(CITY))
     assert free.texts() == (ANY_TEXT, ())
     with pytest.raises(InvalidRequestError, match=f"'{keyword}'") as refused:
         free._replace(tool=tool(strict=True)).texts()
@@ -106,7 +106,8 @@ def test_a_keyword_that_cannot_be_enforced_on_bare_text_is_refused_by_name(keywo
 
 def test_null_is_the_text_of_an_argument_that_may_be_null() -> None:
     def texts(part: dict[str, Any]) -> Any:
-        return Argument(tool(), "a", part, {"properties": {"a": part}}).texts()
+        root = {"properties": {"a": part}}
+        return Argument(tool(), "a", part, root, SchemaTexts(root)).texts()
 
     assert texts({"type": "string"}) == (ANY_TEXT, ())
     assert texts({"type": ["string", "null"]}) == ([*ANY_TEXT, *NULL], ())

@@ -8,9 +8,8 @@ import pytest
 
 from service.constraint.bare_text import (
     BeyondTextError,
-    allows_null,
+    SchemaTexts,
     text_terminal,
-    texts_of,
 )
 from service.constraint.lark import quoted
 from tests.service.constraint.grammars import accepts, grammar
@@ -52,7 +51,7 @@ ROOT: dict[str, Any] = {
 def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
     schema: dict[str, Any], allowed: list[str], refused: list[str]
 ) -> None:
-    terminal = text_terminal(texts_of(schema, ROOT), END, never_first="!")
+    terminal = text_terminal(SchemaTexts(ROOT).of(schema), END, never_first="!")
     asked = grammar(f'start: "<v>" TEXT\nTEXT: ({terminal}) "</v>"\n')
     for text in allowed:
         assert accepts(asked, f"<v>{text}</v>"), text
@@ -62,12 +61,12 @@ def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
 
 def test_a_schema_that_says_nothing_of_a_text_makes_no_terminal() -> None:
     for schema in ({"type": "string", "description": "any"}, True, {"anyOf": [{"const": "a"}, {}]}):
-        assert text_terminal(texts_of(schema, ROOT), END) is None
+        assert text_terminal(SchemaTexts(ROOT).of(schema), END) is None
 
 
 def test_a_text_that_means_something_else_is_left_out() -> None:
     for schema in ({}, {"enum": ["null", "a"]}, {"pattern": "^(null|a)$"}):
-        terminal = text_terminal(texts_of(schema, ROOT), END, never=("null", "None"))
+        terminal = text_terminal(SchemaTexts(ROOT).of(schema), END, never=("null", "None"))
         asked = grammar(f'start: TEXT\nTEXT: ({terminal}) "</v>"\n')
         assert accepts(asked, "a</v>")
         assert not accepts(asked, "null</v>")
@@ -75,7 +74,7 @@ def test_a_text_that_means_something_else_is_left_out() -> None:
 
 @pytest.mark.parametrize("part", [{"type": ["integer", "null"]}, {"type": "array"}, False])
 def test_a_schema_without_strings_allows_no_text(part: Any) -> None:
-    assert texts_of(part, ROOT) == []
+    assert SchemaTexts(ROOT).of(part) == []
     assert text_terminal([], END) == "/a/ & /b/"
 
 
@@ -94,7 +93,7 @@ def test_a_schema_without_strings_allows_no_text(part: Any) -> None:
 )
 def test_what_no_terminal_can_follow_is_named(part: Any, keyword: str) -> None:
     with pytest.raises(BeyondTextError) as beyond:
-        texts_of(part, ROOT)
+        SchemaTexts(ROOT).of(part)
     assert beyond.value.keyword == keyword
 
 
@@ -114,4 +113,14 @@ def test_what_no_terminal_can_follow_is_named(part: Any, keyword: str) -> None:
     ],
 )
 def test_null_is_allowed_by_some_schemas(part: Any, expected: bool) -> None:
-    assert allows_null(part, ROOT) == expected
+    assert SchemaTexts(ROOT).allows_null(part) == expected
+
+
+def test_a_schema_with_more_paths_than_parts_is_read_part_by_part() -> None:
+    """A thousand references at each of three levels: a thousand million paths."""
+    definitions: dict[str, Any] = {"0": {"type": "integer"}}
+    for level in range(1, 4):
+        definitions[str(level)] = {"anyOf": [{"$ref": f"#/$defs/{level - 1}"}] * 1000}
+    texts = SchemaTexts({"$defs": definitions})
+    assert texts.of({"$ref": "#/$defs/3"}) == []
+    assert not texts.allows_null({"$ref": "#/$defs/3"})
