@@ -42,7 +42,7 @@ def test_a_model_without_an_end_token_is_served_with_a_warning(
 ) -> None:
     (tmp_path / "config.json").write_bytes((model / "config.json").read_bytes())
     (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": eos}))
-    set_up(EngineConfig(model=str(tmp_path)), ALONE)
+    set_up(EngineConfig(model=str(tmp_path), load_format="dummy"), ALONE)
     assert ("no end-of-sequence token is known" in caplog.text) is (eos is None)
 
 
