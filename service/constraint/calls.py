@@ -359,8 +359,6 @@ class CallTerms:
             return term
         return either([written(argument.key, text_value(texts, ()), True), term])
 
-    # --- parts -----------------------------------------------------------------------------------
-
     def _arguments(self, tool: ToolShape) -> dict[str, Any]:
         return arguments_schema(tool, exact=self._exact)
 
