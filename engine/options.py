@@ -33,7 +33,7 @@ from msgspec import Meta, inspect
 
 ENVIRONMENT_PREFIX = "QUIRE_"
 
-_EMPTY = "must not be empty; set it to a value or not at all"
+_EMPTY = "must not be empty; give it a value or leave it unset"
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -41,8 +41,9 @@ def admin_keys(written: Iterable[str]) -> tuple[AdminKey, ...]:
         match = _WITH_SCOPE.fullmatch(text)
         if match is None and (begun := _SCOPED.match(text)):
             raise ValueError(
-                f"key {position} begins with {begun[0]!r}, so it must be SCOPE:ALIAS=KEY, with an "
-                "alias of 1 to 32 of a-z, 0-9, _ and -"
+                f"key {position} begins with {begun[0]!r}, so it must be SCOPE:ALIAS=KEY; the "
+                "alias has 1 to 32 characters of a-z, 0-9, _ and -, and the key does not begin "
+                "with '='"
             )
         scope = AdminScope.OPERATE if match is None else AdminScope(match[1])
         key = text if match is None else match[3]
@@ -54,6 +55,6 @@ def admin_keys(written: Iterable[str]) -> tuple[AdminKey, ...]:
                 f"key {position} has fewer than {LEAST_KEY_CHARS} characters; choose a longer one"
             )
         if key in found:
-            raise ValueError(f"key {position} is already given before; remove one of the two")
+            raise ValueError(f"key {position} was already given; remove one of the two")
         found[key] = AdminKey(key, named or f"{scope.value}{position}", scope)
     return tuple(found.values())

@@ -75,7 +75,7 @@ def _check_not_empty(written: str, which: str) -> None:
     # Not quoted: it may be a whole key.
     if _WITHOUT_KEY.fullmatch(written):
         raise ValueError(
-            f"{which} is empty after the '='; write ALIAS=KEY, also if the key itself ends in '='"
+            f"{which} is empty after '='; write ALIAS=KEY, even if the key itself ends in '='"
         )
 
 

@@ -285,7 +285,7 @@ def store_finding(place: StorePlace, *, holds_keys: bool) -> Finding:
     """Return a finding about where responses and keys are stored. Nothing is made there: it would
     belong to the user who looks, who need not be the one who serves."""
     if place.file is None:
-        return Finding(Level.OK, "store", "PostgreSQL, not contacted here")
+        return Finding(Level.OK, "store", "PostgreSQL (this check does not contact it)")
     if problem := _file_problem(place.file):
         detail = f"cannot write {place.file}: {problem}; the server would"
         remedy = "--store-url sqlite:///FILE with a file that can be written"
@@ -298,11 +298,14 @@ def store_finding(place: StorePlace, *, holds_keys: bool) -> Finding:
 
 def _file_problem(path: Path) -> str:
     """Say why the file, or in its folder the ones that SQLite adds, cannot be written."""
-    if path.is_dir():
-        return "it is a folder"
-    if path.exists() and not os.access(path, os.R_OK | os.W_OK):
-        return "it is not writable"
-    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        if path.is_dir():
+            return "it is a folder"
+        if path.exists() and not os.access(path, os.R_OK | os.W_OK):
+            return "it is not writable"
+        folder = next(parent for parent in path.absolute().parents if parent.exists())
+    except OSError as error:  # of a folder that this user may not look into
+        return f"{error.filename}: {error.strerror}"
     try:
         # os.access would say that root may write anywhere, also to /proc.
         tempfile.TemporaryFile(dir=folder).close()

@@ -14,7 +14,9 @@ _EXPECTED = re.compile(
     r"Expected ([a-z]+(?: \| [a-z]+)*)"
     r"(?: (of length )?([<>]=?) (\S+)| matching regex (.*?))?(?:, got (.*))?"
 )
-_STEP = re.compile(r"\.(\w+)|\[(\d+)\]")
+# Names of unknown fields come from outside, so that the path is only what stands last.
+_WITH_PATH = re.compile(r"(.*?)(?: - at `\$([^`]*)`)?", re.DOTALL)
+_STEP = re.compile(r"\.(\w+)|\[(\d{1,9})\]")
 _KINDS = {
     "int": "a whole number",
     "float": "a number",
@@ -23,7 +25,7 @@ _KINDS = {
     "array": "a list",
     "object": "an object",
 }
-_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "greater than", "<": "less than"}
 _MOST_NAME_CHARS = 64
 
 
@@ -37,7 +39,9 @@ class Problem(NamedTuple):
 
 def problem_in(error: msgspec.ValidationError, kind: type[Any], whole: str = "it") -> Problem:
     """Return ``error`` in words. ``kind``: what was decoded; ``whole``: what to call it."""
-    text, _, path = str(error).replace("`", "").partition(" - at $")
+    found = _WITH_PATH.fullmatch(str(error))
+    assert found is not None  # it matches any text
+    text, path = found[1].replace("`", ""), found[2] or ""
     field = _STEP.sub(lambda found: f"[{int(found[2]) + 1}]" if found[2] else found[0], path)
     field = field.removeprefix(".")
     shown = f"'{field}'" if field else whole
@@ -72,8 +76,8 @@ def _expected(found: re.Match[str]) -> str:
     if pattern is not None:
         return f"{kind} that matches {pattern}"
     if bound is not None:
-        length = "length " if of_length else ""
-        return f"{kind} of {length}{_BOUNDS[sign]} {plain(float(bound))}"
+        length = "with a length of " if of_length else ""
+        return f"{kind}, {length}{_BOUNDS[sign]} {plain(float(bound))}"
     return kind if got is None else f"{kind}, not {_KINDS.get(got, got)}"
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
 
 _IN_FRAGMENTS = "!$&'()*+,;=:@/?~"  # and letters, digits and what quote() always keeps
 _NOT_IN_FRAGMENTS = re.compile(r"[^\w.!$&'()*+,;=:@/?~%-]|[^\x00-\x7F]|%(?![0-9a-fA-F]{2})")
+_INDEX = re.compile("[0-9]{1,9}")
 _MAX_DEPTH = 256
-_MOST_PLACE_CHARS = 8192
 
 
 def steps_of(reference: str) -> list[str] | None:
@@ -31,7 +31,7 @@ def target_of(reference: str, root: Any) -> Any:
         return None
     found = root
     for step in steps:
-        if isinstance(found, list) and step.isdecimal() and int(step) < len(found):
+        if isinstance(found, list) and _INDEX.fullmatch(step) and int(step) < len(found):
             found = found[int(step)]
         else:
             found = found.get(step) if isinstance(found, dict) else None
@@ -44,15 +44,15 @@ def with_pointers(schema: Any) -> Any:
     if not any(map(_needs_change, _references(schema))):
         return schema
     anchors: dict[str, str] = {}
-    for part, place in _dicts(schema):
+    for part, way in _dicts(schema):
         name = part.get("$anchor", part.get("$id"))
         if not isinstance(name, str):
             continue
         if "$anchor" in part:
-            anchors[f"#{name}"] = place
+            anchors[f"#{name}"] = _pointer(way)
         elif name.startswith("#"):  # as in drafts before 2019-09
-            anchors[name] = place
-        elif place != "#":
+            anchors[name] = _pointer(way)
+        elif way is not None:
             return schema  # references inside have another base
     return _written(schema, anchors, 0)
 
@@ -74,18 +74,30 @@ def _references(schema: Any) -> Iterator[Any]:
             waiting += part
 
 
-def _dicts(schema: Any) -> Iterator[tuple[dict[str, Any], str]]:
-    """Yield the objects in the schema, and the pointers to them."""
-    waiting = [(schema, "#")]
+class _Way(NamedTuple):
+    """The keys to a part, the last one first: pointers to all parts could fill the memory."""
+
+    key: str | int
+    before: _Way | None
+
+
+def _dicts(schema: Any) -> Iterator[tuple[dict[str, Any], _Way | None]]:
+    """Yield every object in the schema, and the way to it."""
+    waiting: list[tuple[Any, _Way | None]] = [(schema, None)]
     while waiting:
-        part, place = waiting.pop()
-        if len(place) > _MOST_PLACE_CHARS:
-            continue  # pointers into a deep schema with long names could fill the memory
+        part, way = waiting.pop()
         if isinstance(part, dict):
-            yield part, place
-            waiting += [(value, f"{place}/{_step(key)}") for key, value in part.items()]
-        elif isinstance(part, list):
-            waiting += [(value, f"{place}/{index}") for index, value in enumerate(part)]
+            yield part, way
+        inner = part.items() if isinstance(part, dict) else enumerate(part)
+        waiting += [(one, _Way(key, way)) for key, one in inner if isinstance(one, dict | list)]
+
+
+def _pointer(way: _Way | None) -> str:
+    steps: list[str] = []
+    while way is not None and len(steps) <= _MAX_DEPTH:
+        steps.append(_step(str(way.key)))
+        way = way.before
+    return "/".join(["#", *reversed(steps)])
 
 
 def _step(key: str) -> str:

@@ -248,8 +248,8 @@ def _refuse_bidirectional(fields: ConfigFields) -> None:
     transformers computes them so."""
     if not fields.flag("is_causal", True):
         raise ConfigError(
-            f"{fields.source}: is_causal is false, so that tokens attend to later ones, which is "
-            f"supported for encoders only ({', '.join(ENCODERS)})"
+            f"{fields.source}: is_causal is false: tokens attend to later ones, which is supported "
+            f"only for encoders ({', '.join(ENCODERS)})"
         )
 
 

@@ -7,6 +7,7 @@ only in the files next to it.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,6 +25,7 @@ _SPECIAL_MAP = "special_tokens_map.json"
 _ADDED = "added_tokens.json"
 _DECODER = "added_tokens_decoder"
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
+_ID = re.compile("[0-9]{1,9}")
 _FLAGS = ("single_word", "lstrip", "rstrip")
 
 _Kind = TypeVar("_Kind")
@@ -59,8 +61,8 @@ def special_tokens(directory: Path) -> dict[str, str]:
 
 
 def read_tokenizer(directory: Path) -> str:
-    """Return ``tokenizer.json`` with the tokens that only other files add. Raises OSError, and
-    ConfigError if such a token cannot have its id."""
+    """Return ``tokenizer.json`` with the tokens that only other files add. One that cannot have its
+    id is left out unless it is special. Raises OSError, and ConfigError for such a special one."""
     text = (directory / TOKENIZER).read_text(encoding="utf-8")
     declared = [*_declared(directory)]
     if not declared:
@@ -76,17 +78,22 @@ def read_tokenizer(directory: Path) -> str:
         return text
     vocabulary = _vocabulary(directory, text)
     following = max(len(vocabulary), max(known.values(), default=-1) + 1)
+    added: list[dict[str, Any]] = []
     for token in missing:
         content, number = token["content"], token["id"]
-        if number != vocabulary.get(content, following):
+        if number == vocabulary.get(content, following):
+            following += content not in vocabulary
+            added.append(token)
+        elif token["special"]:
             raise ConfigError(
                 f"{directory / TOKENIZER} lacks the token {content!r}, which another file gives "
                 f"the id {number}, and cannot give it that id; load the tokenizer with "
                 "transformers, check this token and save it again"
             )
-        following += content not in vocabulary
+    if not added:
+        return text
     fields = json.loads(text)
-    fields["added_tokens"] = [*(fields.get("added_tokens") or ()), *missing]
+    fields["added_tokens"] = [*(fields.get("added_tokens") or ()), *added]
     return json.dumps(fields, ensure_ascii=False)
 
 
@@ -117,7 +124,7 @@ def _declared(directory: Path) -> Iterator[dict[str, Any]]:
     if (decoder := config.section(_DECODER)) is not None:
         for number, token in decoder.values.items():
             text = _text(token)
-            if not number.isdecimal() or text is None or not isinstance(token, dict):
+            if not _ID.fullmatch(number) or text is None or not isinstance(token, dict):
                 raise decoder.error(number, "an id with a token", token)
             is_special = token.get("special") is True
             flags = {flag: token.get(flag) is True for flag in _FLAGS}

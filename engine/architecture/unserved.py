@@ -28,8 +28,9 @@ def refuse_other_kinds(fields: ConfigFields, why_not: UnsupportedError | None) -
     describes something else."""
     names = fields.strings("architectures") or []
     has_other_head = bool(names) and all(name.endswith(OTHER_HEADS) for name in names)
-    if has_other_head or fields.values.get("model_type") in OTHER_TYPES:
+    kind = fields.values.get("model_type")
+    if has_other_head or (isinstance(kind, str) and kind in OTHER_TYPES):
         raise why_not or UnsupportedError(
-            f"{fields.source}: {', '.join(names)} is not supported: transformers' code is used for "
-            "decoders only"
+            f"{fields.source}: {', '.join(names) or kind} is not supported: transformers' code is "
+            "used for decoders only"
         )

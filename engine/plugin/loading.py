@@ -96,7 +96,7 @@ def holds_head_of(model: Any, directory: Path, text_part: TextModelPart | None) 
     if not head:
         return True
     with ExitStack() as ends:
-        # Nothing is read, so that the dtype is of no account.
+        # Nothing is read, so the dtype does not matter.
         names = CheckpointTensors(directory, ends, torch.float32, text_part).names
     groups, _ = tensor_groups(model, names)
     return any(group.target in head for group in groups)

@@ -94,7 +94,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
         )
     if not whole.generates and collectives.shard.rank == 0:
         logger.info(
-            "%s has no output head here: it makes embeddings, and generates nothing",
+            "%s has no output head in its files, so it serves embeddings only",
             whole.architecture,
         )
     if whole.generates and not whole.eos_token_ids and collectives.shard.rank == 0:

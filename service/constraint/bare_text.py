@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from service.constraint.anchors import full_match_regex
+from service.constraint.exact_formats import EXACT_FORMATS
 from service.constraint.lark import literal, pattern
 from service.constraint.text_formats import TEXT_FORMATS
 from service.conversation import JsonObject
@@ -25,6 +26,7 @@ _FOLLOWED = frozenset({"const", "enum", "pattern", "minLength", "maxLength"})
 _BEYOND = ("not", "if", "$dynamicRef", "$recursiveRef")
 _MOST_REFERENCES = 8
 _MOST_TEXTS = 64
+_MOST_SCHEMAS = 256  # in these texts together
 
 
 class BeyondTextError(Exception):
@@ -42,6 +44,7 @@ class SchemaTexts:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._texts: dict[tuple[int, int], BareTexts | BeyondTextError] = {}
+        self._own: dict[int, BareTexts] = {}
         self._nullable: dict[tuple[int, int], bool] = {}
 
     def of(self, part: Any, references: int = _MOST_REFERENCES) -> BareTexts:
@@ -66,7 +69,9 @@ class SchemaTexts:
         kinds = _kinds(part)
         if kinds and "string" not in kinds:
             return []
-        texts = _own(part)
+        if id(part) not in self._own:
+            self._own[id(part)] = _own(part)
+        texts = self._own[id(part)]
         if "$ref" in part:
             found = target_of(str(part["$ref"]), self._root)
             texts = _both(texts, self.of(found, references - 1), "$ref")
@@ -94,7 +99,8 @@ class SchemaTexts:
     def _reads_null(self, part: JsonObject, references: int) -> bool:
         if "type" in part and "null" not in (_kinds(part) or {"null"}):
             return False
-        if part.get("const") is not None or None not in part.get("enum", [None]):
+        values = part.get("enum")
+        if part.get("const") is not None or (isinstance(values, list) and None not in values):
             return False
         others = [*_listed(part, "allOf")]
         if "$ref" in part:
@@ -124,16 +130,26 @@ def _own(part: JsonObject) -> BareTexts:
     own = {key: part[key] for key in sorted(_FOLLOWED & part.keys())}
     schemas: tuple[JsonObject, ...] = (own,) if own else ()
     if "format" in part:
-        if (regex := TEXT_FORMATS.get(str(part["format"]))) is None:
+        name = str(part["format"])
+        if name not in TEXT_FORMATS:
             raise BeyondTextError("format")
-        schemas += ({"pattern": regex},)
+        regexes = TEXT_FORMATS[name], EXACT_FORMATS.get(name)
+        schemas += tuple({"pattern": regex} for regex in regexes if regex is not None)
     return [schemas]
 
 
 def _both(left: BareTexts, right: BareTexts, keyword: str) -> BareTexts:
     if len(left) * len(right) > _MOST_TEXTS:
         raise BeyondTextError(keyword)
-    return [(*one, *other) for one in left for other in right]
+    both = [_merged(one, other) for one in left for other in right]
+    if sum(map(len, both)) > _MOST_SCHEMAS:
+        raise BeyondTextError(keyword)
+    return both
+
+
+def _merged(one: tuple[JsonObject, ...], other: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
+    known = set(map(id, one))
+    return (*one, *(schema for schema in other if id(schema) not in known))
 
 
 def _check_apart(options: Sequence[BareTexts]) -> None:

@@ -10,6 +10,7 @@ from service.conversation import JsonObject
 from service.schema_targets import target_of
 
 _MOST_REFERENCES = 8
+_MOST_WORK = 100_000
 _UNKNOWN = 2**62  # how many arguments there are without names
 # Keywords that restrict which arguments there are, and that a list of them cannot follow.
 _BEYOND = ("anyOf", "oneOf", "patternProperties", "const", "enum")
@@ -27,15 +28,22 @@ class Listed(NamedTuple):
 
 def listed(schema: JsonObject) -> Listed:
     """Return the arguments of an object that matches the schema."""
-    parts = list(_parts(schema, schema, _MOST_REFERENCES))
+    parts, too_deep = _parts(schema)
     names = [name for part in parts for name in _properties(part)]
     required = [name for part in parts for name in _listed(part, "required") if type(name) is str]
     properties: JsonObject = {}
-    for name in dict.fromkeys([*names, *required]):
-        shape = _joined([_shape_of(part, name) for part in parts])
-        if shape is not False:
-            properties[name] = shape
     left_out = [keyword for part in parts for keyword in _BEYOND if part.get(keyword)]
+    left_out += too_deep
+    distinct = dict.fromkeys([*names, *required])
+    if len(parts) * len(distinct) > _MOST_WORK:
+        left_out.append("allOf")
+        parts = parts[:1]
+    for name in distinct:
+        shape = _joined([_shape_of(part, name) for part in parts])
+        if not isinstance(shape, dict | bool):
+            left_out.append("properties")
+        elif shape is not False:
+            properties[name] = shape
     if not properties.keys() >= set(required):
         left_out.append("required")
     others = [part.get("additionalProperties", True) for part in parts]
@@ -48,18 +56,25 @@ def listed(schema: JsonObject) -> Listed:
     return Listed(properties, frozenset(required), named, tuple(dict.fromkeys(left_out)))
 
 
-def _parts(part: Any, root: JsonObject, references: int) -> Iterator[JsonObject]:
-    """Yield the schemas that describe the arguments together, each once."""
+def _parts(root: JsonObject) -> tuple[list[JsonObject], list[str]]:
+    """Return the schemas that describe the arguments together, each once, and the keywords that led
+    further than is followed."""
+    found: list[JsonObject] = []
+    too_deep: list[str] = []
     seen: set[int] = set()
-    waiting = [(part, references)]
+    waiting: list[tuple[Any, int, str]] = [(root, _MOST_REFERENCES, "")]
     while waiting:
-        one, references = waiting.pop()
-        if not isinstance(one, dict) or references < 0 or id(one) in seen:
+        one, references, keyword = waiting.pop()
+        if not isinstance(one, dict) or id(one) in seen:
+            continue
+        if references < 0:
+            too_deep.append(keyword)
             continue
         seen.add(id(one))
-        yield one
-        inner = [_target(one, root), *_listed(one, "allOf")]
-        waiting += [(other, references - 1) for other in reversed(inner)]
+        found.append(one)
+        waiting += [(other, references - 1, "allOf") for other in reversed(_listed(one, "allOf"))]
+        waiting.append((_target(one, root), references - 1, "$ref"))
+    return found, too_deep
 
 
 def _target(part: JsonObject, root: JsonObject) -> Any:
@@ -82,9 +97,10 @@ def _joined(shapes: list[Any]) -> Any:
 def _uncounted(part: JsonObject, least: int, most: int) -> Iterator[str]:
     """Yield limits on the number of arguments that a list may break; it has ``least`` to ``most``
     of them."""
-    if part.get("minProperties", 0) > least:
+    fewest, greatest = part.get("minProperties", 0), part.get("maxProperties", most)
+    if not isinstance(fewest, int | float) or fewest > least:
         yield "minProperties"
-    if part.get("maxProperties", most) < most:
+    if not isinstance(greatest, int | float) or greatest < most:
         yield "maxProperties"
 
 

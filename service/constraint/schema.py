@@ -17,6 +17,7 @@ requires or describes them (see ``service.constraint.closed``).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Set
 from typing import Any, NamedTuple
@@ -210,20 +211,24 @@ class _Reader:
                 )
 
     def _read_bounds(self, kept: dict[str, Any], path: str) -> None:
-        """Replace bounds that are too large for any practical use with smaller ones."""
+        """Replace bounds that are too large for any practical use with smaller ones, and integers
+        that no double holds with the next ones inside."""
         for keyword in _UPPER_BOUNDS | _LOWER_BOUNDS:
             bound = kept.get(keyword)
             if not isinstance(bound, int | float) or isinstance(bound, bool):
                 continue
-            outward = bound if keyword in _UPPER_BOUNDS else -bound
+            is_upper = keyword in _UPPER_BOUNDS
+            outward = bound if is_upper else -bound
             if outward > _LARGEST_BOUND:
-                kept[keyword] = _LARGEST_BOUND if keyword in _UPPER_BOUNDS else -_LARGEST_BOUND
+                kept[keyword] = _LARGEST_BOUND if is_upper else -_LARGEST_BOUND
             elif outward < -_LARGEST_REACHED:
                 del kept[keyword]
                 self._leave_out(
                     f"The schema keyword '{keyword}' cannot be enforced with so large a number.",
                     f"{path}.{keyword}",
                 )
+            elif isinstance(bound, int):
+                kept[keyword] = _held_by_double(bound, math.inf if not is_upper else -math.inf)
 
     def _read_counts(self, kept: dict[str, Any], path: str) -> None:
         least, most = kept.get("minProperties"), kept.get("maxProperties")
@@ -329,6 +334,13 @@ class _Reader:
 
     def _leave_out(self, message: str, path: str) -> None:
         self.left_out.append(InvalidRequestError(message, param=path))
+
+
+def _held_by_double(number: int, towards: float) -> int:
+    """Return the integer itself if a double holds it, else the next one in this direction."""
+    nearest = float(number)
+    is_beyond = nearest > number if towards < 0 else nearest < number
+    return int(math.nextafter(nearest, towards) if is_beyond else nearest)
 
 
 def _generated_otherwise(value: Any) -> str | None:

@@ -69,7 +69,7 @@ def _pull(place: ModelPlace, *, if_missing: bool) -> None:
     commit = directory.name
     record = place.record(commit)
     size = in_units(sum(file.size for file in record.files.values()))
-    all_known = "" if record.is_whole else "; the hub was not asked whether these are all"
+    all_known = "" if record.is_whole else "; the hub was not asked whether this is complete"
     print(
         f"{place.asked} at commit {commit}: {len(record.files)} files, {size}, all checksums "
         f"right, in {directory}{all_known}",

@@ -65,7 +65,7 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
     there = {file.name for file in files}
     has_safetensors = bool({SINGLE_WEIGHTS, WEIGHTS_INDEX} & there)
     # Some have the original's config.json too.
-    lacks = not has_safetensors if weights else not {_CONFIG, _TOKENIZER} <= there
+    lacks = not has_safetensors and (weights or not {_CONFIG, _TOKENIZER} <= there)
     if lacks and (gguf := sorted(_gguf_models(files))):
         raise NotServableError(
             f"'{name}' has its weights only in GGUF files: name one, as in '{name}:Q4_K_M', or "

@@ -43,12 +43,12 @@ def problem(given: object, kind: type[Any]) -> Problem:
 @pytest.mark.parametrize(
     ("given", "field", "words"),
     [
-        ({"most": 0}, "most", "must be a whole number of at least 1"),
-        ({"most": 2_000_000}, "most", "must be a whole number of at most 1,000,000"),
+        ({"most": 0}, "most", "must be a whole number, at least 1"),
+        ({"most": 2_000_000}, "most", "must be a whole number, at most 1,000,000"),
         ({"most": "x"}, "most", "must be a whole number, not text"),
-        ({"share": 0}, "share", "must be a number of more than 0"),
+        ({"share": 0}, "share", "must be a number, greater than 0"),
         ({"share": []}, "share", "must be a number, not a list"),
-        ({"name": "abcd"}, "name", "must be text of length at most 3"),
+        ({"name": "abcd"}, "name", "must be text, with a length of at most 3"),
         ({"name": "A"}, "name", "must be text that matches '^[a-z]+$'"),
         ({"colours": {}}, "colours", "must be a list or null, not an object"),
         ({"colours": ["red", "green"]}, "colours[2]", "must be one of red, blue"),
@@ -77,6 +77,12 @@ def test_unknown_and_missing_fields_are_named_with_those_that_there_are() -> Non
         f"'keys[1]' has no field 'mots'; it may have {known}",
     )
     assert problem({}, Needed) == ("level", "'level' is missing")
+
+
+@pytest.mark.parametrize("name", ["a - at $.x", "a - at $[" + "9" * 5000 + "]", "a - at `$.x`"])
+def test_the_name_of_an_unknown_field_is_not_taken_for_a_path(name: str) -> None:
+    found = problem({name: 1}, Entry)
+    assert found.field == name.replace("`", "")[:64]
 
 
 def test_the_whole_and_several_types_have_words_too() -> None:

@@ -23,6 +23,7 @@ ROOT: dict[str, Any] = {"$defs": {"My Int": 1, "L[int]": 2, "a/b~": 3, "größe"
         ("#/$defs/gr%C3%B6%C3%9Fe", 4),
         ("#/anyOf/0", 5),
         ("#/anyOf/1", None),
+        ("#/anyOf/" + "1" * 5000, None),
         ("#/none/x", None),
         ("#name", None),
         ("https://a.b/c#/$defs/x", None),

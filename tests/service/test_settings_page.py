@@ -38,7 +38,7 @@ def test_every_setting_is_documented_in_its_group_and_used(option: Option) -> No
 def test_the_model_is_not_called_required() -> None:
     [row] = [line for line in settings_page.page().splitlines() if "`QUIRE_MODEL`" in line]
     assert "| see the meaning |" in row
-    assert row.endswith("Default: pocket, the embedded model. |")
+    assert row.endswith("Default: pocket, the model that comes with Quire. |")
 
 
 def test_a_group_is_in_one_place() -> None:

@@ -47,8 +47,9 @@ def in_schema(part: Any, key: str | int, root: Any) -> Any:
     None if unspecified."""
     if not isinstance(root, dict):
         return None
+    own: list[dict[str, Any]] = []
     others: Any = None
-    for one in _same_value(part, root):
+    for one in _same_value(part, root, _Budget(_MOST_WORK)):
         if isinstance(key, int):
             first = one.get("prefixItems")
             found = first[key] if isinstance(first, list) and key < len(first) else one.get("items")
@@ -58,21 +59,43 @@ def in_schema(part: Any, key: str | int, root: Any) -> Any:
             rest = one.get("additionalProperties")
             others = rest if others is None and isinstance(rest, dict) else others
         if isinstance(found, dict):
-            return found
-    return others
+            own.append(found)
+    return _together(own) if own else others
 
 
-def _same_value(part: Any, root: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield ``part`` and the schemas that it applies to the same value, each once."""
+def _together(schemas: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what these schemas of one value say together."""
+    said = [schema for schema in schemas if schema]
+    return {"allOf": said} if len(said) > 1 else (said or schemas)[0]
+
+
+class _Budget:
+    """``left``: how many parts, names and items of lists may still be looked at."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+
+    def spend(self, work: int = 1) -> bool:
+        """Return whether there was enough."""
+        self.left -= work
+        return self.left >= 0
+
+
+def _same_value(part: Any, root: dict[str, Any], budget: _Budget) -> Iterator[dict[str, Any]]:
+    """Yield ``part`` and the schemas that it applies to the same value, each once, until the budget
+    is spent."""
     seen: set[int] = set()
     waiting = [(part, _MAX_REFERENCES)]
     while waiting:
         one, references = waiting.pop()
         if not isinstance(one, dict) or references < 0 or id(one) in seen:
             continue
+        lists = [_listed(one, keyword) for keyword in _ALTERNATIVES]
+        if not budget.spend(1 + sum(map(len, lists))):
+            return
         seen.add(id(one))
         yield one
-        inner = [option for keyword in _ALTERNATIVES for option in _listed(one, keyword)]
+        inner = [option for options in lists for option in options]
         if isinstance(reference := one.get("$ref"), str):
             inner.insert(0, target_of(reference, root))
         waiting += [(option, references - 1) for option in reversed(inner)]
@@ -151,7 +174,8 @@ class _Reducer:
 
     def __init__(self) -> None:
         self._parts_left = _MOST_PARTS
-        self._work_left = _MOST_WORK
+        self._budget = _Budget(_MOST_WORK)
+        self._joined: list[dict[str, Any]] = []  # kept, as parts are known by their ids
         self._root: dict[str, Any] = {}
         self._known: dict[int, set[str]] = {}
         self._places: dict[int, str] = {}
@@ -172,46 +196,52 @@ class _Reducer:
         return written or None
 
     def _members(self, part: dict[str, Any], definitions: dict[str, Any]) -> dict[str, Any]:
-        properties: dict[str, Any] = {}
+        properties: dict[str, list[dict[str, Any]]] = {}
         found: dict[str, Any] = {}
-        for one in _same_value(part, self._root):
-            self._work_left -= 1
-            if self._work_left < 0:
-                break
+        for one in _same_value(part, self._root, self._budget):
             own = one.get("properties")
             for name, inner in own.items() if isinstance(own, dict) else ():
-                if properties.get(name) in (None, True):
-                    properties[name] = inner
+                if not self._budget.spend():
+                    break
+                properties.setdefault(name, []).append(inner if isinstance(inner, dict) else {})
             for keyword in ("additionalProperties", "items", "prefixItems"):
                 if isinstance(one.get(keyword), dict | list):
                     found.setdefault(keyword, one[keyword])
         written: dict[str, Any] = {}
         if properties:
-            parts = {name: self._part(inner, definitions) for name, inner in properties.items()}
+            parts = {
+                name: self._part(self._kept(schemas), definitions)
+                for name, schemas in properties.items()
+            }
             written["properties"] = {name: p for name, p in parts.items() if p is not None}
         for keyword, value in found.items():
             if keyword == "prefixItems" and isinstance(value, list):
-                written[keyword] = [self._part(inner, definitions) or {} for inner in value]
+                first = value[: max(0, self._parts_left)]
+                written[keyword] = [self._part(inner, definitions) or {} for inner in first]
             elif isinstance(value, dict) and (inner := self._part(value, definitions)) is not None:
                 written[keyword] = inner
         return written
 
+    def _kept(self, schemas: list[dict[str, Any]]) -> dict[str, Any]:
+        schema = _together(schemas)
+        self._joined.append(schema)
+        return schema
+
     def _part(self, part: Any, definitions: dict[str, Any]) -> dict[str, Any] | None:
         """Return a reference to the part, or the part itself if there is nothing in it; None if
         that would be too much."""
+        if self._parts_left <= 0:
+            return None
+        self._parts_left -= 1
         if not isinstance(part, dict):
             part = {}
-        while isinstance(reference := part.get("$ref"), str) and self._work_left > 0:
-            self._work_left -= 1
+        while isinstance(reference := part.get("$ref"), str) and self._budget.spend():
             found = target_of(reference, self._root)
             if not isinstance(found, dict) or part.keys() & _SAYS_ITSELF:
                 break
             part = found
         if (place := self._places.get(id(part))) is not None:
             return {"$ref": place}
-        if self._parts_left <= 0:
-            return None
-        self._parts_left -= 1
         types = _types(part, self._root, _MAX_REFERENCES, self._known)
         written: dict[str, Any] = {"type": sorted(types)} if types else {}
         if types and not types & {"object", "array"}:

@@ -98,8 +98,13 @@ def test_tokens_beyond_the_models_table_are_not_added(
 
 
 @pytest.mark.parametrize("number", [LETTERS["h"], NEXT + 1])
-def test_a_token_that_cannot_have_its_id_is_refused_by_name(tmp_path: Path, number: int) -> None:
+def test_a_token_that_cannot_have_its_id_is_refused_by_name_if_it_is_special(
+    tmp_path: Path, number: int
+) -> None:
     written(tmp_path, added_tokens={"<hi>": number})
+    assert read_tokenizer(tmp_path) == (tmp_path / "tokenizer.json").read_text()
+    special = {"additional_special_tokens": ["<hi>"]}
+    written(tmp_path, added_tokens={"<hi>": number}, special_tokens_map=special)
     with pytest.raises(ConfigError, match=rf"lacks the token '<hi>'.* the id {number}"):
         read_tokenizer(tmp_path)
 
@@ -111,6 +116,7 @@ def test_a_token_that_cannot_have_its_id_is_refused_by_name(tmp_path: Path, numb
         {"tokenizer_config": {"added_tokens_decoder": {"x": {"content": "<hi>"}}}},
         {"tokenizer_config": {"added_tokens_decoder": {"1": "<hi>"}}},
         {"tokenizer_config": {"added_tokens_decoder": []}},
+        {"tokenizer_config": {"added_tokens_decoder": {"1" * 5000: {"content": "<hi>"}}}},
     ],
 )
 def test_unusable_declarations_are_refused(tmp_path: Path, files: dict[str, Any]) -> None:

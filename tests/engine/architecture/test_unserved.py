@@ -21,12 +21,15 @@ def refuse(**values: Any) -> None:
         {"architectures": ["MPNetModel"], "model_type": "mpnet"},
         {"architectures": ["BertForMaskedLM"], "model_type": "bert"},
         {"architectures": ["Qwen3ForSequenceClassification"]},
+        {"architectures": [], "model_type": "mpnet"},
     ],
 )
 def test_encoders_and_other_heads_are_refused_with_the_reason_that_is_known(
     values: dict[str, Any],
 ) -> None:
-    with pytest.raises(UnsupportedError, match=f"{values['architectures'][0]} is not supported"):
+    with pytest.raises(
+        UnsupportedError, match=f": {(values['architectures'] or ['mpnet'])[0]} is not supported"
+    ):
         refuse(**values)
     why_not = UnsupportedError("because")
     with pytest.raises(UnsupportedError, match="because"):
@@ -39,6 +42,7 @@ def test_encoders_and_other_heads_are_refused_with_the_reason_that_is_known(
         {"architectures": ["OtherModel"], "model_type": "other"},
         {"architectures": ["OtherForMaskedLM", "OtherForCausalLM"]},
         {"architectures": ["OtherForConditionalGeneration"], "model_type": 3},
+        {"architectures": ["OtherForCausalLM"], "model_type": []},
         {"model_type": "llama"},
     ],
 )

@@ -116,6 +116,21 @@ def test_null_is_allowed_by_some_schemas(part: Any, expected: bool) -> None:
     assert SchemaTexts(ROOT).allows_null(part) == expected
 
 
+@pytest.mark.parametrize("distinct", [False, True])
+def test_patterns_that_multiply_are_not_followed_without_end(distinct: bool) -> None:
+    definitions: dict[str, Any] = {"0": {"allOf": [{"pattern": "a"} for _ in range(200)]}}
+    for level in range(1, 4):
+        definitions[str(level)] = {"allOf": [{"$ref": f"#/$defs/{level - 1}"}] * 50}
+    if distinct:
+        definitions["1"]["allOf"].append({"allOf": [{"pattern": "b"} for _ in range(200)]})
+    texts = SchemaTexts({"$defs": definitions})
+    if distinct:
+        with pytest.raises(BeyondTextError, match="allOf"):
+            texts.of({"$ref": "#/$defs/3"})
+    else:
+        assert [len(each) for each in texts.of({"$ref": "#/$defs/3"})] == [200]
+
+
 def test_a_schema_with_more_paths_than_parts_is_read_part_by_part() -> None:
     """A thousand references at each of three levels: a thousand million paths."""
     definitions: dict[str, Any] = {"0": {"type": "integer"}}
@@ -124,3 +139,7 @@ def test_a_schema_with_more_paths_than_parts_is_read_part_by_part() -> None:
     texts = SchemaTexts({"$defs": definitions})
     assert texts.of({"$ref": "#/$defs/3"}) == []
     assert not texts.allows_null({"$ref": "#/$defs/3"})
+
+
+def test_an_enum_that_is_no_list_does_not_matter() -> None:
+    assert SchemaTexts({}).allows_null({"type": ["string", "null"], "enum": 5})

@@ -65,6 +65,26 @@ def test_without_names_any_argument_fits() -> None:
         ({"type": "object", "additionalProperties": {"type": "integer"}}, "additionalProperties"),
         ({"type": "object", "patternProperties": {"^a": {"type": "integer"}}}, "patternProperties"),
         ({"$ref": "#/$defs/none"}, "$ref"),
+        ({**W, "minProperties": "1"}, "minProperties"),
+        ({**W, "maxProperties": []}, "maxProperties"),
+        ({"$ref": "#/x", "x": {"properties": {"a": 5}}}, "properties"),
+        (
+            {
+                "$ref": "#/$defs/0",
+                "$defs": {
+                    **{str(n): {"$ref": f"#/$defs/{n + 1}"} for n in range(9)},
+                    "9": {"required": ["a"]},
+                },
+            },
+            "$ref",
+        ),
+        (
+            {
+                "allOf": [{"description": "x"} for _ in range(1000)],
+                "required": [f"a{n}" for n in range(1000)],
+            },
+            "allOf",
+        ),
     ],
 )
 def test_what_a_list_cannot_follow_is_named(schema: dict[str, Any], keyword: str) -> None:

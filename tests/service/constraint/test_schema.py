@@ -406,3 +406,20 @@ def test_references_are_followed_however_they_are_written(name: str, reference: 
     assert enforced(read.schema, '{"at": {"n": 5}}')
     assert not enforced(read.schema, '{"at": {"n": "5"}}')
     assert not enforced(read.schema, '{"at": {"m": 5}}')
+
+
+@pytest.mark.parametrize(
+    ("bounds", "allowed", "refused"),
+    [
+        ({"minimum": 2**53 + 1, "maximum": 2**53 + 8}, 2**53 + 2, 2**53),
+        ({"minimum": 0, "maximum": 2**53 + 1}, 2**53, 2**53 + 2),
+        ({"maximum": 0, "minimum": -(2**53) - 1}, -(2**53), -(2**53) - 2),
+        ({"minimum": 5, "exclusiveMaximum": 2**53 + 3}, 2**53, 2**53 + 3),
+    ],
+)
+def test_integer_bounds_that_no_double_holds_are_not_exceeded(
+    bounds: dict[str, int], allowed: int, refused: int
+) -> None:
+    schema = enforceable({"type": "integer", **bounds}, "p").schema
+    assert enforced(schema, str(allowed))
+    assert not enforced(schema, str(refused))

@@ -87,6 +87,10 @@ def test_an_index_that_leads_nowhere(content: bytes, said: str) -> None:
         (("model.gguf", "config.json", "tokenizer.json"), "only in GGUF files: name one"),
         (("model.safetensors",), "no config.json"),
         (("config.json", "tokenizer.model"), "no tokenizer.json"),
+        (
+            ("config.json", "tokenizer.model", "model.safetensors", "a.gguf"),
+            "no tokenizer.json",
+        ),
         (("config.json", "tokenizer.json", "pytorch_model.bin"), r"pickles \(pytorch_model.bin\)"),
         (("config.json", "tokenizer.json", "sub/model.pth"), r"pickles \(sub/model.pth\)"),
         (("config.json", "tokenizer.json", "adapter_config.json"), "an adapter"),

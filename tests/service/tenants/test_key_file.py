@@ -80,7 +80,7 @@ def test_nothing_is_shown_of_a_key_that_people_chose(tmp_path: Path) -> None:
         ),
         (
             f'[[keys]]\nalias = "a"\nkey = "{SECRET}"\nrequests_per_minute = 0',
-            "'keys[1].requests_per_minute' must be a whole number of at least 1",
+            "'keys[1].requests_per_minute' must be a whole number, at least 1",
         ),
         (f'[[keys]]\nalias = "a"\nkey = "{SECRET}', "end of document"),
     ],

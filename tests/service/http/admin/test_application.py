@@ -169,7 +169,7 @@ def test_errors_are_problem_details(keyed: AdminApp) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "field", "detail"),
     [
-        ("load", {"rate": 101}, "rate", "'rate' must be a number of at most 100."),
+        ("load", {"rate": 101}, "rate", "'rate' must be a number, at most 100."),
         ("load", [], None, "The body must be an object, not a list."),
         ("load", {"x": 1}, "x", "The body has no field 'x'; it may have profile, rate, seconds, "),
         ("loglevel", {}, "level", "'level' is missing."),

@@ -56,6 +56,20 @@ def test_types_are_found_at_any_depth_also_in_the_reduced_schema(form_of: Any) -
     assert parameter_types(None, "a") == frozenset()
 
 
+@pytest.mark.parametrize(
+    "form_of", [lambda schema: schema, lambda schema: reduced({"f": schema})["f"]]
+)
+def test_a_property_that_is_only_described_again_keeps_its_type(form_of: Any) -> None:
+    schema = form_of(
+        {
+            "$defs": {"Base": {"properties": {"n": {"type": "integer"}}}},
+            "allOf": [{"$ref": "#/$defs/Base"}],
+            "properties": {"n": {"description": "How many"}, "s": {"type": "string"}},
+        }
+    )
+    assert (types(schema, "n"), types(schema, "s")) == ({"integer"}, {"string"})
+
+
 def test_anchors_are_followed() -> None:
     assert parameter_types(reduced({"f": TREE})["f"], "count") == {"integer"}
 
@@ -80,8 +94,20 @@ def test_a_reduced_schema_has_the_names_in_their_order_and_no_prose() -> None:
             "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}] * 2000}},
             "properties": {f"p{index}": {"allOf": [{"$ref": "#/$defs/a"}]} for index in range(200)},
         },
+        {
+            "$defs": {"a": {"properties": {f"p{index}": {"items": {}} for index in range(450)}}},
+            "properties": {
+                f"x{index}": {"allOf": [{"$ref": "#/$defs/a"}], "properties": {}}
+                for index in range(450)
+            },
+        },
+        {"allOf": [{}], "properties": {"a": {"$ref": f"#/allOf/{'1' * 5000}"}}},
+        {
+            "$defs": {"a": {"prefixItems": [{}] * 20_000}},
+            "properties": {f"x{index}": {"allOf": [{"$ref": "#/$defs/a"}]} for index in range(50)},
+        },
     ],
-    ids=["wide", "circular"],
+    ids=["wide", "circular", "shared", "digits", "items"],
 )
 def test_a_reduced_schema_has_bounds(hostile: dict[str, Any]) -> None:
     began = time.process_time()
