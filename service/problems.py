@@ -14,7 +14,7 @@ _EXPECTED = re.compile(
     r"Expected ([a-z]+(?: \| [a-z]+)*)"
     r"(?: (of length )?([<>]=?) (\S+)| matching regex (.*?))?(?:, got (.*))?"
 )
-# Names of unknown fields come from outside, so that the path is only what stands last.
+# Names of unknown fields come from clients, so only what comes last is the path.
 _WITH_PATH = re.compile(r"(.*?)(?: - at `\$([^`]*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.(\w+)|\[(\d{1,9})\]")
 _KINDS = {
