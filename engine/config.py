@@ -53,7 +53,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True):
             "Hugging Face model directory (config.json inside), or for 'quire serve' a GGUF file, "
             "a model's name on the hub (OWNER/NAME, or OWNER/NAME:Q4_K_M for a GGUF file), or "
             "simulated:[PROFILE][,KEY=VALUE...] for a timed stand-in without weights. Default: "
-            "pocket, the embedded model.",
+            "pocket, the model that comes with Quire.",
         ),
     ]
     load_format: Annotated[
