@@ -77,7 +77,7 @@ def test_aliases_that_would_mislead_are_refused_without_quoting_a_key(
     [
         (["sk-a", "alice="], [], r"^key 2 is empty after the '='"),
         (["sk-a", "="], [], r"^key 2 is empty"),
-        (["sk-a"], ["deadbeef="], r"^priority key 1 is empty.*ALIAS=KEY, also if the key itself"),
+        (["sk-a"], ["deadbeef="], r"^priority key 1 is empty.*ALIAS=KEY, even if the key itself"),
     ],
 )
 def test_an_alias_without_a_key_is_refused_without_quoting_what_may_be_one(
