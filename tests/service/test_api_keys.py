@@ -75,7 +75,7 @@ def test_aliases_that_would_mislead_are_refused_without_quoting_a_key(
 @pytest.mark.parametrize(
     ("plain", "priority", "which"),
     [
-        (["sk-a", "alice="], [], r"^key 2 is empty after the '='"),
+        (["sk-a", "alice="], [], r"^key 2 is empty after '='"),
         (["sk-a", "="], [], r"^key 2 is empty"),
         (["sk-a"], ["deadbeef="], r"^priority key 1 is empty.*ALIAS=KEY, even if the key itself"),
     ],
