@@ -38,6 +38,12 @@ def target_of(reference: str, root: Any) -> Any:
     return found
 
 
+def list_in(schema: dict[str, Any], keyword: str) -> list[Any]:
+    """Return the list that the schema has for a keyword; an empty one if it has none."""
+    value = schema.get(keyword)
+    return value if isinstance(value, list) else []
+
+
 def with_pointers(schema: Any) -> Any:
     """Return the schema with references to its anchors written as pointers, and pointers without
     characters that a URI cannot hold."""

@@ -12,7 +12,7 @@ from service.constraint.lark import literal, pattern
 from service.constraint.text_formats import TEXT_FORMATS
 from service.conversation import JsonObject
 from service.output.calls.tool_schemas import schema_types
-from service.schema_targets import target_of
+from service.schema_targets import list_in, target_of
 
 BareTexts = Sequence[tuple[JsonObject, ...]]
 """The texts that match every schema of one of these tuples."""
@@ -44,7 +44,7 @@ class SchemaTexts:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._texts: dict[tuple[int, int], BareTexts | BeyondTextError] = {}
-        self._own: dict[int, BareTexts] = {}
+        self._own_texts: dict[int, BareTexts] = {}
         self._nullable: dict[tuple[int, int], bool] = {}
 
     def of(self, part: Any, references: int = _MOST_REFERENCES) -> BareTexts:
@@ -69,17 +69,17 @@ class SchemaTexts:
         kinds = _kinds(part)
         if kinds and "string" not in kinds:
             return []
-        if id(part) not in self._own:
-            self._own[id(part)] = _own(part)
-        texts = self._own[id(part)]
+        if id(part) not in self._own_texts:
+            self._own_texts[id(part)] = _own(part)
+        texts = self._own_texts[id(part)]
         if "$ref" in part:
             found = target_of(str(part["$ref"]), self._root)
             texts = _both(texts, self.of(found, references - 1), "$ref")
-        for inner in _listed(part, "allOf"):
+        for inner in list_in(part, "allOf"):
             texts = _both(texts, self.of(inner, references - 1), "allOf")
         for keyword in ("anyOf", "oneOf"):
             if keyword in part:
-                options = [self.of(each, references - 1) for each in _listed(part, keyword)]
+                options = [self.of(each, references - 1) for each in list_in(part, keyword)]
                 if sum(map(len, options)) > _MOST_TEXTS:
                     raise BeyondTextError(keyword)
                 if keyword == "oneOf" and sum(map(bool, options)) > 1:
@@ -102,13 +102,13 @@ class SchemaTexts:
         values = part.get("enum")
         if part.get("const") is not None or (isinstance(values, list) and None not in values):
             return False
-        others = [*_listed(part, "allOf")]
+        others = [*list_in(part, "allOf")]
         if "$ref" in part:
             others.append(target_of(str(part["$ref"]), self._root))
         if not all(self.allows_null(other, references) for other in others):
             return False
         return all(
-            any(self.allows_null(option, references) for option in _listed(part, keyword))
+            any(self.allows_null(option, references) for option in list_in(part, keyword))
             for keyword in ("anyOf", "oneOf")
             if keyword in part
         )
@@ -222,8 +222,3 @@ def _shapes(schema: JsonObject) -> list[str]:
         bounds = f"{{{least or 0},{most if isinstance(most, int) else ''}}}"
         shapes.append(f"/(?s:.){bounds}/")
     return shapes
-
-
-def _listed(part: JsonObject, keyword: str) -> list[Any]:
-    value = part.get(keyword)
-    return value if isinstance(value, list) else []

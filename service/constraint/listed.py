@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from service.conversation import JsonObject
-from service.schema_targets import target_of
+from service.schema_targets import list_in, target_of
 
 _MOST_REFERENCES = 8
 _MOST_WORK = 100_000
@@ -30,7 +30,7 @@ def listed(schema: JsonObject) -> Listed:
     """Return the arguments of an object that matches the schema."""
     parts, too_deep = _parts(schema)
     names = [name for part in parts for name in _properties(part)]
-    required = [name for part in parts for name in _listed(part, "required") if type(name) is str]
+    required = [name for part in parts for name in list_in(part, "required") if type(name) is str]
     properties: JsonObject = {}
     left_out = [keyword for part in parts for keyword in _BEYOND if part.get(keyword)]
     left_out += too_deep
@@ -72,7 +72,7 @@ def _parts(root: JsonObject) -> tuple[list[JsonObject], list[str]]:
             continue
         seen.add(id(one))
         found.append(one)
-        waiting += [(other, references - 1, "allOf") for other in reversed(_listed(one, "allOf"))]
+        waiting += [(other, references - 1, "allOf") for other in reversed(list_in(one, "allOf"))]
         waiting.append((_target(one, root), references - 1, "$ref"))
     return found, too_deep
 
@@ -107,8 +107,3 @@ def _uncounted(part: JsonObject, least: int, most: int) -> Iterator[str]:
 def _properties(part: JsonObject) -> JsonObject:
     found = part.get("properties")
     return found if isinstance(found, dict) else {}
-
-
-def _listed(part: JsonObject, keyword: str) -> list[Any]:
-    value = part.get(keyword)
-    return value if isinstance(value, list) else []

@@ -228,7 +228,7 @@ class _Reader:
                     f"{path}.{keyword}",
                 )
             elif isinstance(bound, int):
-                kept[keyword] = _held_by_double(bound, math.inf if not is_upper else -math.inf)
+                kept[keyword] = _held_by_double(bound, -math.inf if is_upper else math.inf)
 
     def _read_counts(self, kept: dict[str, Any], path: str) -> None:
         least, most = kept.get("minProperties"), kept.get("maxProperties")

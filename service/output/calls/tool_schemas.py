@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from service.output.calls.sink import ToolSchemas
-from service.schema_targets import target_of, with_pointers
+from service.schema_targets import list_in, target_of, with_pointers
 
 _MAX_REFERENCES = 8
 _MOST_PARTS = 16_384  # kept of all tools together
-_MOST_WORK = 32_768  # parts visited
+_MOST_WORK = 32_768  # parts, names and items of lists looked at
 _ALTERNATIVES = ("anyOf", "oneOf", "allOf")
 # Keywords next to a reference that count as well.
 _SAYS_ITSELF = frozenset({"type", "const", "enum", "properties"})
@@ -90,7 +90,7 @@ def _same_value(part: Any, root: dict[str, Any], budget: _Budget) -> Iterator[di
         one, references = waiting.pop()
         if not isinstance(one, dict) or references < 0 or id(one) in seen:
             continue
-        lists = [_listed(one, keyword) for keyword in _ALTERNATIVES]
+        lists = [list_in(one, keyword) for keyword in _ALTERNATIVES]
         if not budget.spend(1 + sum(map(len, lists))):
             return
         seen.add(id(one))
@@ -131,7 +131,7 @@ def _types_of(
         return {type_of(option) for option in options}
     found: set[str] = set()
     for keyword in _ALTERNATIVES:
-        for inner in _listed(part, keyword):
+        for inner in list_in(part, keyword):
             types = _types(inner, root, references - 1, known)
             if not types and keyword != "allOf":
                 return set()  # any type is allowed
@@ -253,8 +253,3 @@ class _Reducer:
         self._places[id(part)] = f"#/$defs/{name}"
         self._waiting.append((part, written))
         return {"$ref": self._places[id(part)]}
-
-
-def _listed(part: dict[str, Any], keyword: str) -> list[Any]:
-    value = part.get(keyword)
-    return value if isinstance(value, list) else []

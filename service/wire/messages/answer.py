@@ -100,6 +100,11 @@ class Block:
     def text(self) -> str:
         return "".join(self.pieces)
 
+    @property
+    def is_cut(self) -> bool:
+        """True for a call whose input lacks members; as long as it grows, too."""
+        return self.kind == "tool_use" and not self.complete
+
 
 @dataclass(frozen=True, slots=True)
 class BlockStep:
@@ -211,15 +216,14 @@ class BlockCutter:
 
     def _change(self, block: Block | None) -> Block | None:
         ended, self.block = self.block, block
-        if ended is not None and ended.kind == "tool_use" and not ended.complete:
-            self.has_cut_call = True
+        self.has_cut_call |= ended is not None and ended.is_cut
         self._space = ""
         return ended
 
 
-def blocks_of(events: list[Event], cutter: BlockCutter | None = None) -> list[Block]:
-    """Return the content blocks of a finished choice. ``cutter``: a new one."""
-    cutter = cutter or BlockCutter()
+def blocks_of(events: list[Event]) -> list[Block]:
+    """Return the content blocks of a finished choice."""
+    cutter = BlockCutter()
     steps = [step for event in events for step in cutter.take(event)]
     return [step.begun for step in steps if step.begun is not None]
 
@@ -272,9 +276,9 @@ class MessagesAnswer:
         choice = self.generation.choices[0]
         finished = choice.finished
         assert finished is not None
-        cutter = BlockCutter()
-        content = [self._content(block) for block in blocks_of(choice.events, cutter)]
-        reason, sequence = stop_reason(finished, has_cut_call=cutter.has_cut_call)
+        blocks = blocks_of(choice.events)
+        content = [self._content(block) for block in blocks]
+        reason, sequence = stop_reason(finished, has_cut_call=any(one.is_cut for one in blocks))
         message = self.message(content, reason, sequence, self.usage())
         if self.shows_timings:
             message = msgspec.structs.replace(message, timings=timings_of(self.generation))
