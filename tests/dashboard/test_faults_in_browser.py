@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
 STREAMS = 20
+SILENT = rf"Engine silent for ([\d.]+) s with {STREAMS} requests in flight"
 
 pytestmark = [*IN_CHROMIUM, pytest.mark.one_process]
 
@@ -56,6 +57,18 @@ def open_pages(browser: Browser, dashboard: str, said: list[str]) -> list[Page]:
             page.goto(f"{dashboard}/{path}")
             pages.append(page)
     return pages
+
+
+def first_said(page: Page, pattern: str) -> str:
+    """The group of this pattern at the first frame in which the page's text matches it.
+
+    The page looks for it: a busy machine may let this process read the text a few seconds later,
+    when it says something else.
+    """
+    found = page.wait_for_function(
+        "pattern => document.body.innerText.match(new RegExp(pattern))?.[1]", arg=pattern
+    )
+    return str(found.json_value())
 
 
 @contextmanager
@@ -120,11 +133,7 @@ def test_every_state_is_said_and_readable_and_the_console_is_silent(
         check(pages, "load", wrong)
         until(lambda: fits(live), 10, "a page that fits")
         with stopped(engine_of(server)):
-            live.get_by_text("Silent", exact=True).first.wait_for()
-            told = live.get_by_text(f"with {STREAMS} requests in flight").inner_text()
-            silent = re.search(r"Engine silent for ([\d.]+) s", told)
-            assert silent is not None
-            assert float(silent[1]) <= 5  # the server's own count, when the page first says so
+            assert float(first_said(live, SILENT)) <= 5  # the server's own count
             text = live.locator(".quire-tiles").inner_text()
             assert "no traffic" not in text
             assert f"{STREAMS} requests in flight" in text
