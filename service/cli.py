@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import math
@@ -12,6 +13,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -33,7 +35,7 @@ from engine.simulation.spec import SpecError
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
-from service.hub.errors import HubError
+from service.hub.errors import HubError, NotServableError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
@@ -231,10 +233,26 @@ def _pull(namespace: argparse.Namespace) -> int:
     writer = logging.configure(process="pull")
     try:
         place = ModelPlace.of(name, hub.revision, hub.download_dir)
-        status = pull(place, if_missing=namespace.if_missing)
+        status = pull(place, partial(_refuse_unserved, place), if_missing=namespace.if_missing)
     finally:
         writer.close()
     os._exit(status)  # without waiting for transfers that continue in threads after a failure
+
+
+def _refuse_unserved(place: ModelPlace, directory: Path) -> None:
+    """Raise NotServableError, in the words of ``quire serve``, if no settings could serve the
+    model in the directory."""
+    model = ServedModel(place.asked, directory, place=place)
+    engine = EngineConfig(model=place.asked)
+    try:
+        check_model(model, engine)
+    except ModelError as error:
+        # The settings that replace what a checkpoint says, or our own code.
+        other = msgspec.structs.replace(engine, model_impl="transformers", pooling="last")
+        with contextlib.suppress(ModelError):
+            check_model(model, other)
+            return
+        raise NotServableError(str(error)) from None
 
 
 def _hub_settings(namespace: argparse.Namespace) -> HubSettings:
