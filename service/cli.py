@@ -411,11 +411,22 @@ def _doctor(namespace: argparse.Namespace) -> int:
 
 
 def _model_finding(asked: _Asked) -> doctor.Finding:
-    model = asked.model
-    if model.place is not None and model.place.whole_snapshot() is None:
-        return doctor.absent_finding(model.place)
+    model, place = asked.model, asked.model.place
+    if place is None or place.whole_snapshot() is not None:
+        return _checked_finding(model, asked.engine)
+    # Imported late: no other command needs it.
+    from service.hub.kept import copy_in_cache
+
+    directory = copy_in_cache(place)
+    if directory is None:
+        return doctor.absent_finding(place)
+    model = dataclasses.replace(model, directory=directory, gguf=place.gguf_in(directory))
+    return doctor.unverified_finding(place, _checked_finding(model, asked.engine))
+
+
+def _checked_finding(model: ServedModel, engine: EngineConfig) -> doctor.Finding:
     try:
-        checked = check_model(model, asked.engine)
+        checked = check_model(model, engine)
         if model.is_simulated:
             return doctor.simulated_finding(checked.directory)
         return doctor.model_finding(checked)
