@@ -41,7 +41,7 @@ from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
-from service.start_checks import check_model, settings_problem
+from service.start_checks import check_model, descriptors_problem, settings_problem
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
@@ -296,7 +296,7 @@ def _asked(namespace: argparse.Namespace) -> _Asked:
 def _serve(namespace: argparse.Namespace) -> int:
     asked = _asked(namespace)
     model, engine, service = asked.model, asked.engine, asked.service
-    if problem := settings_problem(engine, service):
+    if problem := settings_problem(engine, service) or descriptors_problem():
         print(f"quire: {problem}", file=sys.stderr)
         return 1
     _open_standard_streams()
