@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import re
 import textwrap
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -14,9 +16,14 @@ from markdown_it.token import Token
 UNKNOWN = "–"
 MOST_DECIMALS = 3
 
-# A list of tasks, whose boxes the renderer draws as fields without a label.
-_TASK = re.compile(r"(?m)^([ \t>]*(?:[-*+]|\d{1,9}[.)])[ \t]+)\[([ xX])\](?=[ \t])")
-_INLINE_CODE = re.compile(r"(`[^`\n]*`)")
+# A list of tasks, whose boxes the renderer draws as fields without a label. A task may be the first
+# item of a list that is an item itself.
+_MARKER = r"(?:[-*+]|\d{1,9}[.)])"
+_TASK = re.compile(
+    rf"(?m)^([ \t>]*(?:{_MARKER}[ \t][ \t>]*)*{_MARKER}(?:[ \t]+|[ \t]*\n[ \t>]+))"
+    r"\[([ xX])\](?=[ \t])"
+)
+_BACKTICKS = re.compile(r"(?<!\\)(\\*)(`+)")
 _DOLLAR = re.compile(r"(?<!\\)((?:\\\\)*)\$")
 # A formula ends in its paragraph: one whose end has not come yet does not take what follows.
 _SAME_PARAGRAPH = r"\n(?![ \t>]*\n)"
@@ -43,6 +50,11 @@ _WITH_HTML, _WITHOUT_HTML = (
 )
 # Begins and ends Streamlit's own blocks, also inside a fence.
 _STREAMLITS_OWN = ":::"
+# In definitions of links and footnotes, of which parsers differ on what follows them.
+_DEFINES = "]:"
+# What can begin anything in a paragraph, other than code, that includes a backtick or ends the
+# paragraph: tags, escapes, formulas, tables, links and addresses, Streamlit's own elements.
+_MAY_INCLUDE_BACKTICKS = re.compile(r"[<\\$|\[\]{}]|::|:-|-:|://|www\.", re.IGNORECASE)
 
 
 def duration(seconds: float | None, digits: int = 3) -> str:
@@ -107,40 +119,129 @@ def plain_markdown(text: str) -> str:
     """Model output for a Markdown renderer: a formula is one, any other dollar sign is money, a
     line ends where its writer ended it, and no image is fetched from wherever the model says.
 
-    Every image begins with ``![``, which is broken up everywhere but in fenced code. Inline code
-    and fences of which we cannot be certain show the backslash: what is code to us and not to the
-    renderer would be fetched.
+    Every image begins with ``![``, which is broken up everywhere but in code. Code of which we
+    cannot be certain shows the backslash: what is code to us and not to the renderer would be
+    fetched.
     """
     # As Streamlit does it itself, so that columns and lines are those that it will see.
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
-    lines = _with_formulas_outside(_code_lines(text), text.split("\n"))
-    text = "\n".join(lines)
-    fenced, within_paragraphs = _blocks(text)
-    for number in range(len(lines)):
-        if number not in fenced or _STREAMLITS_OWN in text:
-            lines[number] = lines[number].replace("![", r"!\[")
-        if number in within_paragraphs and not lines[number].endswith("\\"):
-            lines[number] += "  "  # unseen where it is in inline code, unlike a backslash
+    text = _with_formulas_outside_code(text)
+    tokens = _WITH_HTML.parse(text)
+    spans = _code_spans(text, tokens)
+    ends = _ends_within_paragraphs(text, tokens, spans)
+    lines = _without_images(text, tokens, spans).split("\n")
+    for number in ends:
+        if not lines[number].endswith("\\"):
+            lines[number] += "  "
     return "\n".join(lines)
 
 
-def _code_lines(text: str) -> set[int]:
-    """The lines of fenced and of indented code. The latter are not certain enough for images."""
-    return _lines_of(_WITH_HTML.parse(text), "fence", "code_block")
-
-
-def _blocks(text: str) -> tuple[set[int], set[int]]:
-    """The lines of fenced code, the fences included; the lines that end within a paragraph, which a
-    renderer would join."""
-    tokens = _WITH_HTML.parse(text)
-    fenced = _lines_of(tokens, "fence")
-    if fenced and "<" in text:
-        fenced &= _lines_of(_WITHOUT_HTML.parse(text), "fence")
+def _ends_within_paragraphs(
+    text: str, tokens: Sequence[Token], spans: Sequence[tuple[int, int]]
+) -> set[int]:
+    """The lines that end within a paragraph, which a renderer would join, and not within code."""
     within: set[int] = set()
     for before, token in itertools.pairwise(tokens):
         if before.type == "paragraph_open" and token.map is not None:
             within.update(range(token.map[0], token.map[1] - 1))
-    return fenced, within
+    starts = _line_starts(text)
+    for begin, end in spans:
+        within.difference_update(range(_line_at(starts, begin), _line_at(starts, end)))
+    return within
+
+
+def _without_images(text: str, tokens: Sequence[Token], spans: Sequence[tuple[int, int]]) -> str:
+    if "![" not in text:
+        return text
+    others = _WITHOUT_HTML.parse(text) if "<" in text else tokens
+    lines: set[int] = set()
+    certain: list[tuple[int, int]] = []
+    if _STREAMLITS_OWN not in text:
+        lines = _lines_of(tokens, "fence") & _lines_of(others, "fence")
+        if _DEFINES not in text:
+            lines |= _indented_after_blank(text, tokens) & _indented_after_blank(text, others)
+            certain = _certain(text, spans, _paragraphs(tokens) & _paragraphs(others))
+    starts = _line_starts(text)
+
+    def broken_up(found: re.Match[str]) -> str:
+        at = found.start()
+        following = bisect.bisect_right(certain, at, key=_begin)
+        is_inline_code = following > 0 and at < certain[following - 1][1]
+        return found[0] if is_inline_code or _line_at(starts, at) in lines else r"!\["
+
+    return re.sub(r"!\[", broken_up, text)
+
+
+def _indented_after_blank(text: str, tokens: Sequence[Token]) -> set[int]:
+    """The lines of indented code that can continue nothing: neither a paragraph nor a table."""
+    before = ["", *text.split("\n")]
+    maps = filter(None, (token.map for token in tokens if token.type == "code_block"))
+    following = (range(first, last) for first, last in maps if not before[first].strip(" \t>"))
+    return set(itertools.chain(*following))
+
+
+def _certain(
+    text: str, spans: Sequence[tuple[int, int]], paragraphs: set[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """The spans that are code to any renderer: all else in their paragraphs is plain text. What
+    begins a line is part of the text where a span has several lines."""
+    starts, certain = [*_line_starts(text), len(text) + 1], list[tuple[int, int]]()
+    for first, last in sorted(paragraphs):
+        begin, end = starts[first], starts[last] - 1
+        among = (bisect.bisect_left(spans, at, key=_begin) for at in (begin, end))
+        inside = spans[slice(*among)]
+        one_line = [span for span in inside if "\n" not in text[slice(*span)]]
+        edges = [begin, *itertools.chain(*one_line), end]
+        outside = zip(edges[::2], edges[1::2], strict=True)
+        if not any(_MAY_INCLUDE_BACKTICKS.search(text[slice(*part)]) for part in outside):
+            certain += inside
+    return certain
+
+
+def _paragraphs(tokens: Sequence[Token]) -> set[tuple[int, int]]:
+    """The lines of paragraphs, headings and rows of tables: where each begins, and the next."""
+    maps = (token.map for token in tokens if token.type == "inline")
+    return {(first, last) for first, last in filter(None, maps)}
+
+
+def _code_spans(text: str, tokens: Sequence[Token]) -> list[tuple[int, int]]:
+    """Where inline code begins and ends, the backticks included."""
+    starts = [*_line_starts(text), len(text) + 1]
+    spans: list[tuple[int, int]] = []
+    for first, last in sorted(_paragraphs(tokens)):
+        spans += _spans_within(text, starts[first], starts[last] - 1)
+    return spans
+
+
+def _spans_within(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the spans of one paragraph: code ends at as many backticks as it began with."""
+    runs = list(_BACKTICKS.finditer(text, begin, end))
+    closing: dict[int, deque[int]] = {}
+    for run in runs:
+        closing.setdefault(len(run[2]), deque()).append(run.start(2))
+    done = begin
+    for run in runs:
+        if run.start(2) < done:
+            continue
+        opening = run.start(2) + len(run[1]) % 2  # a backslash is before the first one
+        ends = closing.get(run.end() - opening, deque())
+        while ends and ends[0] < run.end():
+            ends.popleft()
+        if ends:
+            done = ends.popleft() + run.end() - opening
+            yield opening, done
+
+
+def _begin(span: tuple[int, int]) -> int:
+    return span[0]
+
+
+def _line_starts(text: str) -> list[int]:
+    return [0, *(found.end() for found in re.finditer("\n", text))]
+
+
+def _line_at(starts: Sequence[int], at: int) -> int:
+    return bisect.bisect_right(starts, at) - 1
 
 
 def _lines_of(tokens: Sequence[Token], *types: str) -> set[int]:
@@ -148,21 +249,31 @@ def _lines_of(tokens: Sequence[Token], *types: str) -> set[int]:
     return {line for lines in maps if lines is not None for line in range(*lines)}
 
 
-def _with_formulas_outside(code: set[int], lines: list[str]) -> list[str]:
+def _with_formulas_outside_code(text: str) -> str:
     """A formula may have several lines."""
-    done: list[str] = []
+    tokens = _WITH_HTML.parse(text)
+    code = _lines_of(tokens, "fence", "code_block")
+    text = _with_text_boxes(text, code)
+    starts = [*_line_starts(text), len(text)]
+    blocks = [(starts[line], starts[line + 1]) for line in code]
+    done, at = [], 0
+    for begin, end in sorted([*blocks, *_code_spans(text, tokens)]):
+        done += [_with_formulas(text[at:begin]), text[begin:end]]
+        at = end
+    done.append(_with_formulas(text[at:]))
+    return "".join(done)
+
+
+def _with_text_boxes(text: str, code: set[int]) -> str:
+    lines, done = text.split("\n"), list[str]()
     for is_code, numbers in itertools.groupby(range(len(lines)), code.__contains__):
         part = "\n".join(lines[number] for number in numbers)
-        done += (part if is_code else _outside_code(part)).split("\n")
-    return done
+        done.append(part if is_code else _TASK.sub(_box, part))
+    return "\n".join(done)
 
 
-def _outside_code(text: str) -> str:
-    text = _TASK.sub(lambda found: found[1] + ("☐" if found[2] == " " else "☑"), text)
-    parts = _INLINE_CODE.split(text)
-    for index in range(0, len(parts), 2):
-        parts[index] = _with_formulas(parts[index])
-    return "".join(parts)
+def _box(task: re.Match[str]) -> str:
+    return task[1] + ("☐" if task[2] == " " else "☑")
 
 
 def _with_formulas(text: str) -> str:

@@ -9,7 +9,7 @@ import select
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 _PR_SET_PDEATHSIG = 1
 
@@ -40,6 +40,17 @@ def die_with_parent(parent: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     if os.getppid() != parent:
         os._exit(1)
+
+
+@contextlib.contextmanager
+def end_without_reader() -> Iterator[None]:
+    """End this process without a message if what it writes to has no reader: the parent that reads
+    it is gone, and may be so before ``watch_parent`` notices. An interpreter that ends would try to
+    write the rest, and fail again."""
+    try:
+        yield
+    except BrokenPipeError:
+        os._exit(0)
 
 
 def _wait(parent: int, on_exit: Callable[[], None]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import dataclasses
 import importlib.util
 import math
@@ -12,6 +13,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -33,13 +35,13 @@ from engine.simulation.spec import SpecError
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
-from service.hub.errors import HubError
+from service.hub.errors import HubError, NotServableError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
-from service.start_checks import check_model, settings_problem
+from service.start_checks import check_model, descriptors_problem, settings_problem
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
@@ -231,10 +233,26 @@ def _pull(namespace: argparse.Namespace) -> int:
     writer = logging.configure(process="pull")
     try:
         place = ModelPlace.of(name, hub.revision, hub.download_dir)
-        status = pull(place, if_missing=namespace.if_missing)
+        status = pull(place, partial(_refuse_unserved, place), if_missing=namespace.if_missing)
     finally:
         writer.close()
     os._exit(status)  # without waiting for transfers that continue in threads after a failure
+
+
+def _refuse_unserved(place: ModelPlace, directory: Path) -> None:
+    """Raise NotServableError, in the words of ``quire serve``, if no settings could serve the
+    model in the directory."""
+    model = ServedModel(place.asked, directory, place=place)
+    engine = EngineConfig(model=place.asked)
+    try:
+        check_model(model, engine)
+    except ModelError as error:
+        # The settings that replace what a checkpoint says, or our own code.
+        other = msgspec.structs.replace(engine, model_impl="transformers", pooling="last")
+        with contextlib.suppress(ModelError):
+            check_model(model, other)
+            return
+        raise NotServableError(str(error)) from None
 
 
 def _hub_settings(namespace: argparse.Namespace) -> HubSettings:
@@ -278,7 +296,7 @@ def _asked(namespace: argparse.Namespace) -> _Asked:
 def _serve(namespace: argparse.Namespace) -> int:
     asked = _asked(namespace)
     model, engine, service = asked.model, asked.engine, asked.service
-    if problem := settings_problem(engine, service):
+    if problem := settings_problem(engine, service) or descriptors_problem():
         print(f"quire: {problem}", file=sys.stderr)
         return 1
     _open_standard_streams()
@@ -393,11 +411,22 @@ def _doctor(namespace: argparse.Namespace) -> int:
 
 
 def _model_finding(asked: _Asked) -> doctor.Finding:
-    model = asked.model
-    if model.place is not None and model.place.whole_snapshot() is None:
-        return doctor.absent_finding(model.place)
+    model, place = asked.model, asked.model.place
+    if place is None or place.whole_snapshot() is not None:
+        return _checked_finding(model, asked.engine)
+    # Imported late: no other command needs it.
+    from service.hub.kept import copy_in_cache
+
+    directory = copy_in_cache(place)
+    if directory is None:
+        return doctor.absent_finding(place)
+    model = dataclasses.replace(model, directory=directory, gguf=place.gguf_in(directory))
+    return doctor.unverified_finding(place, _checked_finding(model, asked.engine))
+
+
+def _checked_finding(model: ServedModel, engine: EngineConfig) -> doctor.Finding:
     try:
-        checked = check_model(model, asked.engine)
+        checked = check_model(model, engine)
         if model.is_simulated:
             return doctor.simulated_finding(checked.directory)
         return doctor.model_finding(checked)

@@ -325,6 +325,19 @@ def absent_finding(place: ModelPlace) -> Finding:
     )
 
 
+def unverified_finding(place: ModelPlace, found: Finding) -> Finding:
+    """``found``: about a copy that the cache has of a model on the hub."""
+    if found.level is not Level.OK:
+        return found
+    return Finding(
+        Level.NOTE,
+        "model",
+        f"{found.detail}, not verified; 'quire serve' would first ask the hub, or without a "
+        "network check what is there",
+        shlex.join(place.pull_command),
+    )
+
+
 def refused_finding(problem: str) -> Finding:
     return Finding(Level.FAIL, "model", problem)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import resource
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from engine.simulation.spec import parse_spec
 from service.checkpoint.files import files_problem
 from service.grpc.available import problem as grpc_problem
 from service.served_model import ServedModel
+from service.serving.connection_limits import FEWEST_DESCRIPTORS, RESERVED_DESCRIPTORS
 from service.settings import ServiceSettings
 from service.store.place import store_place
 from service.tenants.key_file import read_key_file
@@ -73,6 +75,18 @@ def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | No
     if service.grpc_port is not None and (missing := grpc_problem()):
         return missing
     return hosts_problem(engine)
+
+
+def descriptors_problem() -> str | None:
+    """Say that a worker could not open what it needs. It raises its own limit to the hard one."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard == resource.RLIM_INFINITY or hard >= FEWEST_DESCRIPTORS:
+        return None
+    return (
+        f"a process may have {hard} open files here, and a server needs at least "
+        f"{FEWEST_DESCRIPTORS}, or {RESERVED_DESCRIPTORS} and one for each connection; raise the "
+        "limit (ulimit -n)"
+    )
 
 
 def _ports_problem(service: ServiceSettings) -> str | None:

@@ -20,7 +20,7 @@ import msgspec
 from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from engine.constraint.grammar import Tokens, allowed_tokens, compile_grammar
-from engine.lifetime import watch_parent
+from engine.lifetime import end_without_reader, watch_parent
 from engine.messages import FRAME_HEADER
 from engine.step.grammar_state import GrammarError
 from engine.trial_messages import ConvertGrammar, ToTrial, TryGrammar, Verdict
@@ -78,7 +78,8 @@ def main(argv: list[str]) -> int:
         os.nice(_NICENESS)
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
     tokens = Tokens(model, vocab_size=None, eos_token_ids=frozenset())
-    serve(tokens, sys.stdin.buffer, sys.stdout.buffer)
+    with end_without_reader():
+        serve(tokens, sys.stdin.buffer, sys.stdout.buffer)
     return 0
 
 

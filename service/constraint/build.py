@@ -166,9 +166,10 @@ class _Builder:
                 reasoning=request.reasoning,
             )
         tags = output_format.reasoning if request.reasoning or self._in_reasoning else None
-        self._reasoning: tuple[Tag, Tag] | None = None
+        self._reasoning: tuple[Tag, tuple[Tag, ...]] | None = None
         if tags is not None:
-            self._reasoning = (tag(tags.open, token_ids), tag(tags.close, token_ids))
+            closing = tuple(tag(close, token_ids) for close in tags.closes)
+            self._reasoning = (tag(tags.open, token_ids), closing)
         # Tags without meaning may surround answers and calls. Those that are not special tokens are
         # ordinary text and need no rule.
         ignored = [tag(text, token_ids) for text in output_format.ignored]
@@ -210,7 +211,7 @@ class _Builder:
             return term
         opening, closing = self._reasoning
         space = self.rules.add(SPACE, terminal=True)
-        rest = self.rules.add(f"{self.rules.text_to(closing)} {space}")
+        rest = self.rules.add(f"{self.rules.text_to(*closing)} {space}")
         if self._in_reasoning:
             return f"{rest} {term}"
         return f"({opening.term} {rest})? {term}"
@@ -279,8 +280,8 @@ class _Builder:
             body = f"({text} | {until} {call} {space})"
         if closing is None:
             return body
-        unfinished = self.rules.text(closing)
-        return f"({unfinished} | {self.rules.text_to(closing)} {body})"
+        unfinished = self.rules.text(*closing)
+        return f"({unfinished} | {self.rules.text_to(*closing)} {body})"
 
     def _calls_or_text(self, calls: CallTerms, opening: Tag, *, many: bool) -> str:
         """Where calls need no tags, an answer consists of calls alone, or of text that does not
@@ -297,8 +298,8 @@ class _Builder:
         terms.append(self.rules.add(shape, terminal=True))
         return self.after_reasoning(self.rules.add(either(terms)))
 
-    def _closing_of_reasoning(self) -> Tag | None:
-        """Return the tag that closes the reasoning left open by the prompt."""
+    def _closing_of_reasoning(self) -> tuple[Tag, ...] | None:
+        """Return the tags that close the reasoning left open by the prompt."""
         if self._reasoning is None or not self._in_reasoning:
             return None
         return self._reasoning[1]
@@ -312,8 +313,8 @@ class _Builder:
         if self._reasoning is None or not self._reasoning[0].special:
             return text
         first, last = self._reasoning
-        block = f"{first.term} {self.rules.text_to(last)}"
-        unfinished = f"{first.term} {self.rules.text(last)}"
+        block = f"{first.term} {self.rules.text_to(*last)}"
+        unfinished = f"{first.term} {self.rules.text(*last)}"
         return self.rules.add(f"{text} ({block} {text})* ({unfinished})?")
 
 

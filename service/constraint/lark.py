@@ -115,12 +115,15 @@ class Rules:
         tags = "|".join(quoted(tag.text) for tag in without)
         return self.add(f"{_ANYTHING} & ~/(?s:.*)({tags})(?s:.*)/", terminal=True)
 
-    def text_to(self, end: Tag) -> str:
-        """Add a rule for any text up to and including the first ``end``."""
-        if end.special:
-            return self.add(f"{self.text(end)} {end.term}")
-        to_head = self.add(f"/(?s:.*){quoted(end.head)}/", option="[lazy]")
-        return self.add(f"{to_head}+ {end.rest}") if end.rest else to_head
+    def text_to(self, *ends: Tag) -> str:
+        """Add a rule for any text up to and including the first of these tags. Where some begin
+        with special tokens, it ends at those and cannot contain the others."""
+        if special := [end.term for end in ends if end.special]:
+            return self.add(f"{self.text(*ends)} {either(special)}")
+        heads = "|".join(quoted(end.head) for end in ends)
+        to_head = self.add(f"/(?s:.*)({heads})/", option="[lazy]")
+        rests = [end.rest for end in ends if end.rest]
+        return self.add(f"{to_head}+ {either(rests)}") if rests else to_head
 
     def shaped_to(self, shape: str, end: Tag) -> str:
         """A text of the terminal ``shape``, in which ``end`` is not spelled out, and ``end``. One

@@ -11,7 +11,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,8 +66,9 @@ def _size(file: HubFile, checked: Mapping[str, CheckedFile]) -> int:
 
 
 class Fetching:
-    """Of one place. ``weights``: download those too. ``retry_seconds``: waits after trouble with
-    the network."""
+    """Of one place. ``weights``: download those too. ``check``: called with the directory once all
+    but the weights are there; what it raises ends the download. ``retry_seconds``: waits after
+    trouble with the network."""
 
     def __init__(
         self,
@@ -75,12 +76,14 @@ class Fetching:
         *,
         weights: bool = True,
         needs_weights: bool = True,
+        check: Callable[[Path], None] = lambda _: None,
         reports: Sequence[Report] = (),
         retry_seconds: Sequence[float] = _RETRY_SECONDS,
     ) -> None:
         self._place = place
         self._weights = weights
         self._needs_weights = needs_weights
+        self._check = check
         self._reports = reports
         self._retry_seconds = retry_seconds
         self._token: str | None = None
@@ -157,6 +160,8 @@ class Fetching:
         known = place.record(commit).files.items()
         checked = {name: file for name, file in known if is_unchanged(directory / name, file)}
         checked |= self._fetch(commit, small, checked, ())
+        if place.variant is None:
+            self._check(directory)
         weights = []
         if place.variant is not None:
             weights = gguf_files(place.name, files, place.variant)

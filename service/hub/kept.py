@@ -33,23 +33,10 @@ def adopt(place: ModelPlace) -> Path | None:
     WrongChecksumError."""
     if (whole := place.whole_snapshot()) is not None:
         return whole
-    commit = place.commit()
-    if commit is None:
+    if (copy := _copy(place)) is None:
         return None
-    directory, before = place.snapshot(commit), place.record(commit)
-    files = list(_files(directory))
-    if not before.files.keys() <= {file.name for file in files}:
-        return None
-    try:
-        if place.variant is not None:
-            wanted = gguf_files(place.name, files, place.variant)
-        else:
-            check_servable(place.name, files, weights=True)
-            index = directory / WEIGHTS_INDEX
-            data = index.read_bytes() if index.exists() else None
-            wanted = [*small_files(files), *weight_files(place.name, files, data)]
-    except NotServableError:
-        return None
+    directory, files, wanted = copy
+    commit, before = directory.name, place.record(directory.name)
     record = Record(
         before.is_whole or place.variant is not None,  # a GGUF file has all of it
         {
@@ -69,6 +56,34 @@ def adopt(place: ModelPlace) -> Path | None:
             files=", ".join(absent),
         )
     return directory
+
+
+def copy_in_cache(place: ModelPlace) -> Path | None:
+    """Return the directory that ``adopt`` would, if the files are right. They are not read."""
+    copy = _copy(place)
+    return None if copy is None else copy[0]
+
+
+def _copy(place: ModelPlace) -> tuple[Path, list[HubFile], list[HubFile]] | None:
+    """Return the directory of the revision's files, all of them, and those that a server needs;
+    None if one of these is missing."""
+    commit = place.commit()
+    if commit is None:
+        return None
+    directory, before = place.snapshot(commit), place.record(commit)
+    files = list(_files(directory))
+    if not before.files.keys() <= {file.name for file in files}:
+        return None
+    try:
+        if place.variant is not None:
+            return directory, files, gguf_files(place.name, files, place.variant)
+        check_servable(place.name, files, weights=True)
+        index = directory / WEIGHTS_INDEX
+        data = index.read_bytes() if index.exists() else None
+        wanted = [*small_files(files), *weight_files(place.name, files, data)]
+    except NotServableError:
+        return None
+    return directory, files, wanted
 
 
 def _files(directory: Path) -> Iterator[HubFile]:

@@ -50,20 +50,21 @@ def end_at_signals() -> None:
         signal.signal(number, lambda received, _frame: os._exit(128 + received))
 
 
-def pull(place: ModelPlace, *, if_missing: bool = False) -> int:
-    """Have the whole model in the cache. ``if_missing``: ask the hub only if it is not; a commit,
-    which cannot change, never needs asking. Returns the exit status; transfers may continue in
-    threads after a failure."""
-    return _run(place, lambda: _pull(place, if_missing=if_missing))
+def pull(place: ModelPlace, check: Callable[[Path], None], *, if_missing: bool = False) -> int:
+    """Have the whole model in the cache. ``check``: raises HubError for a directory, with all but
+    the weights, whose weights need not be downloaded. ``if_missing``: ask the hub only if the model
+    is not there; a commit, which cannot change, never needs asking. Returns the exit status;
+    transfers may continue in threads after a failure."""
+    return _run(place, lambda: _pull(place, check, if_missing=if_missing))
 
 
-def _pull(place: ModelPlace, *, if_missing: bool) -> None:
+def _pull(place: ModelPlace, check: Callable[[Path], None], *, if_missing: bool) -> None:
     keeps = if_missing or is_commit(place.revision)
     directory = place.whole_snapshot() if keeps else None
     if directory is None:
         reports, end = _shown(place)
         try:
-            directory = _fetched(Fetching(place, reports=reports), place)
+            directory = _fetched(Fetching(place, check=check, reports=reports), place)
         finally:
             end()
     commit = directory.name

@@ -19,7 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from engine.lifetime import watch_parent
+from engine.lifetime import end_without_reader, watch_parent
 from engine.messages import FRAME_HEADER
 from observability.stacks import write_stacks_on_sigusr1
 from service.checkpoint.checkpoint import load_checkpoint
@@ -114,8 +114,9 @@ def main(argv: list[str]) -> int:
     )
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     _bound_memory()
-    _send(sink, None)
-    answer_jobs(model, source, sink)
+    with end_without_reader():
+        _send(sink, None)
+        answer_jobs(model, source, sink)
     return 0
 
 

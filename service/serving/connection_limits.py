@@ -20,6 +20,7 @@ _PART = 4
 _LEAST_DESCRIPTORS = 64
 # ... but at least enough for one connection to each server.
 _FEWEST = 4
+FEWEST_DESCRIPTORS = _IDLE_DESCRIPTORS + _FEWEST
 
 
 @dataclass(frozen=True, slots=True)

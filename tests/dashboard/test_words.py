@@ -85,6 +85,9 @@ def test_code_in_an_answer_stays_as_it_is() -> None:
     assert plain_markdown("Run:\n\n    echo $HOME\n    - [ ] todo") == (
         "Run:\n\n    echo $HOME\n    - [ ] todo"
     )
+    written = "- a\n\n      ![x](y)\n\nThen `![a](b)` and ``$` ![c](d)`` (`!`)."
+    assert plain_markdown(written) == written
+    assert plain_markdown("# As `![a](b)`\n\n![`![a](b)`]") == "# As `![a](b)`\n\n!\\[`!\\[a](b)`]"
     code = "```sh\necho $HOME ![x](y)\n```"
     assert plain_markdown(f"$1\n{code}\nand `$x` $2") == f"\\$1\n{code}\nand `$x` \\$2"
 
@@ -112,6 +115,9 @@ def test_code_stays_as_it_is_within_lists_and_after_them(before: str) -> None:
         ("> one\n> two", "> one  \n> two"),
         ("- one\n  more\n- two", "- one  \n  more\n- two"),
         ("one\\\ntwo  \nthree", "one\\\ntwo    \nthree"),
+        ("one `a\nb` two\nthree", "one `a\nb` two  \nthree"),
+        ("``a`\nb`` \\`a\nb`", "``a`\nb`` \\`a  \nb`"),
+        ("- one `a\n- two` b\n  c", "- one `a\n- two` b  \n  c"),
         *(
             (text, text)
             for text in (
@@ -135,6 +141,12 @@ def test_tasks_have_boxes_that_are_text() -> None:
     assert plain_markdown(written) == shown
 
 
+def test_a_task_that_is_the_first_item_of_an_item_has_a_box_that_is_text() -> None:
+    written = "- - [ ] a\n  - [x] b\n1. > * [ ] c\n-\n  [ ] d\n- a\n  [ ] e"
+    shown = "- - ☐ a\n  - ☑ b\n1. > * ☐ c\n-\n  ☐ d\n- a  \n  [ ] e"
+    assert plain_markdown(written) == shown
+
+
 def test_a_dollar_that_is_escaped_already_stays_so() -> None:
     assert plain_markdown(r"\$5 and \\$6") == r"\$5 and \\\$6"
 
@@ -144,7 +156,17 @@ PIECES = st.lists(
         [
             *("![x](http://a/b.png)", "![x][r]", "[r]: http://a/b.png", "![r]", "!", "[", "]"),
             *("(http://a)", "\\", "`", "``", "```", "````", "~~~", "~~~~", "$", "$$"),
-            *("<!--", "-->", "\n:::", "\n:::x\n"),
+            *(
+                "<!--",
+                "-->",
+                "\n:::",
+                "\n:::x\n",
+                "\n::x\n",
+                "[^1]: ",
+                "\n:-\n",
+                "https://a/",
+                "`\n",
+            ),
             *("<pre>", "</pre>", "<div>", "<b", "> ", "- ", "1. ", "* ", "+ ", "    ", "  ", " "),
             *("\t", "\n", "\n\n", "\r", "\r\n", "\u2028", "\x0b", "\x0c", "\x1c", "\x85", "\xa0"),
             *(
@@ -183,12 +205,34 @@ PIECES = st.lists(
 @example("\\[\n- a\n\\]\n    ```\n  ![x](http://a/2.png)")
 @example("$$\n```\n$$\n![x](http://a/2.png)\n```")
 @example("[a![b]: http://a\n```\n![x](http://a/2.png)")
+@example("[^1]: a\n\n    ![x](http://a/2.png)")
+@example("<`a> `![x](http://a/2.png)`")
+@example("[a](`) `![x](http://a/2.png)`")
+@example("https://a/` ![x](http://a/2.png)`")
+@example("a `\n:-\n` ![x](http://a/2.png) ` `")
 def test_no_text_is_an_image_to_a_markdown_parser(text: str) -> None:
     shown = plain_markdown(text)
     for parser in PARSERS:
         tokens = parser.parse(shown)
         inline = [child for token in tokens for child in token.children or ()]
         assert not [token for token in (*tokens, *inline) if token.type == "image"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-|-\n1. a\n-|-\n    ![x](http://a/2.png)",
+        "[^1]: \n::x[a`\n`![x](http://a/2.png)`",
+        "[^1]: a\n\n    ![x](http://a/2.png)",
+        "[r]: http://a\n    ![x](http://a/2.png)",
+        "https://a/` ![x](http://a/2.png)`",
+        "a `\n:-\n` ![x](http://a/2.png) ` `",
+        "a `\n::x\n` ![x](http://a/2.png) ` `",
+        "<a ` ![x](http://a/2.png)`",
+    ],
+)
+def test_what_is_code_to_one_parser_and_an_image_to_the_browsers_is_not_fetched(text: str) -> None:
+    assert "![" not in plain_markdown(text)
 
 
 def test_a_code_block_that_is_still_growing_is_code() -> None:

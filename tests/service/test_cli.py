@@ -143,6 +143,23 @@ def test_the_doctor_finds_no_fault_with_a_name_that_is_not_downloaded(tmp_path: 
     assert f"→ quire pull acme/tiny:Q8_0 --revision v2 --download-dir '{cache}'\n" in done.stdout
 
 
+def test_the_doctor_finds_a_copy_that_another_program_downloaded(tmp_path: Path) -> None:
+    place = ModelPlace.of("acme/tiny", None, str(tmp_path))
+    place.set_commit("0" * 40)
+    directory = write_tiny_checkpoint(place.snapshot("0" * 40))
+    (directory / "model.safetensors").write_bytes(b"weights")
+    arguments = ("doctor", "acme/tiny", "--download-dir", str(tmp_path), "--port", "0")
+    done = quire(*arguments)
+    assert done.returncode == 0
+    assert f" note  model        {directory}, " in done.stdout
+    assert ", not verified; 'quire serve' would first ask the hub" in done.stdout
+    assert f"→ quire pull acme/tiny --download-dir {tmp_path}\n" in done.stdout
+    (directory / "config.json").write_text('{"architectures": ["BertForMaskedLM"]}')
+    done = quire(*arguments)
+    assert done.returncode == 1
+    assert "BertForMaskedLM" in done.stdout
+
+
 def test_a_copy_in_the_cache_that_lacks_the_file_is_said_in_a_sentence(tmp_path: Path) -> None:
     place = ModelPlace.of("acme/tiny:Q8_0", None, str(tmp_path))
     place.set_commit("0" * 40)

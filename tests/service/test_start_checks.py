@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -211,3 +212,20 @@ def test_an_endpoint_of_traces_without_a_scheme_is_refused_where_one_is_needed(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "HTTPS://me:secret@collector:4318/x")
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
     assert settings_problem(engine, service) is None
+
+
+@pytest.mark.parametrize(("hard", "is_refused"), [(63, True), (64, False)])
+def test_a_limit_of_open_files_that_no_worker_could_live_with_is_a_sentence(
+    hard: int, is_refused: bool
+) -> None:
+    code = "from service.start_checks import descriptors_problem; print(descriptors_problem())"
+    found = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard)),
+    )
+    said = "a process may have 63 open files here, and a server needs at least 64, or 128 and one"
+    assert found.stdout.startswith(said if is_refused else "None")

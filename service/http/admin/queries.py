@@ -99,10 +99,14 @@ def request_query(query: Parameters) -> RequestQuery:
     sorts = (*SORTABLE, *(f"-{name}" for name in SORTABLE))
     phases = tuple(phase.name for phase in PHASES)
     is_live = choice(query, "state", ("live", "ended"), "ended") == "live"
+    now = time.time()
+    since, until = moment(query, "since", now), moment(query, "until", now)
+    if since is not None and until is not None and since >= until:
+        raise invalid("'since' must be before 'until'.", "since")
     return RequestQuery(
         live=is_live,
-        since=moment(query, "since"),
-        until=moment(query, "until"),
+        since=since,
+        until=until,
         key=query.get("key"),
         model=query.get("model"),
         route=choice(query, "route", ROUTES, None),

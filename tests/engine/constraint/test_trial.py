@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from io import BytesIO
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -80,3 +83,17 @@ def test_a_request_of_another_shape_is_refused_and_the_next_one_answered(tokens:
     _, refused, after = verdicts(tokens, other, grammar(WORD))
     assert refused.error
     assert after == Verdict()
+
+
+def test_it_ends_without_a_message_where_its_parent_reads_no_longer(tmp_path: Path) -> None:
+    build_tokenizer().save(str(tmp_path / "tokenizer.json"))
+    process = subprocess.Popen(
+        [sys.executable, "-m", "engine.constraint.trial", "--model", str(tmp_path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    assert (process.stderr.read(), process.wait(60)) == (b"", 0)

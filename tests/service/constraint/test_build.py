@@ -97,6 +97,21 @@ def test_reasoning_that_the_prompt_began_is_ended_before_the_answer(tags: Output
     assert not accepts(asked, "yes")
 
 
+def test_reasoning_ends_at_each_spelling_of_its_end() -> None:
+    tags = OutputFormat(reasoning=named_format("reasoning", "granite").reasoning)
+    asked = constraint(tags, answer=AnyJsonObject(param="p"), opening=Opening.REASONING)
+    for close in ("Here is my response:", "Here's my response:"):
+        assert accepts(asked, f"hm\n{close}\n{{}}")
+        assert not accepts(asked, f"hm\n{close} more\nHere is my response:\n{{}}")
+
+
+def test_reasoning_that_a_special_token_ends_cannot_spell_another_end_of_it() -> None:
+    tags = OutputFormat(ReasoningTags("<think>", "</think>", other_closes=("[/THINK]",)))
+    asked = constraint(tags, answer=AnyJsonObject(param="p"))
+    assert accepts(asked, "<think>hm</think>{}")
+    assert not accepts(asked, "<think>hm[/THINK] more</think>{}")
+
+
 def test_without_reasoning_the_answer_comes_at_once() -> None:
     asked = constraint(THINKING, answer=AnyJsonObject(param="p"), reasoning=False)
     assert accepts(asked, "{}")

@@ -10,7 +10,7 @@ import pytest
 
 from service.hub import kept
 from service.hub.errors import WrongChecksumError
-from service.hub.kept import adopt
+from service.hub.kept import adopt, copy_in_cache
 from service.hub.place import ModelPlace, Record
 from tests.service.hub_server import git_sha1
 
@@ -41,6 +41,8 @@ def test_a_copy_is_adopted_but_only_the_hub_can_call_it_whole(
     tmp_path: Path, links: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     place = filled(tmp_path, CONTENT, links=links)
+    assert copy_in_cache(place) == place.snapshot(COMMIT)
+    assert not place.record(COMMIT).files
     assert adopt(place) == place.snapshot(COMMIT)
     assert place.whole_snapshot() is None
     assert set(place.record(COMMIT).files) == set(CONTENT)

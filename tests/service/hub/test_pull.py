@@ -45,11 +45,12 @@ def start(
     hub: HubServer,
     cache: Path,
     *arguments: str,
+    command: str = "pull",
     prepare: Callable[[], None] | None = None,
     **environment: str,
 ) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "service.cli", "pull", *(arguments or (NAME,))],
+        [sys.executable, "-m", "service.cli", command, *(arguments or (NAME,))],
         cwd=ROOT,
         env={**os.environ, **hub.environment(cache, **environment)},
         stdout=subprocess.PIPE,
@@ -248,6 +249,27 @@ def test_each_refusal_is_one_sentence(
     assert errors.startswith("quire: ")
     assert said in errors
     assert errors.count("\n") == 0
+
+
+def test_a_model_that_cannot_be_served_is_refused_before_its_weights(tmp_path: Path) -> None:
+    encoder = repository()
+    encoder.files["config.json"] = b'{"model_type": "t5", "architectures": ["T5EncoderModel"]}'
+    with HubServer({NAME: encoder}) as hub:
+        status, output, said = pull(hub, tmp_path)
+        served = start(hub, tmp_path, NAME, command="serve")
+        _, errors = served.communicate(timeout=60)
+        assert hub.downloads("model.safetensors") == []
+    assert (status, output, served.returncode) == (1, "", 1)
+    assert "T5EncoderModel is not supported" in said
+    assert said in errors.splitlines()
+
+
+def test_a_model_that_only_other_settings_serve_is_fetched(tmp_path: Path) -> None:
+    pooled = repository()
+    pooled.files["modules.json"] = b'[{"type": "Pooling", "path": "1_Pooling"}]'
+    pooled.files["1_Pooling/config.json"] = b'{"pooling_mode_max_tokens": true}'
+    with HubServer({NAME: pooled}) as hub:
+        assert pull(hub, tmp_path)[0] == 0
 
 
 def test_a_token_comes_from_a_mounted_file_and_stays_with_the_hub(tmp_path: Path) -> None:

@@ -17,6 +17,8 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from engine.messages import FRAME_HEADER
+from pocket import MODEL_DIR
 from service.errors import (
     ContextTooLongError,
     HelperKilledError,
@@ -270,6 +272,21 @@ async def test_a_process_loads_neither_the_web_framework_nor_torch() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
     )
     assert found.stdout.strip() == "[]"
+
+
+async def test_a_process_ends_without_a_message_where_its_worker_reads_no_longer() -> None:
+    arguments = arguments_for(MODEL_DIR, tool_call_parser="auto", reasoning_parser="auto")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "service.preparation", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    greeting = msgspec.msgpack.encode(SETUP)
+    _, errors = process.communicate(FRAME_HEADER.pack(len(greeting)) + greeting)
+    assert (errors, process.returncode) == (b"", 0)
 
 
 async def test_a_thousand_requests_at_once_are_all_prepared(

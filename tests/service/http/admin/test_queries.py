@@ -54,6 +54,8 @@ def test_no_moments(text: str) -> None:
         {"outcome": "nonsense"},
         {"order": "asc"},
         {"key": "x" * 1100},
+        {"since": "5m", "until": "1h"},
+        {"since": "5m", "until": "5m"},
     ],
 )
 def test_wrong_queries_name_the_parameter(wrong: dict[str, str]) -> None:
@@ -66,6 +68,7 @@ def test_wrong_queries_name_the_parameter(wrong: dict[str, str]) -> None:
     ("wrong", "words"),
     [
         ({"min_ms": "-1"}, "'min_ms' must be a number from 0 to 1,000,000,000."),
+        ({"since": "20", "until": "10"}, "'since' must be before 'until'."),
         ({"since": "1e12"}, "'since' must be epoch seconds, from 0 to 100,000,000,000, or how"),
     ],
 )
