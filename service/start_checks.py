@@ -83,9 +83,8 @@ def descriptors_problem() -> str | None:
     if hard == resource.RLIM_INFINITY or hard >= FEWEST_DESCRIPTORS:
         return None
     return (
-        f"a process may have {hard} open files here, and a server needs at least "
-        f"{FEWEST_DESCRIPTORS}, or {RESERVED_DESCRIPTORS} and one for each connection; raise the "
-        "limit (ulimit -n)"
+        f"the limit of open files is {hard}; a server needs at least {FEWEST_DESCRIPTORS}, better "
+        f"{RESERVED_DESCRIPTORS} and one more for each connection; raise the limit (ulimit -n)"
     )
 
 
