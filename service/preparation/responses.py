@@ -81,6 +81,7 @@ def _finish(request: ResponsesRequest, work: Work) -> PreparedResponse | Needs:
         conversation,
         wanted,
         token_limit=wanted.max_output_tokens,
+        sets_limit=request.max_output_tokens is not None,  # or else a summary's
         logprobs=wanted.engine_logprobs,
         tier=wanted.tier,
         answer=text_shape(wanted),

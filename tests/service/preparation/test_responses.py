@@ -95,6 +95,15 @@ def test_a_compaction_tells_back_what_the_user_said_and_is_neither_stored_nor_st
     assert response(spoken).said == b"[]"
 
 
+@pytest.mark.parametrize(("given", "limit"), [(None, 1024), (7, 7)])
+def test_the_limit_of_a_summary_is_the_clients_only_if_it_set_one(
+    given: int | None, limit: int
+) -> None:
+    made = response("the past", job={"compacts": True}, max_output_tokens=given)
+    assert made.generation.params.max_tokens == limit
+    assert made.generation.sets_limit == (given is not None)
+
+
 def test_a_count_is_that_of_the_prompt() -> None:
     [prompt] = response("Hi there").generation.prompts
     answer = prepared("input_tokens", {"input": "Hi there"}, **RESPONSES)
