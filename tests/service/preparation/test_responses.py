@@ -124,6 +124,17 @@ def test_a_warm_up_says_what_the_next_message_goes_on_with() -> None:
     assert told[-1]["response"]["created_at"] == 7
 
 
+def test_a_warm_up_shows_the_same_fields_as_any_response() -> None:
+    fields = {"stream": True, "text": {"verbosity": "low"}, "unknown": 1}
+    made = prepared("warm_up", {**CREATE, **fields, "generate": False}, **RESPONSES, created=7)
+    data = made.events.rpartition(b"data:")[2]
+    params = response("Hi").generation.params
+    told = json.loads(data)["response"]
+    assert (told["temperature"], told["top_p"]) == (params.temperature, params.top_p)
+    assert params.temperature == 0  # the checkpoint's default
+    assert told["ignored"] == ["unknown", "text.verbosity"]
+
+
 @pytest.mark.parametrize(
     ("newest_first", "after", "listed"),
     [(True, None, ["c", "b"]), (False, None, ["a", "b"]), (True, "b", ["a"])],
