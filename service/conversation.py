@@ -27,6 +27,10 @@ class NamedTool(msgspec.Struct, frozen=True):
     name: str
 
 
+# Every level of effort that clients of OpenAI's and Anthropic's APIs send, Codex's included. A
+# template may know others.
+EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", "persistent")
+
 ToolChoice = Literal["none", "auto", "required"] | NamedTool
 
 
@@ -36,7 +40,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
     ``thinking`` switches reasoning on or off if the template supports that; None leaves it to the
     template, or to ``reasoning_effort``. ``variables`` are passed to the template unchanged.
-    ``param`` is the request's field that errors about the messages name.
+    ``param`` and ``effort_param`` are the request's fields that errors about the messages and about
+    ``reasoning_effort`` name.
     """
 
     messages: list[JsonObject]
@@ -51,6 +56,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     continue_final_message: bool = False
     add_special_tokens: bool = False  # templates write them themselves
     param: str = "messages"
+    effort_param: str = "reasoning_effort"
 
     @property
     def calls_tools(self) -> bool:

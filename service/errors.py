@@ -9,7 +9,8 @@
     ├── ForbiddenError            403  refused:unauthorized  a Host or Origin that is not allowed
     │   └── MissingScopeError     403  refused:unauthorized  the key may not use this route
     ├── NotFoundError             404  refused:not_found     no such path
-    │   └── ModelNotFoundError    404  refused:not_found     no such model
+    │   ├── ModelNotFoundError    404  refused:not_found     no such model
+    │   └── PreviousNotFoundError 400  refused:not_found     no such previous_response_id
     ├── MethodNotAllowedError     405  refused:invalid       the path supports other methods
     ├── SlowSenderError           408  client_slow           the body did not arrive in time
     ├── BodyTooLargeError         413  refused:too_large     more bytes than --max-body-bytes
@@ -150,6 +151,10 @@ class NotFoundError(QuireError):
 
 class ModelNotFoundError(NotFoundError):
     kind = Kind(404, "invalid_request_error", "model_not_found", "refused:not_found")
+
+
+class PreviousNotFoundError(NotFoundError):
+    kind = Kind(400, "invalid_request_error", "previous_response_not_found", "refused:not_found")
 
 
 class MethodNotAllowedError(QuireError):

@@ -66,7 +66,7 @@ def generation_of(task: Task, work: Work) -> tuple[GenerationRequest, Asked | No
         priority=sampling.priority,
         tier=task.tier,
         cache_salt=sampling.cache_salt or "",
-        sets_limit=task.token_limit is not None,
+        sets_limit=task.sets_limit and task.token_limit is not None,
         length_penalty=sampling.length_penalty if sampling.use_beam_search else None,
     )
     return generation, asked_form(_constraint(task, text, begin, opening, work), generation)

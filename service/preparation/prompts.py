@@ -10,7 +10,7 @@ from service.checkpoint.checkpoint import Checkpoint
 from service.checkpoint.message_offsets import MessageOffsets
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import TooManyTokensError
-from service.conversation import Conversation
+from service.conversation import EFFORTS, Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input, check_lengths
 from service.preparation.sampling import truncated
@@ -72,15 +72,28 @@ def _cause(conversation: Conversation, error: TemplateError) -> str:
 
 
 def _template_variables(conversation: Conversation, template: ChatTemplate) -> dict[str, Any]:
-    """Raises InvalidRequestError for a variable that this model's template does not read, and
-    TemplateError."""
+    """Raises InvalidRequestError for a variable that this model's template does not read and for
+    an unknown effort, and TemplateError."""
     known = (_COMMON_VARIABLES | template.variables) - _RESERVED_VARIABLES
     for name in conversation.variables:
         if name not in known:
             raise InvalidRequestError(
                 f"The chat template does not read '{name}'.", param=f"chat_template_kwargs.{name}"
             )
+    _check_effort(conversation, template)
     return {**conversation.thinking_variables(), **conversation.variables}
+
+
+def _check_effort(conversation: Conversation, template: ChatTemplate) -> None:
+    """Raise InvalidRequestError for a word that means nothing: it would switch thinking on."""
+    effort, param = conversation.reasoning_effort, conversation.effort_param
+    known = (*EFFORTS, *sorted(template.efforts.difference(EFFORTS)))
+    if effort is not None and effort not in known:
+        raise InvalidRequestError(
+            f"Invalid value for '{param}': '{effort[:64]}'; it must be one of "
+            f"{', '.join(map(repr, known))}.",
+            param=param,
+        )
 
 
 def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> list[int]:

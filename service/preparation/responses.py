@@ -21,6 +21,7 @@ from service.preparation.jobs import (
     WarmedUp,
 )
 from service.preparation.prompts import encoded, most_conversation_chars, rendered
+from service.preparation.sampling import sampling_params
 from service.preparation.work import Step, Work, ignored_of
 from service.wire.decode import Ignored
 from service.wire.responses.compaction import (
@@ -43,6 +44,7 @@ from service.wire.responses.request import (
     ResponsesRequest,
     decode_message,
     decode_responses,
+    ignored_fields,
     text_shape,
 )
 from service.wire.responses.response_object import echoed_fields, unprompted_events
@@ -81,6 +83,7 @@ def _finish(request: ResponsesRequest, work: Work) -> PreparedResponse | Needs:
         conversation,
         wanted,
         token_limit=wanted.max_output_tokens,
+        sets_limit=request.max_output_tokens is not None,  # or else a summary's
         logprobs=wanted.engine_logprobs,
         tier=wanted.tier,
         answer=text_shape(wanted),
@@ -140,7 +143,23 @@ def _finish_warm_up(request: ResponsesRequest, work: Work) -> WarmedUp | Needs:
     if not job.stored and (needs := needs_of(request, work.noted)) is not None:
         return needs
     history, items = _history_and_items(request, job)
-    events = unprompted_events(request, job.response_id, job.created, work.noted.model)
+    params = sampling_params(
+        request,
+        work.checkpoint,
+        vocab_size=job.engine.vocab_size,
+        max_tokens=work.context,
+        logprobs=None,
+    )
+    ignored = ignored_of(job.limits, work.noted)
+    ignored.add(*ignored_fields(request))
+    events = unprompted_events(
+        request,
+        params,
+        response_id=job.response_id,
+        created=job.created,
+        model=work.noted.model,
+        ignored=ignored.names,
+    )
     kept = History(
         context=msgspec.json.encode(history),
         input=msgspec.json.encode(with_ids(items, job.response_id)),

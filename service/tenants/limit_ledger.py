@@ -256,7 +256,7 @@ class LimitLedger:
         if tokens > most:
             error = TokenLimitError(
                 f"The request may need {tokens} tokens (its prompt and max_tokens), and this key "
-                f"may use {most} per minute; shorten the prompt or lower max_tokens.",
+                f"may use {most} per minute; shorten the prompt or send a lower max_tokens.",
                 is_hopeless=True,
             )
         else:

@@ -97,8 +97,8 @@ def decode(decoder: msgspec.json.Decoder[_T], body: bytes, ignored: Ignored | No
     ignored = ignored or Ignored()
     try:
         request = decoder.decode(body)
-    except msgspec.ValidationError:
-        request = _decode_leniently(decoder.type, body, ignored)
+    except msgspec.ValidationError as error:
+        request = _decode_leniently(decoder.type, body, ignored, str(error))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
@@ -125,10 +125,11 @@ def named_model(body: bytes) -> str | None:
         return None
 
 
-def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:
+def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored, refused: str) -> _T:
+    """``refused``: why it was not decoded strictly."""
     unknown: list[str] = []
     try:
-        given = msgspec.json.decode(body)
+        given = _any_json(body, refused)
         if isinstance(given, dict) and isinstance(named := given.get("model"), str):
             ignored.named_model = named
         request = msgspec.convert(lenient(given, kind, unknown), kind)
@@ -147,6 +148,19 @@ def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored) -> _T:
         if (meant := likely_meant(name, kind)) is not None:
             ignored.meant[name] = meant
     return request
+
+
+def _any_json(body: bytes, refused: str) -> Any:
+    """Decode a body without a type. Raises InvalidRequestError for a number out of range."""
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.ValidationError as error:
+        # This path has no names, but the strict decoder's has some, if it refused the same number.
+        if refused.startswith(_PATH.sub("", str(error))) and _PATH.search(refused):
+            raise _explain(refused) from None
+        raise InvalidRequestError(
+            "The body contains a number that is out of range; the largest is 1.8e308."
+        ) from None
 
 
 def _unrecognized(name: str, kind: type[msgspec.Struct]) -> InvalidRequestError:
@@ -184,8 +198,8 @@ def _explain(
 ) -> InvalidRequestError:
     path = at
     if match := _PATH.search(text):
-        # msgspec writes [...] for the keys and values of a map.
-        path, text = _join(at, match[1].replace("[...]", "")), text[: match.start()]
+        # msgspec writes [...] for the keys and values of a map: what is inside has no path.
+        path, text = _join(at, match[1].partition("[...]")[0]), text[: match.start()]
     if match := _UNKNOWN.match(text):
         name = _join(path, match[1])
         return InvalidRequestError(f"Unrecognized request argument supplied: {name}", param=name)

@@ -11,13 +11,14 @@ from service.wire.sampling import SamplingFields
 
 
 class Task(NamedTuple):
-    """``logprobs`` as in SamplingParams. ``answer``: the required form of the text; ``tools``: the
-    constraints on calls. ``may_free``: a constraint that cannot be enforced is reported rather than
-    rejected."""
+    """``sets_limit``: the client itself set ``token_limit``, if there is one. ``logprobs`` as in
+    SamplingParams. ``answer``: the required form of the text; ``tools``: the constraints on calls.
+    ``may_free``: a constraint that cannot be enforced is reported rather than rejected."""
 
     conversation: Conversation
     sampling: SamplingFields
     token_limit: int | None
+    sets_limit: bool = True
     logprobs: int | None = None
     answer: AnswerShape | None = None
     tools: tuple[ToolShape, ...] = ()

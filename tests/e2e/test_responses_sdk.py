@@ -299,7 +299,7 @@ def test_a_stored_stream_that_broke_is_read_on_from_where_it_broke(client: opena
 @pytest.mark.parametrize(
     ("body", "status", "param"),
     [
-        ({"input": "x", "previous_response_id": "resp_none"}, 404, "previous_response_id"),
+        ({"input": "x", "previous_response_id": "resp_none"}, 400, "previous_response_id"),
         ({"input": [{"type": "message", "role": "king", "content": ""}]}, 400, None),
         ({"input": "x", "tools": [{"type": "function"}]}, 400, None),
         ({"input": "x", "tool_choice": {"type": "function", "name": "none"}}, 400, "tool_choice"),

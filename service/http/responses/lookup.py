@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from service.errors import InvalidRequestError, NotFoundError, StoreUnavailableError
+from service.errors import (
+    InvalidRequestError,
+    NotFoundError,
+    PreviousNotFoundError,
+    StoreUnavailableError,
+)
 from service.generation.run import Run, RunRegistry
 from service.http.responses.lifecycle import ResponseLifecycle, history_of
 from service.peers.peers import Peers
@@ -30,14 +35,14 @@ class ResponseLookup:
         run = self._runs.find(response_id, self._owner)
         return run if run is not None and isinstance(run.subject, ResponseLifecycle) else None
 
-    async def find(self, response_id: str, param: str | None = None) -> StoredResponse:
+    async def find(self, response_id: str) -> StoredResponse:
         """Raises NotFoundError, StoreUnavailableError or WorkerLostError."""
         run = self.run(response_id)
         if run is not None and isinstance(run.subject, ResponseLifecycle):
             return run.subject.record
         record = await self._stored(response_id)
         if record is None:
-            raise NotFoundError(f"Response with id '{response_id[:80]}' not found.", param=param)
+            raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
         if record.abandoned:
             return _died(record)
         return record
@@ -58,11 +63,18 @@ class ResponseLookup:
         return None if found is None else msgspec.msgpack.decode(found, type=StoredResponse)
 
     async def history(self, previous_id: str | None) -> History | None:
-        """Return the history that a request continues when it refers to this response. Raises as
-        ``find`` does, and InvalidRequestError for a response that has not ended."""
+        """Return the history that a request continues when it refers to this response. Raises
+        PreviousNotFoundError, StoreUnavailableError or WorkerLostError, and InvalidRequestError for
+        a response that has not ended."""
         if previous_id is None:
             return None
-        record = await self.find(previous_id, "previous_response_id")
+        try:
+            record = await self.find(previous_id)
+        except NotFoundError:
+            raise PreviousNotFoundError(
+                f"Previous response with id '{previous_id[:80]}' not found.",
+                param="previous_response_id",
+            ) from None
         if record.status in RUNNING:
             raise InvalidRequestError(
                 f"Response '{previous_id}' has not ended yet.", param="previous_response_id"

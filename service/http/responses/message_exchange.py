@@ -68,8 +68,6 @@ _ERROR_HEADERS = ("retry-after", "x-request-id", "x-quire-reason")
 def socket_error(status: int, body: bytes, headers: dict[str, str]) -> bytes:
     """Return OpenAI's event for a request that failed before its response began."""
     error = msgspec.json.decode(body)["error"]
-    if status == 404 and error.get("param") == "previous_response_id":
-        status, error["code"] = 400, "previous_response_not_found"
     told = {name: headers[name] for name in _ERROR_HEADERS if name in headers}
     return msgspec.json.encode(
         {

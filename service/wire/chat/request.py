@@ -173,10 +173,11 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
         return self.reasoning.enabled if self.reasoning else None
 
     @property
-    def effort(self) -> str | None:
+    def effort(self) -> tuple[str | None, str]:
+        """The effort, and the field that sets it."""
         if self.reasoning_effort is None and self.reasoning is not None:
-            return self.reasoning.effort
-        return self.reasoning_effort
+            return self.reasoning.effort, "reasoning.effort"
+        return self.reasoning_effort, "reasoning_effort"
 
     @property
     def shows_reasoning(self) -> bool:
@@ -300,13 +301,15 @@ def chat_task(request: ChatRequest) -> Task:
 def chat_conversation(request: ChatRequest) -> Conversation:
     """Return the messages and tools of a chat request, from any API."""
     choice, functions = _tools_of(request)
+    effort, effort_param = request.effort
     return Conversation(
         messages=[_template_message(message) for message in request.messages],
         tools=tuple(function.definition() for function in functions.values()),
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
         thinking=request.thinks,
-        reasoning_effort=request.effort,
+        reasoning_effort=effort,
+        effort_param=effort_param,
         documents=request.documents,
         variables=request.chat_template_kwargs or {},
         add_generation_prompt=request.generation_prompt,

@@ -262,6 +262,7 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
         thinking=request.thinking is not None and request.thinking.type != "disabled",
         reasoning_effort=None if request.output_config is None else request.output_config.effort,
+        effort_param="output_config.effort",
         add_generation_prompt=not continues,
         continue_final_message=continues,
     )

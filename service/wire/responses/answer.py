@@ -72,7 +72,7 @@ class ResponseAnswer:
         self._generation = generation
         self._encoder = ResponseEncoder(
             request,
-            generation,
+            generation.request.params,
             response_id=response_id,
             created=created,
             model=model,
@@ -80,6 +80,7 @@ class ResponseAnswer:
             tier=tier,
             echoed=echoed or echoed_fields(request),
             stored=stored,
+            generation=generation,
         )
         items: ItemBuilder | CompactionItem
         if compacts and seal is not None:

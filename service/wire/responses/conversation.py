@@ -73,6 +73,7 @@ def read_request(
         reasoning_effort=reasoning.effort if reasoning else None,
         variables=request.chat_template_kwargs or {},
         param="input",
+        effort_param="reasoning.effort",
     )
     return ReadRequest(conversation, toolbox, items, ignored)
 

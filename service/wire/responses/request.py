@@ -209,4 +209,8 @@ def ignored_fields(request: ResponsesRequest) -> list[str]:
         "reasoning.mode": reasoning.mode is not None,
         "prompt_cache_options": request.prompt_cache_options is not None,
     }
-    return [name for name, asked in found.items() if asked] + idle_fields_of_form(request)
+    paths = [name for name, asked in found.items() if asked]
+    for index, name in enumerate(request.include or ()):
+        if name not in (ENCRYPTED_REASONING, OUTPUT_LOGPROBS):
+            paths.append(f"include[{index}]")
+    return paths + idle_fields_of_form(request)

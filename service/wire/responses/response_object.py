@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from engine.messages import SamplingParams
 from service.conversation import JsonObject
 from service.generation.request import Generation
 from service.wire.responses.request import ResponsesRequest
@@ -113,12 +114,13 @@ def _written(json: bytes) -> Any:
 
 
 class ResponseEncoder:
-    """Encodes the response in each of its states. ``stored`` is reported in it."""
+    """Encodes the response in each of its states. ``stored`` is reported in it; ``generation``:
+    whose timings are, None for a response without one."""
 
     def __init__(
         self,
         request: ResponsesRequest,
-        generation: Generation,
+        params: SamplingParams,
         *,
         response_id: str,
         created: int,
@@ -127,10 +129,12 @@ class ResponseEncoder:
         tier: str,
         echoed: Echoed,
         stored: bool,
+        generation: Generation | None = None,
     ) -> None:
         self.id = response_id
         self.stored = stored
         self._request = request
+        self._params = params
         self._generation = generation
         self._created = created
         self._model = model
@@ -148,8 +152,7 @@ class ResponseEncoder:
         usage: ResponseUsage | None = None,
     ) -> bytes:
         """Encode the response as JSON."""
-        request = self._request
-        params = self._generation.request.params
+        request, params, generation = self._request, self._params, self._generation
         reasoning, echoed = request.reasoning, self._echoed
         return _json(
             ResponseObject(
@@ -187,8 +190,8 @@ class ResponseEncoder:
                 metadata=_written(echoed.metadata),
                 ignored=self._ignored or msgspec.UNSET,
                 timings=(
-                    timings_of(self._generation)
-                    if request.timings and usage is not None
+                    timings_of(generation)
+                    if request.timings and usage is not None and generation is not None
                     else msgspec.UNSET
                 ),
             )
@@ -196,59 +199,36 @@ class ResponseEncoder:
 
 
 def unprompted_events(
-    request: ResponsesRequest, response_id: str, created: int, model: str
+    request: ResponsesRequest,
+    params: SamplingParams,
+    *,
+    response_id: str,
+    created: int,
+    model: str,
+    ignored: list[str],
 ) -> bytes:
     """Return the stream of a response that was not generated: it begins and is complete."""
-    stages: tuple[tuple[bytes, ResponseStatus], ...] = (
-        (b"created", "in_progress"),
-        (b"completed", "completed"),
+    encoder = ResponseEncoder(
+        request,
+        params,
+        response_id=response_id,
+        created=created,
+        model=model,
+        ignored=ignored,
+        tier="default",
+        echoed=echoed_fields(request),
+        stored=False,
+    )
+    usage = ResponseUsage(0, InputTokensDetails(0), 0, OutputTokensDetails(0), 0)
+    stages = (
+        (b"created", encoder.object("in_progress", [])),
+        (b"completed", encoder.object("completed", [], usage=usage)),
     )
     event = (
         b'event: response.%b\ndata: {"type":"response.%b","response":%b,"sequence_number":%d}\n\n'
     )
     return b"".join(
-        event % (kind, kind, _unprompted(request, response_id, created, model, status), number)
-        for number, (kind, status) in enumerate(stages)
-    )
-
-
-def _unprompted(
-    request: ResponsesRequest, response_id: str, created: int, model: str, status: ResponseStatus
-) -> bytes:
-    reasoning = request.reasoning
-    usage = ResponseUsage(0, InputTokensDetails(0), 0, OutputTokensDetails(0), 0)
-    return _json(
-        ResponseObject(
-            id=response_id,
-            created_at=created,
-            status=status,
-            background=False,
-            completed_at=created if status == "completed" else None,
-            instructions=request.instructions,
-            max_output_tokens=request.max_output_tokens,
-            max_tool_calls=request.max_tool_calls,
-            model=model,
-            output=[],
-            parallel_tool_calls=request.parallel_tool_calls is not False,
-            previous_response_id=request.previous_response_id,
-            prompt_cache_key=request.prompt_cache_key,
-            reasoning=EchoedReasoning(
-                reasoning.effort if reasoning else None, reasoning.summary if reasoning else None
-            ),
-            safety_identifier=request.safety_identifier,
-            service_tier="default",
-            store=False,
-            temperature=1.0 if request.temperature is None else request.temperature,
-            text=msgspec.Raw(_json(_echoed_text(request))),
-            tool_choice=request.tool_choice or "auto",
-            tools=msgspec.Raw(_json(_echoed_tools(request))),
-            top_logprobs=request.top_logprobs or 0,
-            top_p=1.0 if request.top_p is None else request.top_p,
-            truncation=request.truncation or "disabled",
-            usage=usage if status == "completed" else None,
-            user=request.user,
-            metadata=request.metadata or {},
-        )
+        event % (kind, kind, response, number) for number, (kind, response) in enumerate(stages)
     )
 
 

@@ -217,6 +217,25 @@ def test_a_templates_variables_are_found() -> None:
     assert "strftime_now" not in ChatTemplate(HEADERS).variables
 
 
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("{{ reasoning_effort }}{% if role == 'user' %}{% endif %}", set()),
+        ("{% if reasoning_effort == 'no_think' %}{% endif %}", {"no_think"}),
+        ("{% if reasoning_effort in ['low', 'deep'] %}{% endif %}", {"low", "deep"}),
+        (
+            "{% set level = reasoning_effort | default('low') %}"
+            "{% if level | lower != 'deep' %}{% endif %}",
+            {"deep"},
+        ),
+    ],
+    ids=["none", "equal", "member", "renamed"],
+)
+def test_the_efforts_that_a_template_knows_are_found(source: str, words: set[str]) -> None:
+    assert ChatTemplate(source).efforts == words
+    assert ChatTemplate("", tool_use=source).efforts == words
+
+
 NAMED = [
     {"name": "tool_use", "template": "tools: {{ spoken }} <tool_call>"},
     {"name": "default", "template": "plain: {{ other }} <think>"},

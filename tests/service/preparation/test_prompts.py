@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import pytest
+from anthropic.types import OutputConfigParam
+from openai.types import ReasoningEffort
 
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from service.conversation import Conversation, JsonObject
+from service.conversation import EFFORTS, Conversation, JsonObject
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.pooling.inputs import Input
 from service.preparation.jobs import Noted
@@ -58,6 +60,37 @@ def test_a_variable_that_the_template_does_not_read_is_refused_by_name(name: str
     with pytest.raises(InvalidRequestError, match=name) as refused:
         rendered(conversation, work())
     assert refused.value.param == f"chat_template_kwargs.{name}"
+
+
+@pytest.mark.parametrize("effort", ["off", "NONE", "disabled", "", "lo"])
+def test_an_unknown_effort_is_refused_with_those_that_are_known(effort: str) -> None:
+    conversation = Conversation(
+        messages=USER, reasoning_effort=effort, effort_param="reasoning.effort"
+    )
+    with pytest.raises(InvalidRequestError, match=r"must be one of 'none', .*'max'") as refused:
+        rendered(conversation, work())
+    assert refused.value.param == "reasoning.effort"
+    assert f"'reasoning.effort': '{effort}'" in refused.value.message
+
+
+def test_the_efforts_of_clients_and_those_of_the_template_are_known(tmp_path: Any) -> None:
+    folder = write_tiny_model(tmp_path)
+    (folder / "chat_template.jinja").write_text(
+        "{% if reasoning_effort == 'no_think' %}{% endif %}{{ reasoning_effort }}"
+    )
+    own = load_checkpoint(folder)
+    for effort in (*EFFORTS, "no_think"):
+        conversation = Conversation(messages=USER, reasoning_effort=effort)
+        assert rendered(conversation, work(own)) == effort
+    with pytest.raises(InvalidRequestError, match="'no_think'"):
+        rendered(Conversation(messages=USER, reasoning_effort="no"), work(own))
+
+
+def test_every_level_that_the_vendors_sdks_declare_is_known() -> None:
+    openai = get_args(get_args(ReasoningEffort)[0])
+    anthropic = get_args(get_args(get_type_hints(OutputConfigParam)["effort"])[0])
+    assert {*openai, *anthropic} <= set(EFFORTS)
+    assert len(openai) > 1 < len(anthropic)
 
 
 def test_what_a_template_raises_and_that_there_is_none_is_the_messages_fault(

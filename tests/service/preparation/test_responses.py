@@ -95,6 +95,15 @@ def test_a_compaction_tells_back_what_the_user_said_and_is_neither_stored_nor_st
     assert response(spoken).said == b"[]"
 
 
+@pytest.mark.parametrize(("given", "limit"), [(None, 1024), (7, 7)])
+def test_the_limit_of_a_summary_is_the_clients_only_if_it_set_one(
+    given: int | None, limit: int
+) -> None:
+    made = response("the past", job={"compacts": True}, max_output_tokens=given)
+    assert made.generation.params.max_tokens == limit
+    assert made.generation.sets_limit == (given is not None)
+
+
 def test_a_count_is_that_of_the_prompt() -> None:
     [prompt] = response("Hi there").generation.prompts
     answer = prepared("input_tokens", {"input": "Hi there"}, **RESPONSES)
@@ -113,6 +122,17 @@ def test_a_warm_up_says_what_the_next_message_goes_on_with() -> None:
     assert [event["response"]["id"] for event in told] == [RESPONSES["response_id"]] * len(told)
     assert told[-1]["response"]["status"] == "completed"
     assert told[-1]["response"]["created_at"] == 7
+
+
+def test_a_warm_up_shows_the_same_fields_as_any_response() -> None:
+    fields = {"stream": True, "text": {"verbosity": "low"}, "unknown": 1}
+    made = prepared("warm_up", {**CREATE, **fields, "generate": False}, **RESPONSES, created=7)
+    data = made.events.rpartition(b"data:")[2]
+    params = response("Hi").generation.params
+    told = json.loads(data)["response"]
+    assert (told["temperature"], told["top_p"]) == (params.temperature, params.top_p)
+    assert params.temperature == 0  # the checkpoint's default
+    assert told["ignored"] == ["unknown", "text.verbosity"]
 
 
 @pytest.mark.parametrize(

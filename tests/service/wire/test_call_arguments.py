@@ -26,8 +26,24 @@ def test_arguments_that_are_not_an_object_stay_text(text: str) -> None:
     assert call_arguments(text) == text
 
 
-def test_no_arguments_are_an_empty_object() -> None:
-    assert call_arguments("") == {}
+@pytest.mark.parametrize("text", ["", "  ", "\n\t "])
+def test_no_arguments_are_an_empty_object(text: str) -> None:
+    assert call_arguments(text) == {}
+
+
+OUT_OF_RANGE = ["1e309", "-1e400", "9" * 400 + ".5", "-" + "9" * 5000, "NaN", "-Infinity"]
+
+
+@pytest.mark.parametrize("number", OUT_OF_RANGE, ids=range(len(OUT_OF_RANGE)))
+def test_a_number_out_of_range_is_kept_as_its_text(number: str) -> None:
+    text = f'{{"city": "Paris", "max": [{number}, 1, {2**80}, 2.5], "note": "keep me"}}'
+    kept = {"city": "Paris", "max": [number, 1, 2**80, 2.5], "note": "keep me"}
+    assert call_arguments(text) == kept
+
+
+def test_a_long_number_takes_no_longer_than_other_text() -> None:
+    number = "9" * 2_000_000  # to read it as an integer would take minutes
+    assert call_arguments(f'{{"a": {number}}}') == {"a": number}
 
 
 MALFORMED: list[tuple[str, dict[str, Any]]] = [
@@ -36,7 +52,7 @@ MALFORMED: list[tuple[str, dict[str, Any]]] = [
     ('{"a": 1, bad}', {"a": 1}),
     (r'{"a": 1, "b": "cost \$5"}', {"a": 1}),
     ('{"a": [1, 2', {"a": [1]}),
-    ('{"a": 1, "b": NaN}', {"a": 1}),
+    ('{"a": 1, "b": NaN, bad}', {"a": 1}),
     ('{"a": "two\nlines"}', {"a": "two\nlines"}),
     ('{"a": ' + "[" * 100_000, {}),
 ]

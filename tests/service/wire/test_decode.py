@@ -35,7 +35,7 @@ DECODER = msgspec.json.Decoder(Outer)
         ({"name": 1}, "name"),
         ({"name": "a", "inners": [{"size": 1}, {"size": "x"}]}, "inners[1].size"),
         ({"name": "a", "inners": [{}]}, "inners[0].size"),
-        ({"name": "a", "by_name": {"k": {"size": []}}}, "by_name.size"),
+        ({"name": "a", "by_name": {"k": {"size": []}}}, "by_name"),
     ],
 )
 def test_an_error_names_the_path_of_the_field(body: dict[str, Any], param: str) -> None:
@@ -52,6 +52,27 @@ def test_an_unknown_name_is_refused_with_those_that_a_field_may_have() -> None:
         decode_chat(
             json.dumps({"messages": [USER], "truncation_side": "up"}).encode(), max_choices=1
         )
+
+
+CALL = b'{"type": "function", "function": {"name": "f", "parameters": {"a": [[%s]]}}}'
+RANGES = [
+    (b'"temperature": 1e400', "temperature"),
+    (b'"tools": [%s]' % (CALL % b"1e400"), "tools[0].function.parameters"),
+    (b'"tools": [%s]' % (CALL % (b"9" * 5000)), "tools[0].function.parameters"),
+    (b'"unknown": 1, "temperature": 1e400', None),
+    (b'"unknown": [1e400]', None),
+]
+
+
+@pytest.mark.parametrize(("field", "param"), RANGES, ids=range(len(RANGES)))
+def test_a_number_out_of_range_is_named_by_its_field_or_not_at_all(
+    field: bytes, param: str | None
+) -> None:
+    body = b'{"messages": [{"role": "user", "content": "Hi"}], %s}' % field
+    with pytest.raises(InvalidRequestError, match=r"out of range") as caught:
+        decode_chat(body, max_choices=1)
+    assert caught.value.param == param
+    assert "[...]" not in caught.value.message
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"name": "\xff"}', b"[" * 100_000])

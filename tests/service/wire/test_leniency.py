@@ -269,6 +269,19 @@ def test_thinking_is_switched_by_any_of_its_names(
     assert variables.get("enable_thinking") is thinks
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"reasoning_effort": "low"}, "reasoning_effort"),
+        ({"reasoning": {"effort": "low"}}, "reasoning.effort"),
+    ],
+)
+def test_an_error_about_the_effort_names_the_field_that_was_sent(
+    fields: dict[str, Any], param: str
+) -> None:
+    assert chat_conversation(chat(**fields)[0]).effort_param == param
+
+
 def test_other_keys_of_a_thinking_switch_are_reported() -> None:
     assert chat(thinking={"type": "enabled", "keep": "all"})[1] == ["thinking.keep"]
     with pytest.raises(InvalidRequestError) as refused:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from service.errors import InvalidRequestError, NotFoundError
+from service.errors import InvalidRequestError, NotFoundError, PreviousNotFoundError
 from service.generation.run import RunLimits, RunRegistry
 from service.http.responses.lookup import ResponseLookup
 from service.preparation.history import resolved
@@ -31,6 +31,17 @@ async def test_a_dead_replicas_responses_fail_once_its_lease_ends(tmp_path: Path
         response = msgspec.json.decode(found.body)
         assert found.status == response["status"] == "failed"
         assert response["error"]["code"] == "server_error"
+
+
+async def test_an_unknown_previous_response_is_an_error_as_openai_s(tmp_path: Path) -> None:
+    async with opened(f"sqlite:///{tmp_path}/store.sqlite3") as store:
+        await store.put(record("resp_1"))
+        for owner, response_id in (("me", "resp_2"), ("you", "resp_1")):
+            with pytest.raises(PreviousNotFoundError, match=response_id) as caught:
+                await ResponseLookup(store, RUNS, owner).history(response_id)
+            error = msgspec.json.decode(caught.value.to_body())["error"]
+            assert (caught.value.status, error["code"]) == (400, "previous_response_not_found")
+            assert error["param"] == "previous_response_id"
 
 
 async def test_items_are_found_by_reference_in_any_response_of_the_same_owner(

@@ -7,13 +7,12 @@ import itertools
 import json
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.errors import NotFoundError, OverloadedError
+from service.errors import OverloadedError
 from service.http.responses.message import SocketMessage
-from service.http.responses.message_exchange import EventsAsMessages, MessageAsBody, socket_error
+from service.http.responses.message_exchange import EventsAsMessages, MessageAsBody
 from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
 from tests.service.at_once import at_once
@@ -94,15 +93,3 @@ def test_a_response_that_is_not_a_stream_becomes_an_error_with_status_and_header
     assert "x-secret" not in event["headers"]
     assert event["error"]["message"] == "Too many."
     assert event["error"]["headers"] == event["headers"]
-
-
-@pytest.mark.parametrize(
-    ("param", "status", "code"),
-    [("previous_response_id", 400, "previous_response_not_found"), ("model", 404, "not_found")],
-)
-def test_only_an_unknown_previous_response_has_a_code_of_its_own(
-    param: str, status: int, code: str
-) -> None:
-    refusal = NotFoundError("None such.", param=param)
-    event = json.loads(socket_error(refusal.status, refusal.to_body(), {}))
-    assert (event["status"], event["error"]["code"]) == (status, code)

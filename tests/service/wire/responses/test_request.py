@@ -96,3 +96,5 @@ def test_only_what_could_have_changed_the_answer_is_reported() -> None:
         "reasoning.context",
     ]
     assert ignored_fields(decode(reasoning={"summary": "auto"})) == []
+    included = ["reasoning.encrypted_content", "file_search_call.results", "foo"]
+    assert ignored_fields(decode(include=included)) == ["include[1]", "include[2]"]

@@ -9,6 +9,7 @@ import pytest
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
+from engine.messages import SamplingParams
 from service.wire.responses.request import ResponsesRequest, decode_responses
 from service.wire.responses.response_object import echoed_fields, unprompted_events
 
@@ -28,7 +29,11 @@ def events(sent: bytes) -> list[dict[str, Any]]:
 
 def test_a_response_without_a_prompt_is_created_and_completed() -> None:
     asked = request(instructions="Be brief.", metadata={"a": "b"}, reasoning={"effort": "low"})
-    found = events(unprompted_events(asked, "resp_1", 7, "m"))
+    params = SamplingParams(max_tokens=1, temperature=0.25, top_p=0.5)
+    sent = unprompted_events(
+        asked, params, response_id="resp_1", created=7, model="m", ignored=["foo"]
+    )
+    found = events(sent)
     assert [event["type"] for event in found] == ["response.created", "response.completed"]
     assert [event["sequence_number"] for event in found] == [0, 1]
     for event in found:
@@ -40,6 +45,8 @@ def test_a_response_without_a_prompt_is_created_and_completed() -> None:
     assert completed.usage.total_tokens == 0
     assert (completed.id, completed.created_at, completed.model) == ("resp_1", 7, "m")
     assert (completed.instructions, completed.metadata) == ("Be brief.", {"a": "b"})
+    assert (completed.temperature, completed.top_p) == (0.25, 0.5)
+    assert found[0]["response"]["ignored"] == ["foo"]
 
 
 @pytest.mark.parametrize(
