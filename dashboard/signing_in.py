@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.access import OPERATORS_SETTING, Access, Standing, access, try_key, uses_oidc
+from dashboard.access import (
+    OPERATORS_SETTING,
+    Access,
+    Standing,
+    access,
+    try_key,
+    uses_oidc,
+)
 from dashboard.feeds import feeds
 from dashboard.session import picked_server
 from dashboard.settings import ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
 _RETRY_SECONDS = 5.0
+
+
+def visitors_only() -> None:
+    """Where sign-in by OIDC is configured, end the page for those who are not signed in."""
+    if uses_oidc() and not st.user.is_logged_in:
+        st.button("Sign in", on_click=st.login, type="primary")
+        st.stop()
 
 
 def one_server() -> int:

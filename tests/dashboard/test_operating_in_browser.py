@@ -209,8 +209,11 @@ def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(
                 visitor = browser.new_context()
                 page = visitor.new_page()
                 page.set_default_timeout(PATIENCE_MS)
-                page.goto(address)
-                page.get_by_role("main").get_by_role("button", name="Sign in").click()
+                page.goto(f"{address}/playground")
+                offered = page.get_by_role("main").get_by_role("button", name="Sign in")
+                offered.wait_for()
+                assert page.get_by_test_id("stChatInputTextArea").count() == 0
+                offered.click()
                 page.locator(".tile").first.wait_for()
                 page.get_by_role("link", name="Load").click()
                 page.get_by_text("There has been no load run").first.wait_for()

@@ -1,17 +1,54 @@
-"""The field for the admin key, drawn by Streamlit without a browser."""
+"""How visitors sign in and out, drawn by Streamlit without a browser."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 
 import dashboard.access
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
-from tests.dashboard.admin_server import KEY, admin_server
+from tests.dashboard.admin_server import KEY, AdminServer, admin_server
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[AdminServer]:
+    with admin_server() as running:
+        monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1")
+        monkeypatch.setenv(ADMIN_VARIABLE, running.url)
+        monkeypatch.setenv(ADMIN_KEY_VARIABLE, KEY)
+        monkeypatch.setattr(dashboard.access, "this_browser", lambda: "of this test")
+        monkeypatch.setattr(dashboard.access, "_typed", {})
+        yield running
+
+
+def labels(page: AppTest) -> list[str]:
+    return [button.label for button in page.button]
+
+
+def by_oidc(path: str, **claims: Any) -> AppTest:
+    """A page of the app for a visitor whose cookie has these claims; without any, a stranger."""
+    page = AppTest.from_file(str(APP), default_timeout=60)
+    page.secrets["auth"] = {"operators": "ops"}
+    page.user = {"is_logged_in": bool(claims), "groups": ["ops"], **claims}
+    page._page_hash = calc_hash(path)  # switch_page() finds pages that are files, and no others
+    return page.run()
+
+
+@pytest.mark.parametrize(
+    "path", ["live", "requests", "kv", "usage", "playground", "load", "admin", "request"]
+)
+def test_with_oidc_no_page_is_shown_to_strangers(server: AdminServer, path: str) -> None:
+    page = by_oidc(path)
+    assert labels(page) == ["Sign in"]
+    assert not [*page.exception, *page.text_input, *page.chat_input, *page.caption]
+    assert not server.asked
 
 
 def test_a_key_is_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
