@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.chats import browser_of, page_session
 from dashboard.feeds import feeds
+from dashboard.oidc import lifetime, seconds_left
 from observability.admin_api import AdminScope
 
 OPERATORS_SETTING = "operators"
@@ -114,6 +116,13 @@ def uses_oidc() -> bool:
         return False
 
 
+def sign_in_left() -> float:
+    """Return for how many seconds this visitor is still signed in by OIDC; at most 0: is not."""
+    if not st.user.is_logged_in:
+        return 0.0
+    return seconds_left(st.user.get("iat"), lifetime(os.environ), time.time())
+
+
 def this_browser() -> str:
     """Never empty: without a cookie a key is remembered for the page only."""
     return browser_of(st.context.cookies) or f"page {page_session()}"
@@ -121,7 +130,7 @@ def this_browser() -> str:
 
 def _signed_in() -> bool | None:
     """Return None where visitors sign in with an admin key."""
-    return bool(st.user.is_logged_in) if uses_oidc() else None
+    return sign_in_left() > 0 if uses_oidc() else None
 
 
 def _groups() -> list[str]:

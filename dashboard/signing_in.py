@@ -9,6 +9,7 @@ from dashboard.access import (
     Access,
     Standing,
     access,
+    sign_in_left,
     try_key,
     uses_oidc,
 )
@@ -18,13 +19,29 @@ from dashboard.settings import ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
 _RETRY_SECONDS = 5.0
+_CHECK_SECONDS = 60.0
 
 
 def visitors_only() -> None:
-    """Where sign-in by OIDC is configured, end the page for those who are not signed in."""
-    if uses_oidc() and not st.user.is_logged_in:
+    """Where sign-in by OIDC is configured, end the page for those who are not signed in, and draw
+    the way out for the others."""
+    if not uses_oidc():
+        return
+    left = sign_in_left()
+    if left <= 0:
+        if st.user.is_logged_in:
+            st.caption("Your sign-in has ended. Sign in again.")
         st.button("Sign in", on_click=st.login, type="primary")
         st.stop()
+    with st.container(key="sign-out", width="content"):
+        st.button("Sign out", on_click=st.logout, type="tertiary")
+    st.fragment(_end_in_time, run_every=min(left, _CHECK_SECONDS))()
+
+
+def _end_in_time() -> None:
+    """A page that is left open ends with the sign-in."""
+    if sign_in_left() <= 0:
+        st.rerun()
 
 
 def one_server() -> int:

@@ -218,5 +218,9 @@ def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(
                 page.get_by_role("link", name="Load").click()
                 page.get_by_text("There has been no load run").first.wait_for()
                 assert page.get_by_role("button", name="Start").count() == operates
+                page.get_by_role("button", name="Sign out").click()
+                offered.wait_for()
+                page.reload()
+                offered.wait_for()
                 visitor.close()
     assert OPERATE not in (tmp_path / "log").read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,11 @@ from streamlit.testing.v1 import AppTest
 from streamlit.util import calc_hash
 
 import dashboard.access
+import dashboard.signing_in
+from dashboard.oidc import HOURS_VARIABLE
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
 from tests.dashboard.admin_server import KEY, AdminServer, admin_server
+from tests.dashboard.drawn import words
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
 
@@ -49,6 +53,33 @@ def test_with_oidc_no_page_is_shown_to_strangers(server: AdminServer, path: str)
     assert labels(page) == ["Sign in"]
     assert not [*page.exception, *page.text_input, *page.chat_input, *page.caption]
     assert not server.asked
+
+
+def test_a_sign_in_by_oidc_ends_after_the_set_hours(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    two_hours_ago = int(time.time()) - 7200
+    assert "Start" in labels(by_oidc("load", iat=two_hours_ago, exp=two_hours_ago + 300))
+    monkeypatch.setenv(HOURS_VARIABLE, "1")
+    ended = by_oidc("load", iat=two_hours_ago)
+    assert labels(ended) == ["Sign in"]
+    assert words(ended) == "Your sign-in has ended. Sign in again."
+    assert labels(by_oidc("load", sub="ann")) == ["Sign in"]  # no one knows since when
+
+
+def test_a_page_that_is_left_open_ends_with_the_sign_in(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = iter([60.0])
+    monkeypatch.setattr(dashboard.signing_in, "sign_in_left", lambda: next(left, 0.0))
+    assert labels(by_oidc("load", iat=int(time.time()))) == ["Sign in"]
+
+
+def test_a_visitor_signed_in_by_oidc_signs_out_on_every_page(server: AdminServer) -> None:
+    for path in ("playground", "load"):
+        page = by_oidc(path, iat=int(time.time()))
+        next(button for button in page.button if button.label == "Sign out").click().run()
+        assert labels(page) == ["Sign in"]
 
 
 def test_a_key_is_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
