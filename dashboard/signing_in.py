@@ -15,7 +15,7 @@ from dashboard.access import (
 )
 from dashboard.feeds import feeds
 from dashboard.session import picked_server
-from dashboard.settings import ADMIN_VARIABLE
+from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
 _RETRY_SECONDS = 5.0
@@ -88,9 +88,10 @@ def operators_only(what: str) -> None:
 
 
 def sign_in(index: int, problem: str) -> None:
-    """Ask for the admin key, or offer the sign-in that is configured."""
+    """Ask for the admin key. Where visitors sign in by OIDC, and so have none, say that the
+    dashboard's own is at fault."""
     if uses_oidc():
-        st.button("Sign in", on_click=st.login, type="primary")
+        st.error(_own_key_refused(index, problem))
         return
     with st.form("sign-in", width=460):
         st.markdown("**Sign in**")
@@ -106,3 +107,16 @@ def sign_in(index: int, problem: str) -> None:
                 st.rerun()
     if problem:
         st.caption(plain_markdown(problem))
+
+
+def _own_key_refused(index: int, problem: str) -> str:
+    name = feeds().servers[index].name
+    fault = (
+        f"{name} refuses the admin key of this dashboard. {plain_markdown(problem)}"
+        if feeds().key(index)
+        else f"{name} requires an admin key, and this dashboard has none."
+    )
+    return (
+        f"{fault} Set `{ADMIN_KEY_VARIABLE}` to one of the keys that the server was started with "
+        "(`QUIRE_ADMIN_KEY`), without its `operate:NAME=`, and restart the dashboard."
+    )

@@ -82,6 +82,23 @@ def test_a_visitor_signed_in_by_oidc_signs_out_on_every_page(server: AdminServer
         assert labels(page) == ["Sign in"]
 
 
+@pytest.mark.parametrize(
+    ("key", "fault"),
+    [
+        ("rotated", "a:1 refuses the admin key of this dashboard. The admin key is wrong. Set "),
+        ("", "a:1 requires an admin key, and this dashboard has none. Set "),
+    ],
+)
+@pytest.mark.parametrize("path", ["live", "load"])
+def test_visitors_signed_in_by_oidc_see_what_is_wrong_with_the_dashboard_s_key(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch, path: str, key: str, fault: str
+) -> None:
+    monkeypatch.setenv(ADMIN_KEY_VARIABLE, key)
+    page = by_oidc(path, iat=int(time.time()))
+    assert labels(page) == ["Sign out"]
+    assert page.error[0].value.startswith(f"{fault}`{ADMIN_KEY_VARIABLE}` to ")
+
+
 def test_a_key_is_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1")
     monkeypatch.setattr(dashboard.access, "this_browser", lambda: "of this test")
