@@ -95,12 +95,22 @@ def remember_key(index: int, key: str) -> None:
     """Of more than ``_MOST_REMEMBERED``, the oldest is forgotten."""
     now = time.monotonic()
     for name in [name for name, (until, _) in _typed.items() if until < now]:
-        del _typed[name]
-    name = this_browser(), feeds().servers[index].admin
+        _typed.pop(name, None)
+    name = _typed_name(index)
     _typed.pop(name, None)
     while len(_typed) >= _MOST_REMEMBERED:
         del _typed[next(iter(_typed))]
     _typed[name] = (now + _REMEMBERED_SECONDS, key)
+
+
+def forget_key(index: int) -> None:
+    """Sign this browser out of a server."""
+    _typed.pop(_typed_name(index), None)
+
+
+def has_typed_key(index: int) -> bool:
+    """Whether this visitor signed in to a server with an admin key."""
+    return not uses_oidc() and bool(_key_typed(index))
 
 
 def is_operator(groups: Iterable[str], operators: str) -> bool:
@@ -143,8 +153,12 @@ def _operators() -> str:
 
 
 def _key_typed(index: int) -> str:
-    until, key = _typed.get((this_browser(), feeds().servers[index].admin), (0.0, ""))
+    until, key = _typed.get(_typed_name(index), (0.0, ""))
     return key if until > time.monotonic() else ""
+
+
+def _typed_name(index: int) -> tuple[str, str]:
+    return this_browser(), feeds().servers[index].admin
 
 
 def _moment() -> int:

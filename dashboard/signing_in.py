@@ -9,6 +9,8 @@ from dashboard.access import (
     Access,
     Standing,
     access,
+    forget_key,
+    has_typed_key,
     sign_in_left,
     try_key,
     uses_oidc,
@@ -76,7 +78,7 @@ def wait_for_answer(index: int) -> None:
         st.rerun()
 
 
-def operators_only(what: str) -> None:
+def operators_only(what: str, index: int) -> None:
     """Say that this visitor may not do ``what``, and how to become one who may."""
     how = (
         f"members of the group in `{OPERATORS_SETTING}`"
@@ -85,6 +87,13 @@ def operators_only(what: str) -> None:
         "(start the server with `QUIRE_ADMIN_KEY=operate:NAME=KEY`)"
     )
     st.caption(f"Only operators can {what}: {how}.")
+    sign_out(index, "Use another key")
+
+
+def sign_out(index: int, label: str = "Sign out") -> None:
+    """Draw a button that forgets the key that this visitor typed, if one did."""
+    if has_typed_key(index):
+        st.button(label, on_click=forget_key, args=(index,))
 
 
 def sign_in(index: int, problem: str) -> None:

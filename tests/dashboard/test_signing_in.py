@@ -15,7 +15,7 @@ import dashboard.access
 import dashboard.signing_in
 from dashboard.oidc import HOURS_VARIABLE
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
-from tests.dashboard.admin_server import KEY, AdminServer, admin_server
+from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 from tests.dashboard.drawn import words
 
 APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
@@ -99,6 +99,15 @@ def test_visitors_signed_in_by_oidc_see_what_is_wrong_with_the_dashboard_s_key(
     assert page.error[0].value.startswith(f"{fault}`{ADMIN_KEY_VARIABLE}` to ")
 
 
+def test_a_key_is_exchanged_for_another_and_forgotten(server: AdminServer) -> None:
+    assert not dashboard.access.try_key(0, READ_KEY)
+    page = AppTest.from_function(_draw_operators_only).run()
+    assert labels(page) == ["Use another key"]
+    page.button[0].click().run()
+    assert page.text_input[0].label == "Admin key"
+    assert not dashboard.access.has_typed_key(0)
+
+
 def test_a_key_is_typed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1")
     monkeypatch.setattr(dashboard.access, "this_browser", lambda: "of this test")
@@ -128,6 +137,13 @@ def test_a_page_says_that_it_has_no_address_of_the_admin_api(
         "This page needs the admin API of a:1, but this dashboard has no address for it. "
         f"Set `{ADMIN_VARIABLE}` and restart the dashboard."
     )
+
+
+def _draw_operators_only() -> None:
+    from dashboard.signing_in import admitted, operators_only
+
+    admitted(0)
+    operators_only("do this", 0)
 
 
 def _draw() -> None:
