@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from dashboard.oidc import lifetime
 from dashboard.prices import prices
 from dashboard.settings import DEFAULT_URL, SERVERS_VARIABLE, named_url, watched
 from dashboard.trace_link import trace_url
@@ -79,6 +80,7 @@ def check(environment: Mapping[str, str]) -> None:
         watched(environment)
         prices(environment)
         trace_url(environment)
+        lifetime(environment)
     except ValueError as error:
         sys.exit(f"quire dashboard: {error}")
 

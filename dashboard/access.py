@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.chats import browser_of, page_session
 from dashboard.feeds import feeds
+from dashboard.oidc import lifetime, seconds_left
 from observability.admin_api import AdminScope
 
 OPERATORS_SETTING = "operators"
@@ -93,12 +95,22 @@ def remember_key(index: int, key: str) -> None:
     """Of more than ``_MOST_REMEMBERED``, the oldest is forgotten."""
     now = time.monotonic()
     for name in [name for name, (until, _) in _typed.items() if until < now]:
-        del _typed[name]
-    name = this_browser(), feeds().servers[index].admin
+        _typed.pop(name, None)
+    name = _typed_name(index)
     _typed.pop(name, None)
     while len(_typed) >= _MOST_REMEMBERED:
         del _typed[next(iter(_typed))]
     _typed[name] = (now + _REMEMBERED_SECONDS, key)
+
+
+def forget_key(index: int) -> None:
+    """Sign this browser out of a server."""
+    _typed.pop(_typed_name(index), None)
+
+
+def has_typed_key(index: int) -> bool:
+    """Whether this visitor signed in to a server with an admin key."""
+    return not uses_oidc() and bool(_key_typed(index))
 
 
 def is_operator(groups: Iterable[str], operators: str) -> bool:
@@ -114,6 +126,13 @@ def uses_oidc() -> bool:
         return False
 
 
+def sign_in_left() -> float:
+    """Return for how many seconds this visitor is still signed in by OIDC; at most 0: is not."""
+    if not st.user.is_logged_in:
+        return 0.0
+    return seconds_left(st.user.get("iat"), lifetime(os.environ), time.time())
+
+
 def this_browser() -> str:
     """Never empty: without a cookie a key is remembered for the page only."""
     return browser_of(st.context.cookies) or f"page {page_session()}"
@@ -121,7 +140,7 @@ def this_browser() -> str:
 
 def _signed_in() -> bool | None:
     """Return None where visitors sign in with an admin key."""
-    return bool(st.user.is_logged_in) if uses_oidc() else None
+    return sign_in_left() > 0 if uses_oidc() else None
 
 
 def _groups() -> list[str]:
@@ -134,8 +153,12 @@ def _operators() -> str:
 
 
 def _key_typed(index: int) -> str:
-    until, key = _typed.get((this_browser(), feeds().servers[index].admin), (0.0, ""))
+    until, key = _typed.get(_typed_name(index), (0.0, ""))
     return key if until > time.monotonic() else ""
+
+
+def _typed_name(index: int) -> tuple[str, str]:
+    return this_browser(), feeds().servers[index].admin
 
 
 def _moment() -> int:

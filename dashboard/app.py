@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard import chats, session
 from dashboard.following import PAGES
+from dashboard.signing_in import visitors_only
 from dashboard.views import (
     admin,
     kv_cache,
@@ -64,6 +65,7 @@ def main() -> None:
     inspector = st.Page(request.page, title="Request", url_path="request", visibility="hidden")
     PAGES["request"] = inspector
     page = st.navigation([start, *pages, inspector], position="top")
+    visitors_only()
     chats.reopen()
     tour_caption.strip()
     session.show(page.url_path)

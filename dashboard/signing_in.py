@@ -4,13 +4,46 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.access import OPERATORS_SETTING, Access, Standing, access, try_key, uses_oidc
+from dashboard.access import (
+    OPERATORS_SETTING,
+    Access,
+    Standing,
+    access,
+    forget_key,
+    has_typed_key,
+    sign_in_left,
+    try_key,
+    uses_oidc,
+)
 from dashboard.feeds import feeds
 from dashboard.session import picked_server
-from dashboard.settings import ADMIN_VARIABLE
+from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE
 from dashboard.words import plain_markdown
 
 _RETRY_SECONDS = 5.0
+_CHECK_SECONDS = 60.0
+
+
+def visitors_only() -> None:
+    """Where sign-in by OIDC is configured, end the page for those who are not signed in, and draw
+    the way out for the others."""
+    if not uses_oidc():
+        return
+    left = sign_in_left()
+    if left <= 0:
+        if st.user.is_logged_in:
+            st.caption("Your sign-in has ended. Sign in again.")
+        st.button("Sign in", on_click=st.login, type="primary")
+        st.stop()
+    with st.container(key="sign-out", width="content"):
+        st.button("Sign out", on_click=st.logout, type="tertiary")
+    st.fragment(_end_in_time, run_every=min(left, _CHECK_SECONDS))()
+
+
+def _end_in_time() -> None:
+    """A page that is left open ends with the sign-in."""
+    if sign_in_left() <= 0:
+        st.rerun()
 
 
 def one_server() -> int:
@@ -45,7 +78,7 @@ def wait_for_answer(index: int) -> None:
         st.rerun()
 
 
-def operators_only(what: str) -> None:
+def operators_only(what: str, index: int) -> None:
     """Say that this visitor may not do ``what``, and how to become one who may."""
     how = (
         f"members of the group in `{OPERATORS_SETTING}`"
@@ -54,12 +87,20 @@ def operators_only(what: str) -> None:
         "(start the server with `QUIRE_ADMIN_KEY=operate:NAME=KEY`)"
     )
     st.caption(f"Only operators can {what}: {how}.")
+    sign_out(index, "Use another key")
+
+
+def sign_out(index: int, label: str = "Sign out") -> None:
+    """Draw a button that forgets the key that this visitor typed, if one did."""
+    if has_typed_key(index):
+        st.button(label, on_click=forget_key, args=(index,))
 
 
 def sign_in(index: int, problem: str) -> None:
-    """Ask for the admin key, or offer the sign-in that is configured."""
+    """Ask for the admin key. Where visitors sign in by OIDC, and so have none, say that the
+    dashboard's own is at fault."""
     if uses_oidc():
-        st.button("Sign in", on_click=st.login, type="primary")
+        st.error(_own_key_refused(index, problem))
         return
     with st.form("sign-in", width=460):
         st.markdown("**Sign in**")
@@ -75,3 +116,16 @@ def sign_in(index: int, problem: str) -> None:
                 st.rerun()
     if problem:
         st.caption(plain_markdown(problem))
+
+
+def _own_key_refused(index: int, problem: str) -> str:
+    name = feeds().servers[index].name
+    fault = (
+        f"{name} refuses the admin key of this dashboard. {plain_markdown(problem)}"
+        if feeds().key(index)
+        else f"{name} requires an admin key, and this dashboard has none."
+    )
+    return (
+        f"{fault} Set `{ADMIN_KEY_VARIABLE}` to one of the keys that the server was started with "
+        "(`QUIRE_ADMIN_KEY`), without its `operate:NAME=`, and restart the dashboard."
+    )

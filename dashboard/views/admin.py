@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
-from dashboard.signing_in import admitted, one_server, operators_only
+from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
 from dashboard.words import age, in_full, plain_markdown, text_only
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
@@ -19,7 +19,8 @@ _MINUTES = (1, 5, 15, 60)
 
 
 def page() -> None:
-    found = admitted(one_server())
+    index = one_server()
+    found = admitted(index)
     client = found.client
     try:
         overview, _ = client.overview()
@@ -31,9 +32,9 @@ def page() -> None:
         return
     _serving(overview)
     if found.operates:
-        _orders(client)
+        _orders(client, index)
     else:
-        operators_only("make changes here")
+        operators_only("make changes here", index)
     st.subheader("Settings")
     st.dataframe(
         [setting_row(setting) for setting in settings.settings],
@@ -110,7 +111,7 @@ def serving(overview: Overview) -> str:
     )
 
 
-def _orders(client: AdminClient) -> None:
+def _orders(client: AdminClient, index: int) -> None:
     with st.container(horizontal=True):
         with st.popover("Drain"):
             st.markdown("New requests will be refused; those in flight finish.")
@@ -129,6 +130,7 @@ def _orders(client: AdminClient) -> None:
             st.markdown("The last hour as a zip file, without the content of requests.")
             # Made when it is clicked.
             st.download_button("Download", client.bundle, "quire-bundle.zip", "application/zip")
+        sign_out(index)
 
 
 def _change(client: AdminClient, settings: Settings) -> None:

@@ -27,7 +27,8 @@ _SENTENCES = {outcome.name: outcome.sentence for outcome in OUTCOMES}
 
 
 def page() -> None:
-    found = admitted(one_server())
+    index = one_server()
+    found = admitted(index)
     st.caption(
         "During a load run the server sends requests to itself under the key `loadtest`, at random "
         "intervals; they also appear in *Requests*. Only the current or the last run is kept, "
@@ -44,7 +45,7 @@ def page() -> None:
         if runs and st.button("Stop", icon=":material/stop:"):
             _carried_out(found.client.stop_load)
     else:
-        operators_only("start or stop a load run")
+        operators_only("start or stop a load run", index)
     seconds = _RUNNING_REFRESH_SECONDS if runs else _IDLE_REFRESH_SECONDS
     st.fragment(_figures, run_every=seconds)(found.client, report.run)
 

@@ -55,6 +55,7 @@ def test_an_address_that_is_taken_is_named(host: str) -> None:
         (SERVERS_VARIABLE, "nowhere"),
         ("QUIRE_DASHBOARD_PRICES", "cheap"),
         ("QUIRE_DASHBOARD_TRACE_URL", "nowhere"),
+        ("QUIRE_DASHBOARD_SIGN_IN_HOURS", "forever"),
     ],
 )
 def test_a_wrong_variable_ends_it_before_it_starts(name: str, value: str) -> None:

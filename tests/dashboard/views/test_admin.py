@@ -57,6 +57,7 @@ def press(page: AppTest, label: str) -> None:
 def test_an_operator_drains_and_resumes(drawn: AppTest, served: tuple[str, str]) -> None:
     assert not drawn.exception
     assert "simulated:h100-8b" in drawn.markdown[0].value
+    assert "Sign out" in [button.label for button in drawn.button]
     client = AdminClient(served[1], OPERATE)
     press(drawn, "Drain now")
     until(lambda: client.overview()[0].state == "draining", 30, "the server to drain")
@@ -72,7 +73,7 @@ def test_a_viewer_sees_the_tables_and_no_controls(drawn: AppTest) -> None:
     assert not drawn.exception
     assert len(drawn.dataframe) >= 1
     assert any("Only operators can make changes here: " in one.value for one in drawn.caption)
-    assert not drawn.button
+    assert [button.label for button in drawn.button] == ["Use another key"]
     assert not drawn.selectbox
     assert not drawn.number_input
 
