@@ -176,3 +176,25 @@ def test_postgresql_is_shared_by_replicas_and_may_go_and_come_back(
             postgres.start()
         asked = {**LONG, "store": True}
         until(lambda: service.post(RESPONSES, asked)[0] == 200, 20, "the store's return")
+
+
+def test_without_a_store_what_needs_one_is_refused_for_good(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    reference = {"type": "item_reference", "id": f"msg_{'0' * 32}_0"}
+    with RunningService(tiny_model, tmp_path, worker_args=("--store-url", "none")) as service:
+        for fields, status, param in (
+            ({"store": True}, 400, "store"),
+            ({"store": True, "stream": True}, 400, "store"),
+            ({"background": True}, 400, "background"),
+            ({"previous_response_id": "resp_x"}, 400, "previous_response_id"),
+            ({"input": [reference]}, 404, "input[0].id"),
+        ):
+            body = json.dumps({**LONG, **fields}).encode()
+            given, headers, reply = service.exchange("POST", RESPONSES, body)
+            error = json.loads(reply)["error"]
+            assert (given, error["param"]) == (status, param)
+            assert headers["x-should-retry"] == "false"
+            assert "stores no responses (--store-url none)" in error["message"]
+        status, reply = service.post(RESPONSES, {"input": "Hi", "max_output_tokens": 1})
+        assert (status, reply["store"]) == (200, False)
