@@ -65,7 +65,7 @@ async def _respond(request: HttpCall, client: Client, begun: BegunResponse) -> R
     if plan.delivery is Delivery.WHOLE:
         return await answer_whole(exchange, generation, answer, request.receive, lifecycle.commit)
     if not plan.runs:
-        return answer_stream(exchange, generation, answer, lifecycle.commit)
+        return answer_stream(exchange, generation, answer, lifecycle.commit, lifecycle.left)
     await lifecycle.begin()
     stream = answer.stream()
     run = start_run(
