@@ -18,11 +18,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """``token_ids``, then ``words`` tokens of plain words (None: without end), then the end."""
+    """``token_ids``, then ``words`` tokens of plain words (None: without end), then the end.
+    ``line``: the script's, if it comes from one."""
 
     token_ids: list[int]
     words: int | None
     key: int
+    line: int | None = None
 
 
 class Author:
@@ -38,6 +40,7 @@ class Author:
         self._lengths = lengths
         self._words = Words(tokens.encode)
         self._answers: dict[int, _Answer] = {}
+        self._overruled: set[int] = set()  # lines of the script
         for rule in script.rules if script else ():
             for pieces in rule.replies:
                 self._spell(Reply(pieces, rule.ends, rule.line))
@@ -58,6 +61,22 @@ class Author:
             return self._tokens.eos
         return self._words.token(answer.key, place)
 
+    def overruled(self, sequence: Sequence) -> None:
+        """Log that the request's grammar forbids the sequence's next token, once for each line of
+        the script."""
+        line = self._answers[sequence.uid].line
+        if line is None or line in self._overruled:
+            return
+        self._overruled.add(line)
+        logger.warning(
+            "the script's line %d: its reply was changed, because the grammar of request %s (from "
+            "strict tools, parallel_tool_calls, tool_choice or an answer's form) forbids its token "
+            "%d; this is reported once for each line",
+            line,
+            sequence.request_id,
+            sequence.num_output_tokens,
+        )
+
     def forget(self, uid: int) -> None:
         self._answers.pop(uid, None)
 
@@ -66,7 +85,7 @@ class Author:
         reply = self._scripted(sequence)
         if reply is not None:
             logger.debug("%s: the script's line %d", sequence.request_id, reply.line)
-            return _Answer(self._spell(reply), 0 if reply.ends else None, key)
+            return _Answer(self._spell(reply), 0 if reply.ends else None, key, reply.line)
         low, high = self._lengths
         return _Answer([], low + key // 257 % (high - low + 1), key)
 

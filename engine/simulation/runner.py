@@ -27,6 +27,7 @@ from engine.simulation.certainty import is_certain
 from engine.simulation.script import read_script
 from engine.simulation.spec import Simulation, parse_spec
 from engine.simulation.tokens import TextTokens
+from engine.step.mask import allows
 from engine.step.sequence import Sequence
 from engine.step.step import (
     ModelInfo,
@@ -144,6 +145,9 @@ class SimulatedRunner:
         if open_places:
             sequences = [items[place].sequence for place in open_places]
             masks = wait_for_masks(sequences)
+            for row, mask in masks.ready.items():
+                if not allows(mask, wanted[row]):
+                    self._author.overruled(sequences[row])
             logits = self._logits(sequences, wanted)
             results = self._sampler.sample(logits, sequences, masks.ready)
             for row, (place, result) in enumerate(zip(open_places, results, strict=True)):

@@ -20,6 +20,11 @@ class Allowed:
     ends: bool
 
 
+def allows(mask: TokenMask, token: int) -> bool:
+    """Tokens beyond the mask are not allowed."""
+    return token // 32 < len(mask) and bool(mask[token // 32] >> np.uint32(token % 32) & 1)
+
+
 def without(mask: TokenMask, token_ids: frozenset[int]) -> TokenMask:
     """Return a copy that does not allow these tokens."""
     fewer = mask.copy()

@@ -22,6 +22,9 @@ from service.settings import ServiceSettings
 from service.supervision.page import Supervision
 from service.tenants.caller import ANYBODY, Caller
 
+# Until a load shows how long it takes, clients may look again after this many seconds.
+_FIRST_LOAD_SECONDS = 5
+
 
 class Admission:
     """Checks requests before any engine work. Status codes: 429 when capacity exists but is
@@ -88,16 +91,20 @@ class Admission:
             return
         match self._link.state.phase:
             case LinkPhase.CONNECTING | LinkPhase.LOADING:
-                detail = self._supervision.engine_detail(self._link.state.detail)
-                raise LoadingError(
-                    f"The model is not ready yet ({detail}); retry.",
-                    retry_after=self._restart_seconds(),
-                )
+                raise self.still_loading()
             case LinkPhase.LOST:
                 raise EngineUnavailableError(
                     f"The engine does not respond: {self._link.state.detail}; retry.",
                     retry_after=self._restart_seconds(),
                 )
+
+    def still_loading(self) -> LoadingError:
+        """Return the error for what needs a model while none is ready."""
+        detail = self._supervision.engine_detail(self._link.state.detail)
+        return LoadingError(
+            f"The model is not ready yet ({detail}); retry.",
+            retry_after=self._restart_seconds() or _FIRST_LOAD_SECONDS,
+        )
 
     def check_choices(self, caller: Caller, choices: int) -> None:
         """Check all choices of a request that is about to be submitted. Raises OverloadedError

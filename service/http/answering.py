@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 
 from litestar import Response
 from litestar.types import Receive
@@ -84,13 +84,18 @@ async def finish_whole(
 
 
 def answer_stream(
-    exchange: Exchange, generation: Generation, answer: Answer, commit: Commit | None = None
+    exchange: Exchange,
+    generation: Generation,
+    answer: Answer,
+    commit: Commit | None = None,
+    left: Callable[[], None] = lambda: None,
 ) -> EventStream:
-    """Return an SSE response that ends with the API's own last event, for success or failure."""
+    """Return an SSE response that ends with the API's own last event, for success or failure.
+    ``left`` as in ``stream_events``."""
     exchange.record.status = 200
     outlet = Outlet[bytes]()
     return EventStream(
-        stream_events(exchange, generation, answer.stream(), commit, outlet),
+        stream_events(exchange, generation, answer.stream(), commit, outlet, left),
         exchange.headers,
         patience=exchange.patience,
         keep_alive=exchange.keep_alive,

@@ -105,7 +105,11 @@ def respond_to_failure(request: Request[Any, Any, Any], error: Exception) -> Res
         request_id = exchange.record.request_id
     if not matched and exchange is not None:
         exchange.close()
-    shape = shape_for(scope["path"], by_anthropics_client=is_from_anthropics_client(scope))
+    shape = shape_for(
+        scope["path"],
+        by_anthropics_client=is_from_anthropics_client(scope),
+        is_routed=matched,
+    )
     return Response(
         content=shape(answer, request_id),
         status_code=answer.status,

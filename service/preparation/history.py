@@ -13,6 +13,12 @@ from service.preparation.jobs import History, Needs, Noted
 from service.wire.responses.conversation import own_items
 from service.wire.responses.request import ResponsesRequest
 
+# With what clients can do without a store. For the AI SDK's default provider it is not obvious.
+NO_STORE = (
+    "This server stores no responses (--store-url none). Send 'store': false (AI SDK: "
+    "providerOptions.openai.store = false) and the items themselves, or start the server with a "
+    "store."
+)
 _ITEM_ID = re.compile(r"[a-z]+_([0-9a-f]{32})_i?\d{1,6}\Z")
 
 
@@ -53,9 +59,12 @@ def resolved(
     items: list[JsonObject],
     history: list[JsonObject],
     referred: dict[str, History],
+    *,
+    has_store: bool = True,
 ) -> list[JsonObject]:
     """Return ``items`` with each item_reference replaced by its target, in ``history`` or in one of
-    the ``referred`` responses. Raises InvalidRequestError or NotFoundError."""
+    the ``referred`` responses. Raises InvalidRequestError or NotFoundError, which says so if there
+    is no store."""
     if not any(map(_is_reference, items)):
         return items
     known = {item["id"]: item for item in history if isinstance(item.get("id"), str)}
@@ -69,20 +78,21 @@ def resolved(
         if not isinstance(item_id, str):
             raise InvalidRequestError(f"Missing required parameter: '{param}'.", param=param)
         if item_id not in known and (match := _ITEM_ID.match(item_id)) is not None:
-            response_id = f"resp_{match[1]}"
-            if response_id not in referred:
-                raise NotFoundError(
-                    f"Response with id '{response_id[:80]}' not found.", param=param
-                )
+            stored = referred.get(f"resp_{match[1]}")
             known |= {
                 each["id"]: each
-                for each in conversation_of(referred[response_id])
+                for each in (() if stored is None else conversation_of(stored))
                 if isinstance(each.get("id"), str)
             }
         if item_id not in known:
-            raise NotFoundError(f"Item with id '{item_id[:80]}' not found.", param=param)
+            raise NotFoundError(missing(f"Item with id '{item_id[:80]}'", has_store), param=param)
         found.append(known[item_id])
     return found
+
+
+def missing(what: str, has_store: bool) -> str:
+    """Return the message that ``what`` was not found."""
+    return f"{what} not found." if has_store else f"{what} not found. {NO_STORE}"
 
 
 def _is_reference(item: JsonObject) -> bool:

@@ -122,17 +122,19 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ResponsesJob(Job, frozen=True, kw_only=True):
-    """``stored``: the stored responses it refers to have been looked up. ``previous``: the response
-    that its ``previous_response_id`` names. ``referred``: stored responses by id, for references to
-    their items. ``response_id``: the answer's own. ``compacts``: generate a summary, regardless of
-    the request. ``remembered``: its items are kept even if it is not stored. ``created``: Unix
-    time, for a WebSocket message that only sets what the next one continues."""
+    """``stored``: the stored responses it refers to have been looked up. ``has_store``: the server
+    has a store. ``previous``: the response that its ``previous_response_id`` names. ``referred``:
+    stored responses by id, for references to their items. ``response_id``: the answer's own.
+    ``compacts``: generate a summary, regardless of the request. ``remembered``: its items are kept
+    even if it is not stored. ``created``: Unix time, for a WebSocket message that only sets what
+    the next one continues."""
 
     owner: str
     response_id: str
     compacts: bool = False
     remembered: bool = False
     stored: bool = False
+    has_store: bool = True
     previous: History | None = None
     referred: dict[str, History] = {}
     created: int = 0

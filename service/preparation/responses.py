@@ -113,7 +113,7 @@ def _history_and_items(
     request: ResponsesRequest, job: ResponsesJob
 ) -> tuple[list[JsonObject], list[JsonObject]]:
     history = [] if job.previous is None else conversation_of(job.previous)
-    return history, resolved(own_items(request), history, job.referred)
+    return history, resolved(own_items(request), history, job.referred, has_store=job.has_store)
 
 
 def _conversation(

@@ -17,7 +17,6 @@ from service.engine.silence import (
     engine_status,
     engine_statuses,
 )
-from service.errors import LoadingError
 from service.generation.generator import Generator
 from service.generation.run import RunRegistry
 from service.identity import identity
@@ -81,8 +80,7 @@ class Services:
         """The loaded model. Raises LoadingError while there is none."""
         ready = self.link.state.ready
         if ready is None:
-            detail = self.supervision.engine_detail(self.link.state.detail)
-            raise LoadingError(f"The model is not ready yet ({detail}); retry.")
+            raise self.admission.still_loading()
         return ready
 
     @property

@@ -280,9 +280,11 @@ async def stream_events(
     stream: AnswerStream[Piece],
     commit: Commit | None = None,
     outlet: Outlet[Piece] | None = None,
+    left: Callable[[], None] = lambda: None,
 ) -> AsyncGenerator[Piece, None]:
     """Yield the stream's pieces, up to its own last event, for success or failure; but not those
-    that could be sent to the ``outlet``."""
+    that could be sent to the ``outlet``. ``left`` is called if the stream has begun and its reader
+    leaves before its end."""
     try:
         opening = stream.begin()
         if opening:
@@ -311,14 +313,20 @@ async def stream_events(
             ending = stream.end()
         exchange.succeed(outcome_of(generation))
         yield ending
-    except QuireError as error:
-        exchange.fail(error)
-        yield stream.fail(error)
-    except Exception:
+    except (GeneratorExit, asyncio.CancelledError):
+        left()
+        raise
+    except Exception as error:
+        yield _failed(exchange, stream, error)
+
+
+def _failed(exchange: Exchange, stream: AnswerStream[Piece], error: Exception) -> Piece:
+    """Record that the stream ends with this error, and return its last event."""
+    if not isinstance(error, QuireError):
         _log.exception("a stream failed", request_id=exchange.record.request_id)
-        fault = InternalError("The server had an error while processing the request.")
-        exchange.fail(fault)
-        yield stream.fail(fault)
+        error = InternalError("The server had an error while processing the request.")
+    exchange.fail(error)
+    return stream.fail(error)
 
 
 def outcome_of(generation: Generation) -> str:

@@ -71,9 +71,14 @@ def anthropic_type(error: QuireError) -> str:
     return _ANTHROPIC_TYPES.get(error.status, fallback)
 
 
-def shape_for(path: str, *, by_anthropics_client: bool = False) -> ErrorShape:
+def shape_for(
+    path: str, *, by_anthropics_client: bool = False, is_routed: bool = True
+) -> ErrorShape:
     """Select the format by path, so that unknown paths are also answered in their API's format.
-    ``by_anthropics_client``: decides for the list of models, which both APIs have."""
+    ``by_anthropics_client``: decides for the list of models, which both APIs have, and for requests
+    that no route takes (``is_routed`` is false)."""
+    if by_anthropics_client and not is_routed:
+        return anthropic_shape
     if path.startswith("/v1/models"):
         return anthropic_shape if by_anthropics_client else openai_shape
     return anthropic_shape if path.startswith("/v1/messages") else openai_shape

@@ -23,6 +23,7 @@ from service.http.responses.lifecycle import (
 from service.http.responses.lookup import ResponseLookup
 from service.http.responses.memory import ON_CONNECTION, Exchanged
 from service.http.serves import serves
+from service.preparation.history import NO_STORE
 from service.preparation.jobs import History, Needs, Prepared, PreparedResponse, WarmedUp
 from service.preparation.responses import MESSAGE, RESPONSES, WARM_UP
 from service.preparation.work import Step
@@ -64,7 +65,7 @@ async def _respond(request: HttpCall, client: Client, begun: BegunResponse) -> R
     if plan.delivery is Delivery.WHOLE:
         return await answer_whole(exchange, generation, answer, request.receive, lifecycle.commit)
     if not plan.runs:
-        return answer_stream(exchange, generation, answer, lifecycle.commit)
+        return answer_stream(exchange, generation, answer, lifecycle.commit, lifecycle.left)
     await lifecycle.begin()
     stream = answer.stream()
     run = start_run(
@@ -135,7 +136,8 @@ async def begin_response(
 
 async def _affordable(lifecycle: Lifecycle, client: Client) -> Lifecycle:
     """Reduce the lifecycle to what the server can provide now. Raises OverloadedError if there are
-    too many runs, StoreUnavailableError if the response must be stored and cannot be."""
+    too many runs, StoreUnavailableError or InvalidRequestError if the response must be stored and
+    cannot be now, or ever."""
     store = client.services.store
     if lifecycle.runs:
         client.services.runs.check(client.exchange.caller)
@@ -143,8 +145,20 @@ async def _affordable(lifecycle: Lifecycle, client: Client) -> Lifecycle:
         return lifecycle
     await store.attempted()
     if lifecycle.storage is Storage.REQUIRED:
+        if not store.is_configured:
+            raise _not_stored_here(lifecycle)
         store.require()
     return lifecycle if store.available else lifecycle._replace(storage=Storage.NONE)
+
+
+def _not_stored_here(lifecycle: Lifecycle) -> InvalidRequestError:
+    if not lifecycle.background:
+        return InvalidRequestError(NO_STORE, param="store")
+    return InvalidRequestError(
+        "This server stores no responses (--store-url none), so none can run in the background. "
+        "Stream the response, or start the server with a store.",
+        param="background",
+    )
 
 
 def _living(
@@ -193,7 +207,8 @@ async def with_stored(
     fields: dict[str, Any],
 ) -> Prepared:
     """Prepare a request together with the stored responses that it refers to. Raises QuireError."""
-    fields = {**fields, "owner": client.owner}
+    has_store = client.services.store.is_configured
+    fields = {**fields, "owner": client.owner, "has_store": has_store}
     message = _exchanged(request)
     known = None if message is None else message.previous
     admit = client.admit if step in (RESPONSES, MESSAGE) else None

@@ -119,7 +119,13 @@ class ResponseLifecycle:
 
     def _end(self, ending: ResponseEnding) -> None:
         self._ending = ending
-        if self._is_stored and not self.plan.runs and ending.status == "failed":
+        if self._is_stored and not self.plan.runs and ending.status in ("failed", "cancelled"):
+            self._store.save(self.record)
+
+    def left(self) -> None:
+        """Store what the client of an unfinished stream has seen: it may refer to that later."""
+        if self._is_stored and self._ending is None:
+            self.answer.stream().abandon()
             self._store.save(self.record)
 
     async def commit(self) -> bool:

@@ -14,6 +14,7 @@ from service.generation.run import Run, RunRegistry
 from service.http.responses.lifecycle import ResponseLifecycle, history_of
 from service.peers.peers import Peers
 from service.peers.requests import RESPONSE, ask_owner
+from service.preparation.history import missing
 from service.preparation.jobs import History
 from service.store.record import RUNNING, StoredResponse
 from service.store.store import ResponseStore
@@ -42,10 +43,15 @@ class ResponseLookup:
             return run.subject.record
         record = await self._stored(response_id)
         if record is None:
-            raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
+            raise self.missing(response_id)
         if record.abandoned:
             return _died(record)
         return record
+
+    def missing(self, response_id: str) -> NotFoundError:
+        """Return the error for a response that was not found."""
+        what = f"Response with id '{response_id[:80]}'"
+        return NotFoundError(missing(what, self._store.is_configured))
 
     async def _stored(self, response_id: str) -> StoredResponse | None:
         """Return a response from the store, or else from the worker that ran it."""
@@ -71,9 +77,9 @@ class ResponseLookup:
         try:
             record = await self.find(previous_id)
         except NotFoundError:
+            what = f"Previous response with id '{previous_id[:80]}'"
             raise PreviousNotFoundError(
-                f"Previous response with id '{previous_id[:80]}' not found.",
-                param="previous_response_id",
+                missing(what, self._store.is_configured), param="previous_response_id"
             ) from None
         if record.status in RUNNING:
             raise InvalidRequestError(

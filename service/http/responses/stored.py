@@ -8,7 +8,7 @@ import msgspec
 from litestar import Response
 from litestar.params import FromPath
 
-from service.errors import InvalidRequestError, NotFoundError
+from service.errors import InvalidRequestError
 from service.http.call import HttpCall
 from service.http.replay import first_wanted, follow_run, replayed
 from service.http.responses.lifecycle import ResponseLifecycle, stop_deleted
@@ -73,7 +73,7 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
         stop_deleted(services.runs, response_id)
     owner = exchange.caller.owner
     if not await services.store.delete(response_id, owner) and run is None:
-        raise NotFoundError(f"Response with id '{response_id[:80]}' not found.")
+        raise lookup.missing(response_id)
     return request.answer(msgspec.json.encode(DeletedResponse(id=response_id)))
 
 

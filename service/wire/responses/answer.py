@@ -221,6 +221,17 @@ class ResponseStream:
         body = self._encoder.object(status, self._items.done, error=cause, usage=self._usage())
         return self._last(status, body)
 
+    def abandon(self) -> None:
+        """End the response as incomplete with what it has so far, because its client has left."""
+        self._items.abandon()
+        body = self._encoder.object(
+            "incomplete",
+            self._items.done,
+            incomplete=IncompleteDetails(None),
+            usage=self._usage(),
+        )
+        self._last("incomplete", body)
+
     def _last(self, status: ResponseStatus, body: bytes) -> bytes:
         if self._final is not None:
             self._writer.take_back()

@@ -35,7 +35,7 @@ class ResponseUsage(msgspec.Struct, frozen=True):
 
 
 class IncompleteDetails(msgspec.Struct, frozen=True):
-    """``reason`` is null if the model itself stopped inside a call."""
+    """``reason`` is null if the model itself stopped inside a call, or the client left."""
 
     reason: Literal["max_output_tokens"] | None
 

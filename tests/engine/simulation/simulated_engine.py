@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from engine.config import EngineConfig
+from engine.constraint.grammar import Tokens
 from engine.loop.core import EngineCore
 from engine.messages import SamplingParams
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.spec import with_tokenizer
 from engine.simulation.tokens import TextTokens
 from pocket import MODEL_DIR
+from tests.engine.constraint.running import Engine as ConstrainedEngine
 from tests.engine.driving import CONNECTION, Engine
 
 TOKENS = TextTokens(MODEL_DIR)
@@ -49,6 +53,18 @@ class SimulatedEngine(Engine):
         )
         self.core.connect(CONNECTION)
         self._next_handle = 0
+
+
+class GuidedEngine(ConstrainedEngine):
+    """A simulated engine with grammars. ``close`` it."""
+
+    def __init__(self, model: str) -> None:
+        config = EngineConfig(model=with_tokenizer(model, str(MODEL_DIR)))
+        runner = SimulatedRunner(config, lambda *_: None)
+        info = runner.info
+        tokens = Tokens(MODEL_DIR, vocab_size=info.vocab_size, eos_token_ids=info.eos_token_ids)
+        simulated = SimpleNamespace(runner=runner, tokens=tokens, uids=itertools.count())
+        super().__init__(cast(Any, simulated))
 
 
 def write_script(folder: Path, *rules: dict[str, Any]) -> Path:

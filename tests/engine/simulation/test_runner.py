@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,16 @@ from engine.messages import FinishReason, Generate, Submit, token_mask
 from engine.simulation.runner import SimulatedRunner
 from engine.simulation.spec import with_tokenizer
 from pocket import MODEL_DIR
+from tests.engine.constraint.running import lark
 from tests.engine.driving import CONNECTION
-from tests.engine.simulation.simulated_engine import SimulatedEngine, greedy, prompt
+from tests.engine.simulation.simulated_engine import (
+    TOKENS,
+    GuidedEngine,
+    SimulatedEngine,
+    greedy,
+    prompt,
+    write_script,
+)
 
 # --- what it says -------------------------------------------------------------------------------
 
@@ -61,6 +71,33 @@ def test_logprobs_express_the_simulated_certainty() -> None:
     assert [entry.rank for entry in output.logprobs] == [1, 1, 1]
     assert all(entry.logprob == pytest.approx(0.0, abs=1e-6) for entry in output.logprobs)
     assert len(output.prompt_logprobs) == 4
+
+
+@pytest.fixture
+def guided(tmp_path: Path) -> Iterator[GuidedEngine]:
+    script = write_script(
+        tmp_path,
+        {"when": "aloud", "reply": "<think>\nHm.\n</think>\n\nSeen."},
+        {"when": "in words", "reply": "Seen."},
+        {"when": "on and on", "reply": "Seen", "end": False},
+    )
+    engine = GuidedEngine(f"simulated:instant,output=10,script={script}")
+    yield engine
+    engine.close()
+
+
+@pytest.mark.parametrize(
+    ("asked", "line"),
+    [("Think aloud", 1), ("Say it in words", None), ("Say it on and on", 3), ("Hm?", None)],
+)
+def test_a_line_whose_reply_a_grammar_changes_is_named_once(
+    guided: GuidedEngine, caplog: pytest.LogCaptureFixture, asked: str, line: int | None
+) -> None:
+    for _ in range(2):
+        guided.submit(lark('start: "Seen" "."?'), TOKENS.encode(asked), temperature=0.0)
+        guided.run()
+    said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [text.split(":")[0] for text in said] == [f"the script's line {line}"] * bool(line)
 
 
 # --- what it accounts for -----------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.step.mask import TokenMask, without
+from engine.step.mask import TokenMask, allows, without
 
 WORDS = 3
 TOKENS = st.frozensets(st.integers(0, 32 * WORDS - 1))
@@ -27,3 +27,9 @@ def test_exactly_these_tokens_are_taken_out_of_a_copy(
     np.testing.assert_array_equal(fewer, mask_of(allowed - removed))
     assert fewer.dtype == np.uint32
     np.testing.assert_array_equal(mask, mask_of(allowed))
+
+
+@given(allowed=TOKENS)
+def test_a_token_is_allowed_if_its_bit_is_set(allowed: frozenset[int]) -> None:
+    mask = mask_of(allowed)
+    assert {token for token in range(32 * WORDS + 40) if allows(mask, token)} == allowed

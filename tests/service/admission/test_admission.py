@@ -86,6 +86,13 @@ def test_a_lost_engine_is_expected_back_after_as_long_as_it_last_took_to_load(
     assert caught.value.retry_after == 4
 
 
+@pytest.mark.parametrize("phase", [LinkPhase.CONNECTING, LinkPhase.LOADING])
+def test_while_the_first_engine_loads_clients_may_look_again_soon(phase: LinkPhase) -> None:
+    with pytest.raises(LoadingError) as caught:
+        admission(Queue(phase=phase)).check()
+    assert caught.value.headers()["retry-after"] == "5"
+
+
 def held(tenant: str, weight: float = 1.0) -> EngineSequence:
     message = Submit(
         handle=1,

@@ -42,6 +42,18 @@ def test_unknown_paths_and_methods_answer_in_openais_shape(
         assert set(reply.json()["error"]) == {"message", "type", "param", "code"}
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v1/files", 404), ("DELETE", "/v1/models", 405), ("PUT", "/v1/embeddings", 405)],
+)
+def test_anthropics_client_gets_its_shape_where_no_route_is_taken(
+    client: TestClient[Litestar], method: str, path: str, status: int
+) -> None:
+    reply = client.request(method, path, headers={"anthropic-version": "2023-06-01"})
+    assert reply.status_code == status
+    assert set(reply.json()) == {"type", "error", "request_id"}
+
+
 @pytest.mark.parametrize("host", ["x:port", "x:99999", "["])
 def test_a_senseless_host_header_breaks_nothing(locked: TestClient[Litestar], host: str) -> None:
     for path, statuses in (("/", (200, 400)), ("/nope", (404,)), ("/health/live", (200,))):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from service.errors import InvalidRequestError, NotFoundError
-from service.preparation.history import conversation_of, needs_of, resolved
+from service.preparation.history import NO_STORE, conversation_of, needs_of, resolved
 from service.preparation.jobs import History, Noted
 from service.wire.responses.request import decode_responses
 
@@ -72,7 +72,7 @@ def test_references_give_way_to_items_of_the_history_or_of_other_responses() -> 
     [
         ({"type": "item_reference"}, InvalidRequestError, "Missing required parameter"),
         (reference("msg_x"), NotFoundError, "Item with id 'msg_x'"),
-        (reference(f"msg_{OTHER}_0"), NotFoundError, f"Response with id 'resp_{OTHER}'"),
+        (reference(f"msg_{OTHER}_0"), NotFoundError, f"Item with id 'msg_{OTHER}_0'"),
         (reference(f"msg_{STORED}_7"), NotFoundError, f"Item with id 'msg_{STORED}_7'"),
     ],
 )
@@ -83,3 +83,13 @@ def test_a_reference_that_leads_nowhere_is_named(
     with pytest.raises(error, match=said) as refused:
         resolved([item("msg_1"), wrong], [], referred)
     assert refused.value.param == "input[1].id"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("item_id", ["msg_x", f"msg_{OTHER}_0"])
+def test_without_a_store_a_missing_item_s_error_says_what_to_send(item_id: str) -> None:
+    with pytest.raises(NotFoundError, match="not found") as stored:
+        resolved([reference(item_id)], [], {})
+    assert NO_STORE not in stored.value.message
+    with pytest.raises(NotFoundError, match=f"Item with id '{item_id}'") as unstored:
+        resolved([reference(item_id)], [], {}, has_store=False)
+    assert unstored.value.message.endswith(NO_STORE)

@@ -19,8 +19,9 @@ from tests.service.wire.chat.test_answer import Desk
 
 def test_without_a_model_there_is_nothing_to_describe() -> None:
     of = services(Desk())
-    with pytest.raises(LoadingError, match="waiting for the engine"):
+    with pytest.raises(LoadingError, match="waiting for the engine") as caught:
         _ = of.engine
+    assert caught.value.headers()["retry-after"] == "5"
     assert of.tasks is None
     assert services(loaded()).engine == engine()
 

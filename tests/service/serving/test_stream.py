@@ -117,6 +117,42 @@ async def test_a_fault_of_ours_ends_only_this_stream_and_is_said_to_be_one(
     assert followed.exchange.record.outcome == InternalError.kind.outcome
 
 
+@pytest.mark.parametrize("read", [0, 1, 2])
+async def test_a_reader_that_leaves_an_unfinished_stream_is_noticed(
+    followed: Followed, read: int
+) -> None:
+    left: list[bool] = []
+    followed.say()
+    events = stream_events(
+        followed.exchange, followed.generation, Told(), left=lambda: left.append(True)
+    )
+    for _ in range(read):
+        await anext(events)
+    await events.aclose()
+    assert left == [True] * (read > 0)  # what has not begun has shown nothing
+    assert followed.exchange.record.outcome == ""
+
+
+async def test_a_reader_that_leaves_while_it_waits_is_noticed(followed: Followed) -> None:
+    left: list[bool] = []
+    events = stream_events(
+        followed.exchange, followed.generation, Told(), left=lambda: left.append(True)
+    )
+    await anext(events)
+    waiting = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await asyncio.wait([waiting])
+    assert left == [True]
+
+
+async def test_a_reader_that_stays_to_the_end_has_not_left(followed: Followed) -> None:
+    left: list[bool] = []
+    followed.say()
+    assert (await followed.told(Told(), left=lambda: left.append(True)))[-1] == "end 1"
+    assert left == []
+
+
 async def test_an_end_that_has_become_untrue_is_made_anew(followed: Followed) -> None:
     async def changed() -> bool:
         return False

@@ -346,14 +346,14 @@ async def test_waiting_for_the_store_to_load_ends_when_it_closes(
         await asyncio.wait_for(waiting, 5)
 
 
-async def test_without_a_store_what_needs_one_is_refused() -> None:
+async def test_without_a_store_nothing_is_kept_and_nothing_is_found() -> None:
     store = ResponseStore(None, MANY)
     store.open()
     store.save(record("resp_a"))
-    with pytest.raises(StoreUnavailableError, match="stores no responses"):
-        store.require()
     with pytest.raises(StoreUnavailableError):
         await store.put(record("resp_a"))
+    assert await store.get("resp_a", "me") is None
+    assert not await store.delete("resp_a", "me")
     await store.close()
 
 

@@ -76,6 +76,12 @@ def test_the_list_of_models_has_the_shape_of_its_client() -> None:
     assert shape_for("/v1/chat/completions", by_anthropics_client=True) is openai_shape
 
 
+def test_what_no_route_takes_has_the_shape_of_its_client() -> None:
+    for path in ("/v1/files", "/v1/chat/completions"):
+        assert shape_for(path, is_routed=False) is openai_shape
+        assert shape_for(path, by_anthropics_client=True, is_routed=False) is anthropic_shape
+
+
 @pytest.mark.parametrize("path", ["/", "/v1/chat/completions", "/nowhere", "/v1/models"])
 def test_every_other_path_has_openais(path: str) -> None:
     error = InvalidRequestError("m", param="p")

@@ -20,6 +20,8 @@ from tests.service.running_postgres import Postgres
 RESPONSES = "/v1/responses"
 LONG: dict[str, Any] = {"input": "Hi", "max_output_tokens": 400, "ignore_eos": True}
 
+ADMIN_KEY = "operate-key-1"
+
 _EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 
@@ -32,11 +34,26 @@ def own(tiny_model: Path, tmp_path: Path) -> Iterator[RunningService]:
         yield service
 
 
+@pytest.fixture
+def slow(tiny_model: Path, tmp_path: Path) -> Iterator[RunningService]:
+    """Like ``own``, but a response takes so long that it can be left, or cancelled, before its
+    end."""
+    store = ("--store-url", f"sqlite:///{tmp_path}/store.sqlite3")
+    with RunningService(
+        tiny_model,
+        tmp_path,
+        engine_args=("--model", f"simulated:step=50ms,tokenizer={tiny_model}"),
+        worker_args=(*store, "--admin-key", f"operate:ann={ADMIN_KEY}"),
+    ) as service:
+        yield service
+
+
 class Streamed:
     """A response's stream, read event by event."""
 
     def __init__(self, service: RunningService, **more: Any) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=60)
+        self._admin_port = service.admin_port
         body = json.dumps({**LONG, "stream": True, **more}).encode()
         self._connection.request("POST", RESPONSES, body)
         self._reply = self._connection.getresponse()
@@ -49,6 +66,18 @@ class Streamed:
             assert line
             if line.startswith(b"data: "):
                 self.events.append(json.loads(line.removeprefix(b"data: ")))
+
+    def cancel(self) -> None:
+        """As an operator."""
+        admin = http.client.HTTPConnection("127.0.0.1", self._admin_port, timeout=60)
+        path = f"/admin/v1/requests/{self._reply.headers['x-request-id']}/cancel"
+        admin.request("POST", path, headers={"authorization": f"Bearer {ADMIN_KEY}"})
+        assert admin.getresponse().status == 200
+        admin.close()
+
+    def leave(self) -> None:
+        self._reply.close()
+        self._connection.close()
 
     def end(self) -> dict[str, Any]:
         """The last event, of a stream that is sound to its end."""
@@ -114,6 +143,40 @@ def test_a_dead_engine_ends_a_stream_as_failed_and_so_it_is_stored(own: RunningS
     assert outcome(own, "error:engine") == 3
 
 
+def test_a_response_that_an_operator_cancels_is_stored_as_it_was_streamed(
+    slow: RunningService,
+) -> None:
+    stream = Streamed(slow)
+    stream.read(8)
+    stream.cancel()
+    response = stream.end()["response"]
+    assert (response["store"], response["status"]) == (True, "cancelled")
+    status, body = slow.get(f"{RESPONSES}/{response['id']}")
+    assert (status, json.loads(body)) == (200, response)
+
+
+def test_what_a_client_had_seen_when_it_left_can_be_referred_to(slow: RunningService) -> None:
+    left, unstored = Streamed(slow), Streamed(slow, store=False)
+    for stream in (left, unstored):
+        stream.read(8)
+        stream.leave()
+    until(lambda: outcome(slow, "client_gone") == 2, 20, "both to be counted")
+    assert slow.get(f"{RESPONSES}/{unstored.events[0]['response']['id']}")[0] == 404
+    assert left.events[0]["response"]["store"] is True
+    response_id = left.events[0]["response"]["id"]
+    status, body = slow.get(f"{RESPONSES}/{response_id}")
+    response = json.loads(body)
+    assert (status, response["status"]) == (200, "incomplete")
+    assert response["incomplete_details"] == {"reason": None}
+    (item,) = response["output"]
+    assert item["status"] == "incomplete"
+    seen = "".join(event.get("delta", "") for event in left.events)
+    assert item["content"][0]["text"].startswith(seen)
+    next_turn = [{"type": "item_reference", "id": item["id"]}, {"role": "user", "content": "More"}]
+    for fields in ({"input": next_turn}, {"previous_response_id": response_id}):
+        assert slow.post(RESPONSES, {**LONG, "max_output_tokens": 1, **fields})[0] == 200
+
+
 def test_a_response_that_could_not_be_stored_is_not_reported_as_a_success(
     own: RunningService, tmp_path: Path
 ) -> None:
@@ -176,3 +239,25 @@ def test_postgresql_is_shared_by_replicas_and_may_go_and_come_back(
             postgres.start()
         asked = {**LONG, "store": True}
         until(lambda: service.post(RESPONSES, asked)[0] == 200, 20, "the store's return")
+
+
+def test_without_a_store_what_needs_one_is_refused_for_good(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    reference = {"type": "item_reference", "id": f"msg_{'0' * 32}_0"}
+    with RunningService(tiny_model, tmp_path, worker_args=("--store-url", "none")) as service:
+        for fields, status, param in (
+            ({"store": True}, 400, "store"),
+            ({"store": True, "stream": True}, 400, "store"),
+            ({"background": True}, 400, "background"),
+            ({"previous_response_id": "resp_x"}, 400, "previous_response_id"),
+            ({"input": [reference]}, 404, "input[0].id"),
+        ):
+            body = json.dumps({**LONG, **fields}).encode()
+            given, headers, reply = service.exchange("POST", RESPONSES, body)
+            error = json.loads(reply)["error"]
+            assert (given, error["param"]) == (status, param)
+            assert headers["x-should-retry"] == "false"
+            assert "stores no responses (--store-url none)" in error["message"]
+        status, reply = service.post(RESPONSES, {"input": "Hi", "max_output_tokens": 1})
+        assert (status, reply["store"]) == (200, False)

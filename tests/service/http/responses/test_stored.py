@@ -13,6 +13,7 @@ import msgspec
 
 from service.api_keys import api_keys
 from service.engine.link import EngineState, LinkPhase
+from service.preparation.history import NO_STORE
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.store.record import StoredResponse
@@ -21,6 +22,13 @@ from tests.service.http.apps import KEYS, new_app
 
 PATH = "/v1/responses"
 MINE, THEIRS = ({"x-api-key": key} for key in KEYS)
+ASKS = [
+    ("GET", "resp_1"),
+    ("GET", "resp_1?stream=true"),
+    ("GET", "resp_1/input_items"),
+    ("POST", "resp_1/cancel"),
+    ("DELETE", "resp_1"),
+]
 EVENTS = [b"id: %d\ndata: %d\n\n" % (number, number) for number in range(3)]
 
 
@@ -99,15 +107,8 @@ async def test_it_is_given_back_as_it_was_made_until_it_is_deleted(
 async def test_another_key_finds_nothing_and_deletes_nothing(
     own_template: Path, tmp_path: Path
 ) -> None:
-    asks = [
-        ("GET", "resp_1"),
-        ("GET", "resp_1?stream=true"),
-        ("GET", "resp_1/input_items"),
-        ("POST", "resp_1/cancel"),
-        ("DELETE", "resp_1"),
-    ]
     async with serving(own_template, tmp_path) as server:
-        for method, path in asks:
+        for method, path in ASKS:
             reply = await server.client.request(method, f"{PATH}/{path}", headers=THEIRS)
             assert reply.status_code == 404, (method, path)
             unknown = path.replace("resp_1", "resp_0")
@@ -162,3 +163,19 @@ async def test_a_wrong_query_is_refused_by_name(own_template: Path, tmp_path: Pa
         ):
             reply = await server.get(f"resp_1{query}")
             assert (reply.status_code, reply.json()["error"]["param"]) == (400, param), query[:40]
+
+
+async def test_without_a_store_nothing_is_found_and_sdks_do_not_retry(
+    own_template: Path, tmp_path: Path
+) -> None:
+    app = new_app(own_template, tmp_path, api_key=KEYS, store_url="none")
+    transport = httpx2.ASGITransport(app)
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(transport=transport, base_url="http://quire.localhost") as client,
+    ):
+        for method, path in ASKS:
+            reply = await client.request(method, f"{PATH}/{path}", headers=MINE)
+            assert reply.status_code == 404, (method, path)
+            assert reply.headers["x-should-retry"] == "false"
+            assert reply.json()["error"]["message"].endswith(f"not found. {NO_STORE}")

@@ -68,6 +68,7 @@ class Played:
         *,
         reason: FinishReason = FinishReason.STOP,
         fails: bool = False,
+        is_left: bool = False,
         **fields: Any,
     ) -> None:
         desk = Desk()
@@ -109,12 +110,15 @@ class Played:
             count = next(frames)
             sequence.generated += ids[position : position + count]
             position = min(len(ids), position + count)
-            if position == len(ids) and not fails:
+            if position == len(ids) and not (fails or is_left):
                 finish(sequence, len(ids), reason)
             choice.advance()
             out += stream.advance([choice])
             if position == len(ids) and fails:
                 out.append(stream.fail(EngineFailedError("the engine died")))
+                break
+            if position == len(ids) and is_left:
+                stream.abandon()
                 break
         else:
             out.append(stream.end())
@@ -304,6 +308,26 @@ def test_a_failure_ends_the_stream_as_failed_with_what_was_streamed(
     assert played.events[-1]["type"] == "response.failed"
     assert played.final["error"] == {"code": "server_error", "message": "the engine died"}
     assert played.endings[0].status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [("Hel", ["message"]), ("<think>why", ["reasoning"]), (CALL[:60], ["function_call"])],
+)
+def test_what_a_client_has_seen_when_it_leaves_is_incomplete(
+    checkpoint: Checkpoint, text: str, kinds: list[str]
+) -> None:
+    played = Played(checkpoint, text, one_each(), is_left=True)
+    (ending,) = played.endings
+    response = json.loads(ending.body)
+    assert ending.body == played.body
+    assert ending.status == response["status"] == "incomplete"
+    assert response["incomplete_details"] == {"reason": None}
+    assert response["error"] is None
+    assert [item["type"] for item in response["output"]] == kinds
+    assert [item["status"] for item in response["output"]] == ["incomplete"]
+    ids = {event["item"]["id"] for event in played.events if "item" in event}
+    assert ids == {item["id"] for item in response["output"]}
 
 
 def test_reasoning_is_sealed_or_hidden_on_request(
