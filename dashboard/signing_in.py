@@ -16,9 +16,9 @@ from dashboard.access import (
     uses_oidc,
 )
 from dashboard.feeds import feeds
+from dashboard.markdown import plain_markdown
 from dashboard.session import picked_server
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE
-from dashboard.words import plain_markdown
 
 _RETRY_SECONDS = 5.0
 _CHECK_SECONDS = 60.0

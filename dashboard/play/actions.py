@@ -13,10 +13,10 @@ from dashboard.apis.ask import Call, Message
 from dashboard.client import Generation
 from dashboard.codes import LANGUAGES
 from dashboard.conversation import Choices, Conversation, Turn
+from dashboard.markdown import plain_markdown
 from dashboard.play.figures import record
 from dashboard.session import SERVER, has_page
 from dashboard.settings import server_name
-from dashboard.words import plain_markdown
 
 
 @dataclass(frozen=True, slots=True)

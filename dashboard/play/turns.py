@@ -13,10 +13,10 @@ from dashboard.access import reader_of
 from dashboard.answer import Answer, Ending
 from dashboard.client import Generation
 from dashboard.conversation import Turn
+from dashboard.markdown import plain_markdown
 from dashboard.play.figures import cost, progress, reasoned
 from dashboard.play.marked import differing, tinted
 from dashboard.play.prompt import PromptReading
-from dashboard.words import plain_markdown
 
 # Redraw at most this often while an answer grows, and at least twice a second while none comes.
 _FRAME_SECONDS = 0.06

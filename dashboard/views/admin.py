@@ -9,9 +9,10 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
+from dashboard.markdown import plain_markdown
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
-from dashboard.words import age, in_full, plain_markdown, text_only
+from dashboard.words import age, in_full, text_only
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
 _LEVELS = ("debug", "info", "warning", "error")

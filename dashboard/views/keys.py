@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
-from dashboard.words import plain_markdown
+from dashboard.markdown import plain_markdown
 from observability.key_listing import KeyRow, KeyRows, NewKey
 
 _MADE = "key just made"  # in the session, until another page is drawn

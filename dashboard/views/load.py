@@ -8,8 +8,9 @@ from typing import Any
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.markdown import plain_markdown
 from dashboard.signing_in import admitted, one_server, operators_only
-from dashboard.words import UNKNOWN, count, duration, number, percent, plain_markdown
+from dashboard.words import UNKNOWN, count, duration, number, percent
 from observability.admin_api import (
     MAX_LOAD_CONCURRENCY,
     MAX_LOAD_RATE,

@@ -19,11 +19,12 @@ from dashboard.charts import (
     specification,
 )
 from dashboard.condition import Level, condition, is_fresh
+from dashboard.markdown import plain_markdown
 from dashboard.poller import View
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.session import poller_for, remembered
 from dashboard.tiles import as_html, tiles
-from dashboard.words import number, plain_markdown, text_only
+from dashboard.words import number, text_only
 from observability.outcomes import OUTCOMES, OutcomeGroup
 
 REFRESH_SECONDS = 1.0

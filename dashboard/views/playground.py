@@ -9,10 +9,10 @@ import streamlit as st
 
 from dashboard import chats, server
 from dashboard.client import prepare
+from dashboard.markdown import plain_markdown
 from dashboard.play import settings, turns
 from dashboard.play.actions import Asking, below_last, beside_question, tool_results
 from dashboard.session import chosen_server, remembered
-from dashboard.words import plain_markdown
 
 _HEIGHT = 480  # pixels, where the style sheet is not followed
 

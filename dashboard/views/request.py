@@ -13,12 +13,13 @@ from dashboard.admin_client import AdminRefusalError
 from dashboard.again import PROMPT, curl_like
 from dashboard.clock import moment
 from dashboard.feeds import feeds
+from dashboard.markdown import plain_markdown
 from dashboard.phase_bar import phase_bar
 from dashboard.session import addressed_server
 from dashboard.signing_in import admitted
 from dashboard.trace_link import trace_link, trace_url
 from dashboard.why_slow import gap_cause, prefix_sentence, slow_because
-from dashboard.words import count, duration, plain_markdown
+from dashboard.words import count, duration
 from observability.admin_api import EventKind, KeptRequest
 from observability.phases import PHASES
 

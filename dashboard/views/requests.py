@@ -12,10 +12,11 @@ from dashboard.admin_client import AdminRefusalError
 from dashboard.clock import moment
 from dashboard.feeds import feeds
 from dashboard.following import PAGES
+from dashboard.markdown import plain_markdown
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
 from dashboard.session import SERVER, has_arrived, typed
 from dashboard.signing_in import admitted, one_server
-from dashboard.words import count, duration, plain_markdown
+from dashboard.words import count, duration
 from observability.admin_api import KeptRequest, RequestPage
 from observability.outcomes import ROUTES
 from observability.phases import PHASES

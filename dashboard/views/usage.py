@@ -10,9 +10,9 @@ from typing import Any
 import streamlit as st
 
 from dashboard.admin_client import AdminRefusalError
+from dashboard.markdown import plain_markdown
 from dashboard.prices import Prices, prices
 from dashboard.signing_in import admitted, one_server
-from dashboard.words import plain_markdown
 from observability.admin_api import UsageRow
 
 _DAY = 86_400

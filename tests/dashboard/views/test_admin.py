@@ -10,9 +10,9 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.markdown import plain_markdown
 from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from dashboard.views.admin import allowed, audit_table, serving, setting_row
-from dashboard.words import plain_markdown
 from observability.admin_api import AuditRow, HotSetting
 from tests.dashboard.admin_server import overview
 from tests.e2e.quire_server import QuireServer, free_port, until
