@@ -128,6 +128,7 @@ class BeamGeneration(Generation):
         self._latest: EngineSequence | None = None  # others go to the same engine
         self._first_step: EngineSequence | None = None
         self._handovers = 0
+        self._generated = 0  # tokens, by all beams
         self._submit(deadline)
 
     @property
@@ -156,6 +157,10 @@ class BeamGeneration(Generation):
         self._fill_choices()
         self._filled = True
         return super().collect()
+
+    @property
+    def generated_tokens(self) -> int:
+        return max(self._generated, self.output_tokens)
 
     def close(self) -> None:
         self._link.abort(self._at_work)
@@ -216,6 +221,7 @@ class BeamGeneration(Generation):
                 shown=self._shown,
             )
         self._handovers += max(sequence.handovers for sequence in self._at_work)
+        self._generated += len(self._at_work)
         candidates.sort(key=lambda beam: -beam.score)
         is_last = candidates[0].length >= self.request.params.max_tokens
         # The others are candidates only so that enough beams continue.
@@ -227,6 +233,18 @@ class BeamGeneration(Generation):
         self._at_work = []
         if self.first_token_time is None:
             self.first_token_time = time.monotonic()
+            self._note_prompt()
+
+    def _note_prompt(self) -> None:
+        """Note in every choice how the first step computed the prompt."""
+        first = self._first_step
+        assert first is not None
+        for choice in self.choices:
+            sequence = choice.sequence
+            sequence.prompt_logprobs = first.prompt_logprobs
+            sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
+            sequence.first_scheduled_time = first.first_scheduled_time
+            sequence.first_token_time = first.first_token_time
 
     def _done_searching(self) -> bool:
         if not self._beams:
@@ -241,17 +259,12 @@ class BeamGeneration(Generation):
             self._fill(choice, beam)
 
     def _fill(self, choice: Choice, beam: Beam) -> None:
-        sequence, first = choice.sequence, self._first_step
-        assert first is not None
+        sequence = choice.sequence
         chain = beam.chain()
         sequence.generated = [one.token for one in chain]
         if self.request.params.logprobs is not None:
             sequence.logprobs = [one.entry for one in chain]
-        sequence.prompt_logprobs = first.prompt_logprobs
         now = time.monotonic()
-        sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
-        sequence.first_scheduled_time = first.first_scheduled_time
-        sequence.first_token_time = first.first_token_time
         sequence.last_token_time = now
         sequence.finished = Finished(
             handle=sequence.handle,

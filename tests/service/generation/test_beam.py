@@ -224,6 +224,25 @@ def test_the_prompts_logprobs_come_with_the_first_step_for_every_choice(
     assert [choice.sequence.prompt_logprobs for choice in generation.choices] == [of_prompt] * 2
 
 
+def test_the_tokens_of_all_beams_are_counted_also_if_the_search_does_not_end(
+    checkpoint: Checkpoint,
+) -> None:
+    generation = search(checkpoint, width=2, tokens=50)
+    assert generation.generated_tokens == 0
+    generation.first_step[0].first_scheduled_time = 7.0
+    say(generation, [[(20, -0.1), (21, -0.5)]])
+    say(generation, [[(22, -0.6), (23, -0.9)], [(24, -0.5), (25, -0.6)]])
+    assert (generation.generated_tokens, generation.output_tokens) == (3, 0)
+    generation.close()
+    assert [one.first_scheduled_time for one in generation.records()] == [7.0, 7.0]
+
+
+def test_at_least_the_tokens_of_the_answer_are_counted(checkpoint: Checkpoint) -> None:
+    generation = search(checkpoint, width=2, tokens=1)
+    say(generation, [[(20, -0.1), (21, -0.5)]])
+    assert (generation.generated_tokens, generation.output_tokens) == (2, 2)
+
+
 def test_beams_share_their_beginnings() -> None:
     first = TokenLogprobs(-0.5, 1, packed_top([(5, -0.5), (6, -1.0), (9, -2.0)]))
     one, two, three = continued(None, first, frozenset({9}), most=20, shown=0)
