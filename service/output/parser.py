@@ -56,6 +56,7 @@ class OutputParser:
         self._calls_here = True  # this message may contain calls
         self._shown = True  # False: the message has another recipient, drop its text
         self._after_tag = opening is not Opening.TEXT  # white space that comes next is a tag's
+        self._after_reasoning = False  # the tag was one that ends reasoning
         # What the output may begin with if the opening reasoning tag is missing.
         starts = self._reasoning if opening is Opening.TEXT else None
         self._bare_reasoning = "" if starts is None else starts.bare
@@ -97,6 +98,19 @@ class OutputParser:
             self._emit_text(text)
         else:
             self._feed_held(text)
+
+    def before_answer(self, text: str) -> int:
+        """Return how many characters of ``text``, which comes next, precede the answer: those of
+        reasoning or of a header, with its closing tag and the white space after it."""
+        if self._reading is not None and self._reading.subject is not Subject.MARK:
+            channels = self._readers.form.channels
+            return self._reading.header_part(text, channels.message if channels else ())
+        if self._in_reasoning:
+            found = self._table.first(self._held + text, self._offset, self._spans)
+            if found is None:
+                return len(text)
+            return max(1, found[0] + len(found[1]) - len(self._held))
+        return len(text) - len(text.lstrip()) if self._after_reasoning else 0
 
     def _is_free(self) -> bool:
         """True if nothing is pending before the next text."""
@@ -154,7 +168,7 @@ class OutputParser:
             self._leave_gap(len(self._held) - len(rest))
         if not rest:
             return False
-        self._after_tag = False
+        self._after_tag = self._after_reasoning = False
         if self._fresh and not self._in_reasoning:
             bare, self._bare_reasoning = self._bare_reasoning, ""
             if bare and rest.startswith(bare):
@@ -201,6 +215,7 @@ class OutputParser:
             self._switch(reasoning=meaning is Meaning.REASONING)
 
     def _switch(self, *, reasoning: bool) -> None:
+        self._after_reasoning = self._in_reasoning and not reasoning
         self._in_reasoning = reasoning
         self._shown = self._calls_here = self._after_tag = True
         self._fresh = self._bare_calls and not reasoning

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 from service.formats import PLAIN, Opening, OutputFormat, ReasoningTags, detect_format, named_format
 from service.output import tags
 from service.output.events import Delta, TextDelta, ToolArgumentsDelta
+from service.output.parser import OutputParser
+from service.output.spans import TokenSpans
 from tests.service.output import parsing
 from tests.service.output.parsing import Summary, cut, summary
 
 FORMAT = detect_format("<think></think><tool_call></tool_call>")
+OPENAI = detect_format("", calls="openai", reasoning="openai")
 
 
 def parse(
@@ -293,3 +297,40 @@ def test_a_long_run_of_white_space_is_not_remembered_with_the_text_after_it() ->
         parse([*"one", *space, "quaint"])
     known = [text for texts in tags._PLAIN_TEXTS.values() for text in texts if "quaint" in text]
     assert known == [" \nquaint"]
+
+
+HARMONY = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>"
+
+
+@pytest.mark.parametrize(
+    ("output_format", "opening", "text", "answer"),
+    [
+        (FORMAT, Opening.REASONING, "\na < b\n</think>\n\nYes. \n", "Yes. \n"),
+        (FORMAT, Opening.TEXT, "<think>a</think> b <think>c</think>d", "<think>b <think>d"),
+        (FORMAT, Opening.TEXT, f"{CALL}\n\n{CALL}", f"{CALL}\n\n{CALL}"),
+        (FORMAT, Opening.REASONING, f"a{CALL}b</think>c", CALL.removeprefix("<tool_call>") + "c"),
+        (PLAIN, Opening.TEXT, "<think>a</think>b", "<think>a</think>b"),
+        (OPENAI, Opening.HEADER, f"{HARMONY}final<|message|>Hi.", "<|start|>Hi."),
+        (
+            OPENAI,
+            Opening.HEADER,
+            f'{HARMONY}commentary to=functions.f <|constrain|>json<|message|>{{"a": 1}}<|call|>',
+            '<|start|>{"a": 1}<|call|>',
+        ),
+    ],
+)
+@pytest.mark.parametrize("token", [".", r"<[^>]+>|\s*\w+|."])
+def test_what_precedes_an_answer_is_known_before_it_is_parsed(
+    output_format: OutputFormat, opening: Opening, text: str, answer: str, token: str
+) -> None:
+    spans = TokenSpans()
+    parser = OutputParser(output_format, spans, [], tools={"f": None}, opening=opening)
+    rest = []
+    for number, piece in enumerate(re.findall(token, text, re.DOTALL), start=1):
+        spans.push(len(piece), number)
+        while piece and (size := parser.before_answer(piece)):
+            parser.feed(piece[:size])
+            piece = piece[size:]
+        rest.append(piece)
+        parser.feed(piece)
+    assert "".join(rest) == answer
