@@ -241,11 +241,11 @@ def test_white_space_before_a_mark_stays_in_place_however_the_text_is_cut(
 
 
 @given(text=_texts(), places=st.lists(st.integers(0, 10_000), max_size=12))
-def test_spans_touch_never_overlap_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
+def test_spans_are_in_order_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
     pieces = cut(text, places)
     position = 0
     for event in parse(pieces):
-        assert event.start == position
+        assert event.start >= position
         assert event.start <= event.end <= len(pieces)
         position = event.end
 
@@ -334,3 +334,31 @@ def test_what_precedes_an_answer_is_known_before_it_is_parsed(
         rest.append(piece)
         parser.feed(piece)
     assert "".join(rest) == answer
+
+
+@pytest.mark.parametrize(
+    ("pieces", "opening", "spans"),
+    [
+        (["Hm", ".", "\n", "</think>", "\n\n", "Yes", "."], Opening.REASONING, [(5, 6), (6, 7)]),
+        (["Hm", "</thi", "nk>\nYe", "s"], Opening.REASONING, [(2, 3), (3, 4)]),
+        (
+            ["<think>", "a", "</think>", "b", " ", "<think>", "c", "</think>", "d"],
+            Opening.TEXT,
+            [(3, 4), (8, 9)],
+        ),
+        ([CALL, "\n", "a"], Opening.TEXT, [(2, 3)]),
+        ([" ", "a", " ", "b"], Opening.TEXT, [(0, 2), (2, 4)]),
+    ],
+)
+@pytest.mark.parametrize("by_token", [True, False])
+def test_text_has_the_tokens_that_made_it_without_those_of_tags(
+    pieces: list[str], opening: Opening, spans: list[tuple[int, int]], by_token: bool
+) -> None:
+    events = parse(pieces, opening=opening, by_token=by_token)
+    found = [(event.start, event.end) for event in events if isinstance(event, TextDelta)]
+    assert found == spans
+
+
+def test_a_call_after_reasoning_does_not_have_the_tokens_of_its_closing_tag() -> None:
+    events = parse(["Hm", ".", "</think>", CALL], opening=Opening.REASONING)
+    assert [(event.start, event.end) for event in events[:3]] == [(0, 1), (1, 2), (3, 4)]
