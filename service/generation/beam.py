@@ -4,8 +4,10 @@ Every step requests one token after each beam, with the most likely alternatives
 all continuations become the next beams; finished ones are set aside. The engine is unaware of this:
 each beam is a prompt whose blocks are in the prefix cache.
 
-A finished output is scored by its log-probability divided by ``length ** length_penalty``, with its
-length in tokens (Wu et al. 2016, arXiv:1609.08144, in the variant of transformers and vLLM).
+An output is scored by its log-probability divided by ``length ** length_penalty``, with its length
+in tokens (Wu et al. 2016, arXiv:1609.08144, in the variant of transformers). The search ends, as
+there with ``early_stopping=False``, once the best beam would not be among the finished ones if it
+finished now.
 """
 
 from __future__ import annotations
@@ -87,8 +89,7 @@ def check_uncached(request: GenerationRequest) -> None:
 
 
 def penalised(beam: Beam, length_penalty: float) -> float:
-    length = max(1, beam.length - beam.is_ended)
-    return beam.score / float(length**length_penalty)
+    return beam.score / float(beam.length**length_penalty)
 
 
 class BeamGeneration(Generation):
@@ -127,6 +128,7 @@ class BeamGeneration(Generation):
         self._latest: EngineSequence | None = None  # others go to the same engine
         self._first_step: EngineSequence | None = None
         self._handovers = 0
+        self._generated = 0  # tokens, by all beams
         self._submit(deadline)
 
     @property
@@ -155,6 +157,10 @@ class BeamGeneration(Generation):
         self._fill_choices()
         self._filled = True
         return super().collect()
+
+    @property
+    def generated_tokens(self) -> int:
+        return max(self._generated, self.output_tokens)
 
     def close(self) -> None:
         self._link.abort(self._at_work)
@@ -215,39 +221,50 @@ class BeamGeneration(Generation):
                 shown=self._shown,
             )
         self._handovers += max(sequence.handovers for sequence in self._at_work)
+        self._generated += len(self._at_work)
+        candidates.sort(key=lambda beam: -beam.score)
+        is_last = candidates[0].length >= self.request.params.max_tokens
+        # The others are candidates only so that enough beams continue.
+        ended = [beam for beam in candidates[:width] if beam.is_ended or is_last]
         # No more finished beams are needed than there are choices.
-        ended = [*self._ended, *(beam for beam in candidates if beam.is_ended)]
-        self._ended = sorted(ended, key=self._order)[:width]
-        going_on = [beam for beam in candidates if not beam.is_ended]
-        self._beams = [*sorted(going_on, key=lambda beam: -beam.score)[:width]]
+        self._ended = sorted([*self._ended, *ended], key=self._order)[:width]
+        going_on = [] if is_last else [beam for beam in candidates if not beam.is_ended]
+        self._beams = [*going_on[:width]]
         self._at_work = []
         if self.first_token_time is None:
             self.first_token_time = time.monotonic()
+            self._note_prompt()
+
+    def _note_prompt(self) -> None:
+        """Note in every choice how the first step computed the prompt."""
+        first = self._first_step
+        assert first is not None
+        for choice in self.choices:
+            sequence = choice.sequence
+            sequence.prompt_logprobs = first.prompt_logprobs
+            sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
+            sequence.first_scheduled_time = first.first_scheduled_time
+            sequence.first_token_time = first.first_token_time
 
     def _done_searching(self) -> bool:
-        beams = self._beams
-        if not beams:
+        if not self._beams:
             return True
-        return beams[0] is not None and beams[0].length >= self.request.params.max_tokens
+        best = self._beams[0]
+        assert best is not None
+        enough = len(self._ended) == len(self.choices)
+        return enough and self._order(best) >= self._order(self._ended[-1])
 
     def _fill_choices(self) -> None:
-        going_on = [beam for beam in self._beams if beam is not None]
-        best = sorted([*self._ended, *going_on], key=self._order)
-        for choice, beam in zip(self.choices, best, strict=False):
+        for choice, beam in zip(self.choices, self._ended, strict=False):
             self._fill(choice, beam)
 
     def _fill(self, choice: Choice, beam: Beam) -> None:
-        sequence, first = choice.sequence, self._first_step
-        assert first is not None
+        sequence = choice.sequence
         chain = beam.chain()
         sequence.generated = [one.token for one in chain]
         if self.request.params.logprobs is not None:
             sequence.logprobs = [one.entry for one in chain]
-        sequence.prompt_logprobs = first.prompt_logprobs
         now = time.monotonic()
-        sequence.cached_tokens, sequence.prefix_miss = first.cached_tokens, first.prefix_miss
-        sequence.first_scheduled_time = first.first_scheduled_time
-        sequence.first_token_time = first.first_token_time
         sequence.last_token_time = now
         sequence.finished = Finished(
             handle=sequence.handle,

@@ -2,6 +2,8 @@
 short cut for plain tokens.)
 
 tokens → text (never half a character) → stop strings → reasoning, text and tool calls → log
+
+Stop strings end the answer: they are not searched for in the reasoning before it.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ MOST_TOKENS = 512
 
 @dataclass(frozen=True, slots=True)
 class StopRules:
-    """``strings`` are searched for in the text from the ``min_tokens``-th token on; ``token_ids``
+    """``strings`` are searched for in the answer from the ``min_tokens``-th token on; ``token_ids``
     are the request's own stop tokens, which the engine checks. ``show`` keeps the matching string
     or token in the output."""
 
@@ -206,13 +208,16 @@ class Choice:
 
     def _push_text(self, piece: str) -> bool:
         """Push text; True when a stop string is complete."""
-        count = self.count
+        count, parser, matcher = self.count, self._parser, self._matcher
         self._spans.push(len(piece), count)
         if count >= self._rules.min_tokens:
-            piece = self._matcher.push(piece)
+            while piece and (size := parser.before_answer(piece)):
+                parser.feed(matcher.flush() + piece[:size])
+                piece = piece[size:]
+            piece = matcher.push(piece)
         if piece:
-            self._parser.feed(piece)
-        return self._matcher.matched is not None
+            parser.feed(piece)
+        return matcher.matched is not None
 
     def _finish(self) -> None:
         """End the choice: the sequence finished, or reached its maximum length."""

@@ -205,3 +205,8 @@ class Generation:
     @property
     def output_tokens(self) -> int:
         return sum(choice.reached for choice in self.choices)
+
+    @property
+    def generated_tokens(self) -> int:
+        """The output tokens, and those of a search's beams that are not part of its output."""
+        return self.output_tokens

@@ -24,6 +24,9 @@ class HeaderSink(CallSink, Protocol):
         """Set the type of the text that follows: reasoning or text, shown or hidden, and whether it
         may contain calls."""
 
+    def call(self) -> None:
+        """The header is a call's, whose arguments follow."""
+
 
 def read_header(
     source: Source,
@@ -64,6 +67,7 @@ def read_header(
         calls = re.search(channels.calls_in, header) is not None
         sink.channel(reasoning=reasoning, shown=reasoning or not hidden, calls=calls)
         return
+    sink.call()
     yield from _call(source, sink, channels, name)
     sink.channel(reasoning=False)
 

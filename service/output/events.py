@@ -1,8 +1,9 @@
 """The ordered, typed events of one choice, from which every API's responses are encoded.
 
-Every event but ``Finished`` covers output tokens ``[start, end)``; spans of consecutive events are
-contiguous and never overlap. A token that completes two events belongs to the first; the second is
-then empty (``start == end``).
+Every event but ``Finished`` covers output tokens ``[start, end)``; the spans are in order and never
+overlap. A token that completes two events belongs to the first; the second is then empty (``start
+== end``). Tokens between two spans are those of tags, and of the white space next to them: the span
+of text has only the tokens that made it, and none has those of a tag that ends reasoning.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from service.output.events import (
     TextDelta,
     ToolArgumentsDelta,
     ToolCallBegin,
+    ToolCallEnd,
 )
 
 
@@ -31,6 +32,50 @@ def shown_tokens(events: list[Event]) -> int:
     if events and isinstance(events[-1], Finished) and events[-1].reason == "length":
         return events[-1].tokens
     return next((event.end for event in reversed(events) if not isinstance(event, Finished)), 0)
+
+
+class ShownTokens:
+    """Which tokens each event adds to those that an answer shows. ``reasoning``: False leaves out
+    those of reasoning and of its tags."""
+
+    __slots__ = ("_hidden", "_next", "_reasoning")
+
+    def __init__(self, *, reasoning: bool) -> None:
+        self._reasoning = reasoning
+        self._next = 0
+        self._hidden = False  # the last event was hidden reasoning
+
+    def hides(self, event: Event) -> bool:
+        return type(event) is ReasoningDelta and not self._reasoning
+
+    def take(self, event: Event, end: int) -> tuple[int, int]:
+        """Return the range of tokens, up to ``end``, which belong to the next event, or to the
+        tags before it; it may be empty."""
+        start = self._next
+        if self.hides(event):
+            self._hidden = True
+            return start, start
+        if self._hidden:
+            start = end if isinstance(event, Finished) else event.start
+        self._hidden = False
+        self._next = max(start, end)
+        return start, self._next
+
+    def all(self, events: list[Event]) -> list[tuple[int, int]]:
+        """Return the ranges of a whole answer, as few as possible."""
+        if self._reasoning:
+            return [(0, shown_tokens(events))]
+        ranges = [(0, 0)]
+        for event in events:
+            if isinstance(event, ToolCallEnd):
+                continue  # its tokens come with the next event
+            last = shown_tokens(events) if isinstance(event, Finished) else event.end
+            start, end = self.take(event, last)
+            if start == ranges[-1][1]:
+                ranges[-1] = ranges[-1][0], end
+            else:
+                ranges.append((start, end))
+        return ranges
 
 
 def reasoning_tokens(events: list[Event]) -> int:

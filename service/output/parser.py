@@ -15,12 +15,13 @@ from service.output.call_ids import new_call_id
 from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import EndOfTextError, NotACallError, Source
 from service.output.events import Event, ReasoningDelta, TextDelta
+from service.output.held_text import HeldText
 from service.output.reading import CallLog, Header, OpenReading, Readers, Subject
 from service.output.spans import TokenSpans
 from service.output.tags import MOST_SPACE, FormatTags, Meaning
 
 
-class OutputParser:
+class OutputParser(HeldText):
     """Feed text in order, then call ``finish`` once. Both append events to ``log`` as soon as they
     are certain.
 
@@ -41,35 +42,28 @@ class OutputParser:
         special: frozenset[str] = frozenset(),
         mint_id: Callable[[], str] | None = None,
     ) -> None:
+        super().__init__(spans, log)
         self._reasoning = output_format.reasoning
         self._tags = output_format.tool_call if tools is not None else None
         self._channels = output_format.channels
         self._format_tags = FormatTags(output_format, tools, one_token, special)
         self._stops = self._format_tags.stops(spans)
-        self._spans = spans
-        self._events = log
         mint_id = mint_id or new_call_id(self._tags.ids if self._tags else "random")
         self.calls = CallLog(log, spans, tools or {}, mint_id)
         self._readers = Readers(output_format, self.calls, looks_for_calls=tools is not None)
         self._reading: OpenReading | None = None
         self._in_reasoning = opening is Opening.REASONING
         self._calls_here = True  # this message may contain calls
-        self._shown = True  # False: the message has another recipient, drop its text
         self._after_tag = opening is not Opening.TEXT  # white space that comes next is a tag's
+        self._after_reasoning = False  # the tag was one that ends reasoning
         # What the output may begin with if the opening reasoning tag is missing.
         starts = self._reasoning if opening is Opening.TEXT else None
         self._bare_reasoning = "" if starts is None else starts.bare
         self._bare_calls = self._tags is not None and bool(self._tags.bare)
         # At the start of an answer, calls or reasoning may come without their opening tag.
         self._fresh = self._bare_calls or bool(self._bare_reasoning)
-        self._held = ""
-        self._offset = 0  # characters of text covered by events or dropped tags
-        self.covered = 0  # tokens, by events
         self._malformed = False  # a call was malformed; others may follow it
         self._opening_shown = False  # a tag opened no call: it and its closing tag are text
-        self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
-        self._begun: set[type[Event]] = set()  # the kinds of text emitted so far
-        self._gaps: dict[type[Event], str] = {}  # pending white space, by the kind of text
         self._watch()
         if opening is Opening.HEADER:
             self._start_header(0, "")
@@ -97,6 +91,19 @@ class OutputParser:
             self._emit_text(text)
         else:
             self._feed_held(text)
+
+    def before_answer(self, text: str) -> int:
+        """Return how many characters of ``text``, which comes next, precede the answer: those of
+        reasoning or of a header, with its closing tag and the white space after it."""
+        if self._reading is not None and self._reading.subject is not Subject.MARK:
+            channels = self._readers.form.channels
+            return self._reading.header_part(text, channels.message if channels else ())
+        if self._in_reasoning:
+            found = self._table.first(self._held + text, self._offset, self._spans)
+            if found is None:
+                return len(text)
+            return max(1, found[0] + len(found[1]) - len(self._held))
+        return len(text) - len(text.lstrip()) if self._after_reasoning else 0
 
     def _is_free(self) -> bool:
         """True if nothing is pending before the next text."""
@@ -154,7 +161,7 @@ class OutputParser:
             self._leave_gap(len(self._held) - len(rest))
         if not rest:
             return False
-        self._after_tag = False
+        self._after_tag = self._after_reasoning = False
         if self._fresh and not self._in_reasoning:
             bare, self._bare_reasoning = self._bare_reasoning, ""
             if bare and rest.startswith(bare):
@@ -197,10 +204,13 @@ class OutputParser:
         self._leave_gap(start)
         self._drop(len(tag))
         self._after_tag = True
+        if self._in_reasoning and meaning is Meaning.TEXT:
+            self._cover_dropped()
         if meaning is not Meaning.NOTHING:
             self._switch(reasoning=meaning is Meaning.REASONING)
 
     def _switch(self, *, reasoning: bool) -> None:
+        self._after_reasoning = self._in_reasoning and not reasoning
         self._in_reasoning = reasoning
         self._shown = self._calls_here = self._after_tag = True
         self._fresh = self._bare_calls and not reasoning
@@ -285,8 +295,6 @@ class OutputParser:
         if header.shown and not self._gaps.get(self._kind):
             self._gaps[self._kind] = "\n"  # keep two messages from running into one word
 
-    # --- text and its offsets --------------------------------------------------------------------
-
     def _watch(self) -> None:
         """Select the tags that have a meaning in the current channel."""
         self._kind = ReasoningDelta if self._in_reasoning else TextDelta
@@ -294,29 +302,3 @@ class OutputParser:
             in_reasoning=self._in_reasoning, calls=self._calls_here, malformed=self._malformed
         )
         self._plain = self._table.plain
-
-    def _take_held(self, size: int) -> str:
-        text, self._held = self._held[:size], self._held[size:]
-        return text
-
-    def _drop(self, size: int) -> None:
-        self._offset += len(self._take_held(size))
-
-    def _leave_gap(self, size: int) -> None:
-        """Let the next ``size`` characters of white space belong to a tag, unless text follows."""
-        self._add_gap(self._held[:size])
-        self._drop(size)
-
-    def _add_gap(self, space: str) -> None:
-        if space and self._shown:
-            self._gaps[self._kind] = self._gaps.get(self._kind, "") + space
-
-    def _emit_text(self, text: str) -> None:
-        self._offset += len(text)
-        if not text or not self._shown:
-            return
-        if self._gaps and (gap := self._gaps.pop(self._kind, "")) and self._kind in self._begun:
-            text = gap + text
-        end = self._spans.tokens_before(self._offset)
-        self._events.append(self._kind(text, self.covered, end))
-        self.covered = end

@@ -54,12 +54,16 @@ class Finds:
     """The ``HeaderSink`` of one reading. ``known_only``: only the request's own tools count as a
     call."""
 
-    __slots__ = ("_arguments", "_known_only", "_log", "_source", "call_open", "calls", "header")
+    __slots__ = (
+        *("_arguments", "_known_only", "_log", "_source"),
+        *("call_open", "calls", "header", "past_header"),
+    )
 
     def __init__(self, source: Source, log: CallLog, *, known_only: bool = False) -> None:
         self.calls = 0
         self.call_open = False
-        self.header: Header | None = None  # set once it has been read
+        self.header: Header | None = None  # set once it has been read, with the call if it has one
+        self.past_header = False
         self._source = source
         self._log = log
         self._known_only = known_only
@@ -94,6 +98,10 @@ class Finds:
 
     def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
         self.header = Header(reasoning, shown, calls)
+        self.past_header = True
+
+    def call(self) -> None:
+        self.past_header = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +119,16 @@ class OpenReading:
     @property
     def found_calls(self) -> bool:
         return self.finds.calls > 0
+
+    def header_part(self, text: str, ends: tuple[str, ...]) -> int:
+        """Return how many of the next characters belong to a header, as far as is known. ``ends``:
+        the tags that end one."""
+        if self.subject is not Subject.HEADER or self.finds.past_header:
+            return 0
+        rest = self.source.rest
+        whole = rest + text
+        found = [whole.find(tag) + len(tag) for tag in ends if tag in whole]
+        return max(1, min(found, default=len(whole)) - len(rest))
 
     @property
     def is_unfinished_tag(self) -> bool:

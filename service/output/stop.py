@@ -102,6 +102,7 @@ class StopMatcher:
         return text[:cut]
 
     def flush(self) -> str:
-        """Return the text still held back, at the end of the output."""
+        """Return the text still held back: at the end of the text, or where other text follows."""
         held, self._held = self._held, ""
+        self._state = 0
         return held

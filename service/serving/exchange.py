@@ -290,7 +290,7 @@ def note_generation(record: RequestRecord, generation: Generation) -> None:
     record.prompt_tokens = generation.prompt_tokens
     record.cached_tokens = generation.cached_tokens
     record.prefix_miss = generation.prefix_miss
-    record.output_tokens = generation.output_tokens
+    record.output_tokens = generation.generated_tokens
     record.sequences = generation.records()
     record.is_generated = generation.done
     times = [one.last_token_time for one in sequences if one.last_token_time is not None]

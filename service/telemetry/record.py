@@ -140,7 +140,7 @@ class RequestRecord:
     cached_tokens: int = 0
     prefix_miss: PrefixMiss | None = None  # why the prefix cache had no more of the prompt
     miss_place: MessagePlace | None = None  # of the first token that it did not have
-    output_tokens: int = 0
+    output_tokens: int = 0  # generated, also by beams that are not part of the answer
     reasoning_tokens: int = 0  # of them
     itl_max: float | None = None  # the longest time between two tokens of a choice
     happenings: list[Happening] = field(default_factory=list)  # to the request as a whole

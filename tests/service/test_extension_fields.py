@@ -178,45 +178,42 @@ def weighted_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
 def _beams_of(
     service: RunningService, ids: list[int], *, width: int, steps: int, penalty: float
 ) -> list[list[int]]:
-    """The textbook's search over the probabilities that transformers computes."""
+    """Return what transformers finds, without padding."""
     model = transformers.AutoModelForCausalLM.from_pretrained(service.model, dtype=torch.float32)
-    end = model.generation_config.eos_token_id
-    beams: list[tuple[float, list[int]]] = [(0.0, [])]
-    ended: list[tuple[float, list[int]]] = []
-    for _ in range(steps):
-        candidates = []
-        for score, tokens in beams:
-            with torch.inference_mode():
-                logits = model(torch.tensor([[*ids, *tokens]])).logits[0, -1]
-            values, places = torch.log_softmax(logits, -1).topk(2 * width)
-            candidates += [
-                (score + value, [*tokens, place])
-                for value, place in zip(values.tolist(), places.tolist(), strict=True)
-            ]
-        ended += [beam for beam in candidates if beam[1][-1] == end]
-        going = [beam for beam in candidates if beam[1][-1] != end]
-        beams = sorted(going, key=lambda beam: -beam[0])[:width]
-
-    def score(beam: tuple[float, list[int]]) -> float:
-        return beam[0] / float((len(beam[1]) - (beam[1][-1] == end)) ** penalty)
-
-    return [tokens for _, tokens in sorted([*ended, *beams], key=score, reverse=True)[:width]]
+    ends = model.generation_config.eos_token_id
+    outputs = model.generate(
+        torch.tensor([ids]),
+        num_beams=width,
+        num_return_sequences=width,
+        max_new_tokens=steps,
+        length_penalty=penalty,
+        do_sample=False,
+    )
+    found = []
+    for output in outputs[:, len(ids) :].tolist():
+        length = next((place for place, token in enumerate(output, 1) if token in ends), steps)
+        found.append(output[:length])
+    return found
 
 
-@pytest.mark.parametrize("penalty", [1.0, 0.0])
-def test_a_beam_search_finds_what_the_textbook_finds(
-    weighted_service: RunningService, penalty: float
+HELLO = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n<think>\n\n</think>\n\n"
+
+
+@pytest.mark.parametrize("penalty", [1.0, 0.0, -1.0, 2.0])
+@pytest.mark.parametrize(("text", "steps"), [("the sea", 6), (HELLO, 40)])
+def test_a_beam_search_finds_what_transformers_finds(
+    weighted_service: RunningService, text: str, steps: int, penalty: float
 ) -> None:
     service = weighted_service
-    ids = load_checkpoint(service.model).tokenizer.encode("the sea", add_special_tokens=True)
+    ids = load_checkpoint(service.model).tokenizer.encode(text, add_special_tokens=True)
     ask = {
-        **{"prompt": ids, "max_tokens": 6, "n": 3, "use_beam_search": True},
+        **{"prompt": ids, "max_tokens": steps, "n": 3, "use_beam_search": True},
         **{"length_penalty": penalty, "return_token_ids": True, "logprobs": 2},
     }
     status, answer = service.post(TEXT, ask)
     assert status == 200, answer
     found = [choice["token_ids"] for choice in answer["choices"]]
-    assert found == _beams_of(service, ids, width=3, steps=6, penalty=penalty)
+    assert found == _beams_of(service, ids, width=3, steps=steps, penalty=penalty)
     assert answer["usage"]["completion_tokens"] == sum(map(len, found))
     for choice in answer["choices"]:
         assert len(choice["logprobs"]["token_logprobs"]) == len(choice["logprobs"]["tokens"])

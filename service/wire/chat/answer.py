@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from engine.messages import TokenLogprobs
 from service.checkpoint.vocabulary import Vocabulary
 from service.errors import QuireError
 from service.generation.choice import Choice
@@ -19,7 +20,7 @@ from service.output.events import (
     ToolArgumentsDelta,
     ToolCallBegin,
 )
-from service.output.log import fold, shown_tokens
+from service.output.log import ShownTokens, fold, shown_tokens
 from service.wire.chat.request import ChatRequest
 from service.wire.logprobs import ChatLogprobs, PromptLogprobs, logprob_writer
 from service.wire.pieces import HOLE, array, filled, gathered
@@ -155,21 +156,24 @@ class ChatAnswer:
             stop_reason=finished.matched,
             token_ids=choice.tokens if self._request.return_token_ids else msgspec.UNSET,
         )
-        logprobs = self.logprobs(choice, 0, folded.shown_tokens)
-        return filled(_json(envelope), [logprobs] if self._request.logprobs else [])
+        if not self._request.logprobs:
+            return filled(_json(envelope), [])
+        shown = ShownTokens(reasoning=self._request.shows_reasoning)
+        return filled(_json(envelope), [self.logprobs(choice, shown.all(choice.events))])
 
     def finish_reason(self, finished: Finished) -> str:
         if finished.reason == "tool_calls" and self._request.functions is not None:
             return "function_call"
         return finished.reason
 
-    def logprobs(self, choice: Choice, start: int, end: int) -> Iterator[bytes]:
-        """Yield the logprobs of the tokens in this range."""
-        return self._writer.chat(
-            choice.tokens_between(start, end),
-            choice.logprobs[start:end],
-            self._request.top_logprobs or 0,
-        )
+    def logprobs(self, choice: Choice, ranges: list[tuple[int, int]]) -> Iterator[bytes]:
+        """Yield the logprobs of the tokens in these ranges."""
+        tokens: list[int] = []
+        logprobs: list[TokenLogprobs] = []
+        for start, end in ranges:
+            tokens += choice.tokens_between(start, end)
+            logprobs += choice.logprobs[start:end]
+        return self._writer.chat(tokens, logprobs, self._request.top_logprobs or 0)
 
     # --- stream -----------------------------------------------------------------------------------
 
@@ -209,7 +213,10 @@ class ChatStream:
         self._reasons = request.shows_reasoning
         self._legacy = request.functions is not None
         self._read = [0] * len(answer.generation.choices)  # events encoded, per choice
-        self._sent = [0] * len(answer.generation.choices)  # tokens whose ids or logprobs were sent
+        self._sent = [0] * len(answer.generation.choices)  # tokens whose ids were sent
+        self._shown = [
+            ShownTokens(reasoning=request.shows_reasoning) for _ in answer.generation.choices
+        ]
         self._prefix = [
             self._head + b'"choices":[{"index":%d,"delta":' % choice.index
             for choice in answer.generation.choices
@@ -291,15 +298,18 @@ class ChatStream:
     def _rich_chunk(self, choice: Choice, event: Event) -> Iterator[bytes]:
         if isinstance(event, Finished):
             # Tokens without text (an end-of-sequence token) are reported in this last chunk.
-            delta, shown, end = b"{}", shown_tokens(choice.events), event.tokens
+            delta, last, end = b"{}", shown_tokens(choice.events), event.tokens
             finish = self._finish(event)
         else:
             told = self._delta(event)
             if told is None:
+                if self._shown[choice.index].hides(event):
+                    self._shown[choice.index].take(event, event.end)
                 return
-            delta, shown, end = told, event.end, event.end
+            delta, last, end = told, event.end, event.end
             finish = b',"finish_reason":null}]'
         yield self._prefix[choice.index] + delta
+        shown = self._shown[choice.index].take(event, last)
         yield from self._token_details(choice, shown, end)
         yield finish + self._usage_part(end)
 
@@ -335,14 +345,14 @@ class ChatStream:
                 )
         return None
 
-    def _token_details(self, choice: Choice, shown: int, end: int) -> Iterator[bytes]:
-        """Yield logprobs and ids, if requested, of the tokens up to ``shown`` and to ``end`` that
-        were not sent with an earlier chunk."""
+    def _token_details(self, choice: Choice, shown: tuple[int, int], end: int) -> Iterator[bytes]:
+        """Yield, if requested, the logprobs of the tokens in the range ``shown``, and the ids of
+        those up to ``end`` that were not sent with an earlier chunk."""
         request = self._answer.request
         start, self._sent[choice.index] = self._sent[choice.index], end
-        if request.logprobs and shown > start:
+        if request.logprobs and shown[1] > shown[0]:
             yield b',"logprobs":'
-            yield from self._answer.logprobs(choice, start, shown)
+            yield from self._answer.logprobs(choice, [shown])
         else:
             yield b',"logprobs":null'
         if request.return_token_ids:

@@ -43,7 +43,9 @@ def checkpoint(tiny_model: Path) -> Checkpoint:
     return load_checkpoint(tiny_model)
 
 
-def search(checkpoint: Checkpoint, *, width: int, tokens: int, **fields: Any) -> BeamGeneration:
+def search(
+    checkpoint: Checkpoint, *, width: int, tokens: int, length_penalty: float = 1.0, **fields: Any
+) -> BeamGeneration:
     desk = Desk()
     desk.state = EngineState(LinkPhase.READY, "ready", READY)
     generation = at_once(
@@ -55,7 +57,7 @@ def search(checkpoint: Checkpoint, *, width: int, tokens: int, **fields: Any) ->
                 arrival_time=0.0,
                 n=width,
                 stop=StopRules(token_ids=tuple(range(100, 200))),
-                length_penalty=1.0,
+                length_penalty=length_penalty,
             ),
             ANYBODY,
         )
@@ -66,9 +68,17 @@ def search(checkpoint: Checkpoint, *, width: int, tokens: int, **fields: Any) ->
 
 def step(generation: BeamGeneration, numbers: random.Random) -> None:
     """The engine answers every beam: half of the likely tokens end it."""
-    for sequence in generation._at_work:
+    answers: list[list[tuple[int, float]]] = []
+    for _ in generation._at_work:
         ids = [*numbers.sample(range(20, 60), 3), *numbers.sample(range(100, 200), 3)]
-        top = sorted(((token, -numbers.random() * 4) for token in ids), key=lambda one: -one[1])
+        answers.append([(token, -numbers.random() * 4) for token in ids])
+    say(generation, answers)
+
+
+def say(generation: BeamGeneration, answers: list[list[tuple[int, float]]]) -> None:
+    """The engine answers each beam with these tokens and their log-probabilities."""
+    for sequence, answer in zip(generation._at_work, answers, strict=True):
+        top = sorted(answer, key=lambda one: -one[1])
         sequence.logprobs = [TokenLogprobs(top[0][1], 1, packed_top(top))]
         finish(sequence, 1, FinishReason.LENGTH)
     generation.collect()
@@ -81,7 +91,9 @@ def nodes(beams: list[Beam]) -> set[int]:
 def test_memory_grows_with_the_tokens_not_with_all_that_ever_ended(
     checkpoint: Checkpoint,
 ) -> None:
-    generation, numbers = search(checkpoint, width=3, tokens=300), random.Random(1)
+    # The penalty makes longer outputs better, so that the search does not end early.
+    generation = search(checkpoint, width=3, tokens=300, length_penalty=9.0)
+    numbers = random.Random(1)
     while not generation.done:
         step(generation, numbers)
         assert len(generation._ended) <= 3
@@ -97,29 +109,46 @@ def test_memory_grows_with_the_tokens_not_with_all_that_ever_ended(
 
 def test_the_best_that_ended_are_those_of_a_search_that_keeps_all(checkpoint: Checkpoint) -> None:
     ends = frozenset(range(100, 200))
-    generation, numbers = search(checkpoint, width=2, tokens=6, logprobs=1), random.Random(7)
+    generation = search(checkpoint, width=2, tokens=6, logprobs=1, length_penalty=9.0)
+    numbers = random.Random(7)
     mirror, ended = [None], list[Beam]()
-    told: list[list[TokenLogprobs]] = []
     while not generation.done:
-        answers = random.Random()
-        answers.setstate(numbers.getstate())
         sequences = list(generation._at_work)
         step(generation, numbers)
-        told.append([sequence.logprobs[0] for sequence in sequences])
-    for answers_of_step in told:
         candidates = [
             beam
-            for parent, answer in zip(mirror, answers_of_step, strict=True)
-            for beam in continued(parent, answer, ends, most=4, shown=1)
+            for parent, sequence in zip(mirror, sequences, strict=True)
+            for beam in continued(parent, sequence.logprobs[0], ends, most=4, shown=1)
         ]
-        ended += [beam for beam in candidates if beam.is_ended]
-        going_on = [beam for beam in candidates if not beam.is_ended]
-        mirror = sorted(going_on, key=lambda beam: -beam.score)[:2]  # type: ignore[assignment]
-    best = sorted([*ended, *mirror], key=generation._order)[:2]  # type: ignore[arg-type]
-    outputs = [[node.token for node in beam.chain()] for beam in best if beam is not None]
+        candidates.sort(key=lambda beam: -beam.score)
+        is_last = candidates[0].length == 6
+        ended += [beam for beam in candidates[:2] if beam.is_ended or is_last]
+        mirror = [beam for beam in candidates if not beam.is_ended][:2]  # type: ignore[assignment]
+    best = sorted(ended, key=generation._order)[:2]
+    outputs = [[node.token for node in beam.chain()] for beam in best]
     assert [choice.tokens for choice in generation.choices] == outputs
+    assert len(ended) > 2
     for choice in generation.choices:
         assert all(len(entry.top) == 1 for entry in choice.logprobs)
+
+
+@pytest.mark.parametrize(
+    ("length_penalty", "is_over"),
+    [(-1.0, True), (0.0, True), (0.2, True), (0.5, False), (1.0, False), (2.0, False)],
+)
+def test_a_search_ends_once_no_beam_can_be_better_than_those_that_ended(
+    checkpoint: Checkpoint, length_penalty: float, is_over: bool
+) -> None:
+    generation = search(checkpoint, width=2, tokens=50, length_penalty=length_penalty)
+    say(generation, [[(20, -0.1), (100, -0.5), (21, -3.0)]])
+    say(generation, [[(22, -0.6), (101, -0.9)], [(23, -9.0)]])
+    assert not generation.done
+    # The best beam has -1.2 after three tokens; those that ended -0.5 after one, -1.0 after two.
+    say(generation, [[(24, -0.5)], [(25, -9.0)]])
+    assert generation.done is is_over
+    if is_over:
+        outputs = [choice.tokens for choice in generation.choices]
+        assert sorted(outputs) == [[20, 101], [100]]
 
 
 @pytest.mark.parametrize(("asked_for", "computed"), [(None, 4), (1, 4), (5, 5), (20, 20)])
@@ -193,6 +222,25 @@ def test_the_prompts_logprobs_come_with_the_first_step_for_every_choice(
     ]
     assert computed == [1, None, None]
     assert [choice.sequence.prompt_logprobs for choice in generation.choices] == [of_prompt] * 2
+
+
+def test_the_tokens_of_all_beams_are_counted_also_if_the_search_does_not_end(
+    checkpoint: Checkpoint,
+) -> None:
+    generation = search(checkpoint, width=2, tokens=50)
+    assert generation.generated_tokens == 0
+    generation.first_step[0].first_scheduled_time = 7.0
+    say(generation, [[(20, -0.1), (21, -0.5)]])
+    say(generation, [[(22, -0.6), (23, -0.9)], [(24, -0.5), (25, -0.6)]])
+    assert (generation.generated_tokens, generation.output_tokens) == (3, 0)
+    generation.close()
+    assert [one.first_scheduled_time for one in generation.records()] == [7.0, 7.0]
+
+
+def test_at_least_the_tokens_of_the_answer_are_counted(checkpoint: Checkpoint) -> None:
+    generation = search(checkpoint, width=2, tokens=1)
+    say(generation, [[(20, -0.1), (21, -0.5)]])
+    assert (generation.generated_tokens, generation.output_tokens) == (2, 2)
 
 
 def test_beams_share_their_beginnings() -> None:

@@ -14,6 +14,7 @@ from engine.messages import FinishReason, TokenLogprobs
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.sequence import EngineSequence
 from service.errors import EngineFailedError
+from service.formats import Opening
 from service.generation.choice import Choice, StopRules
 from service.output.log import fold
 from tests.service.generation.desk import WatchedDesk, begun
@@ -125,6 +126,62 @@ def test_a_stop_string_that_the_last_incomplete_character_completes_is_reported(
         else:
             assert fold(choice.events).content == ("Hi\ufffd" if show else expected)
             assert told == ("stop", strings[0])
+
+
+@pytest.mark.parametrize(
+    ("said", "strings", "reasoning", "content", "matched"),
+    [
+        ("It needs it.\n</think>\n\nHe needs it.", ("needs",), "It needs it.", "He ", "needs"),
+        ("It needs it.\n</think>\n\nNone.", ("needs",), "It needs it.", "None.", None),
+        ("It needs", ("needs",), "It needs", "", None),
+        ("a\n\nb\n</think>\n\nc\n\nd", ("\n\n",), "a\n\nb", "c", "\n\n"),
+        ("a</think>b", ("</think>", "k>b"), "a", "b", None),
+        ("a</think>\n\n \n", ("\n",), "a", "", None),
+        ("a</think>b</thin", ("</thin",), "a", "b", "</thin"),
+        ("a</think>b<think>bad</think>bc", ("ba", "bc"), "abad", "b", "bc"),
+        ("a</think>bX<think>X</think>c", ("XX",), "aX", "bXc", None),
+    ],
+)
+def test_stop_strings_end_the_answer_not_the_reasoning(
+    checkpoint: Checkpoint,
+    said: str,
+    strings: tuple[str, ...],
+    reasoning: str,
+    content: str,
+    matched: str | None,
+) -> None:
+    for show in (False, True):
+        rules = StopRules(strings=strings, show=show)
+        choice = new_choice(checkpoint, parse=True, opening=Opening.REASONING, stop=rules)
+        choice.sequence.generated += ids(checkpoint, said)
+        end(choice.sequence, FinishReason.STOP)
+        choice.advance()
+        folded = fold(choice.events)
+        shown = content + (matched if show and matched else "")
+        assert (folded.reasoning, folded.content) == (reasoning, shown)
+        assert choice.finished is not None
+        assert choice.finished.matched == matched
+
+
+def test_stop_strings_end_calls_after_reasoning(checkpoint: Checkpoint) -> None:
+    call = '<tool_call>\n{"name": "f", "arguments": {"x": "one two"}}\n</tool_call>'
+    rules = StopRules(strings=("two",))
+    fields = {"parse": True, "tools": {"f": None}, "opening": Opening.REASONING}
+    choice = new_choice(checkpoint, stop=rules, **fields)
+    choice.sequence.generated += ids(checkpoint, f"one two\n</think>\n\n{call}")
+    choice.advance()
+    assert choice.finished is not None
+    assert choice.finished.matched == "two"
+    folded = fold(choice.events)
+    assert folded.reasoning == "one two"
+    assert [call.arguments for call in folded.tool_calls] == ['{"x": "one ']
+
+
+def test_without_a_parser_stop_strings_end_reasoning_too(checkpoint: Checkpoint) -> None:
+    choice = new_choice(checkpoint, stop=StopRules(strings=("needs", "k>b")))
+    choice.sequence.generated += ids(checkpoint, "<think>It</think>b needs")
+    choice.advance()
+    assert fold(choice.events).content == "<think>It</thin"
 
 
 def test_complete_calls_make_an_end_one_of_calls_unless_it_was_cut_off(

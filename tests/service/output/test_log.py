@@ -11,7 +11,7 @@ from service.output.events import (
     ToolCallBegin,
     ToolCallEnd,
 )
-from service.output.log import FoldedCall, fold, reasoning_tokens, shown_tokens
+from service.output.log import FoldedCall, ShownTokens, fold, reasoning_tokens, shown_tokens
 
 LOG: list[Event] = [
     ReasoningDelta("Let me ", 0, 2),
@@ -56,3 +56,21 @@ def test_tokens_without_text_are_not_shown_and_reasoning_has_its_own_count() -> 
 def test_tokens_without_text_are_shown_if_nothing_ended_the_answer() -> None:
     assert shown_tokens([*LOG[:-1], Finished("length", None, 20)]) == 20
     assert fold([*LOG[:-1], Finished("length", None, 20)]).shown_tokens == 20
+
+
+HIDDEN: list[Event] = [
+    ReasoningDelta("Let me see.", 0, 5),
+    TextDelta("Well", 7, 9),  # after a tag and white space
+    ToolCallBegin(0, "c0", "f", 9, 11),
+    ToolArgumentsDelta(0, "{}", 11, 12),
+    ToolCallEnd(0, 12, 13),
+    TextDelta(".", 14, 15),
+    ReasoningDelta("So.", 15, 17),
+    Finished("length", None, 20),
+]
+
+
+def test_hidden_reasoning_and_its_tags_show_no_tokens() -> None:
+    assert ShownTokens(reasoning=True).all(HIDDEN) == [(0, 20)]
+    assert ShownTokens(reasoning=False).all(HIDDEN) == [(0, 0), (7, 15), (20, 20)]
+    assert ShownTokens(reasoning=False).all(LOG) == [(0, 0), (5, 14), (16, 17)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,10 +15,13 @@ from hypothesis import strategies as st
 from service.formats import PLAIN, Opening, OutputFormat, ReasoningTags, detect_format, named_format
 from service.output import tags
 from service.output.events import Delta, TextDelta, ToolArgumentsDelta
+from service.output.parser import OutputParser
+from service.output.spans import TokenSpans
 from tests.service.output import parsing
 from tests.service.output.parsing import Summary, cut, summary
 
 FORMAT = detect_format("<think></think><tool_call></tool_call>")
+OPENAI = detect_format("", calls="openai", reasoning="openai")
 
 
 def parse(
@@ -237,11 +241,11 @@ def test_white_space_before_a_mark_stays_in_place_however_the_text_is_cut(
 
 
 @given(text=_texts(), places=st.lists(st.integers(0, 10_000), max_size=12))
-def test_spans_touch_never_overlap_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
+def test_spans_are_in_order_and_stay_within_the_tokens(text: str, places: list[int]) -> None:
     pieces = cut(text, places)
     position = 0
     for event in parse(pieces):
-        assert event.start == position
+        assert event.start >= position
         assert event.start <= event.end <= len(pieces)
         position = event.end
 
@@ -293,3 +297,68 @@ def test_a_long_run_of_white_space_is_not_remembered_with_the_text_after_it() ->
         parse([*"one", *space, "quaint"])
     known = [text for texts in tags._PLAIN_TEXTS.values() for text in texts if "quaint" in text]
     assert known == [" \nquaint"]
+
+
+HARMONY = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>"
+
+
+@pytest.mark.parametrize(
+    ("output_format", "opening", "text", "answer"),
+    [
+        (FORMAT, Opening.REASONING, "\na < b\n</think>\n\nYes. \n", "Yes. \n"),
+        (FORMAT, Opening.TEXT, "<think>a</think> b <think>c</think>d", "<think>b <think>d"),
+        (FORMAT, Opening.TEXT, f"{CALL}\n\n{CALL}", f"{CALL}\n\n{CALL}"),
+        (FORMAT, Opening.REASONING, f"a{CALL}b</think>c", CALL.removeprefix("<tool_call>") + "c"),
+        (PLAIN, Opening.TEXT, "<think>a</think>b", "<think>a</think>b"),
+        (OPENAI, Opening.HEADER, f"{HARMONY}final<|message|>Hi.", "<|start|>Hi."),
+        (
+            OPENAI,
+            Opening.HEADER,
+            f'{HARMONY}commentary to=functions.f <|constrain|>json<|message|>{{"a": 1}}<|call|>',
+            '<|start|>{"a": 1}<|call|>',
+        ),
+    ],
+)
+@pytest.mark.parametrize("token", [".", r"<[^>]+>|\s*\w+|."])
+def test_what_precedes_an_answer_is_known_before_it_is_parsed(
+    output_format: OutputFormat, opening: Opening, text: str, answer: str, token: str
+) -> None:
+    spans = TokenSpans()
+    parser = OutputParser(output_format, spans, [], tools={"f": None}, opening=opening)
+    rest = []
+    for number, piece in enumerate(re.findall(token, text, re.DOTALL), start=1):
+        spans.push(len(piece), number)
+        while piece and (size := parser.before_answer(piece)):
+            parser.feed(piece[:size])
+            piece = piece[size:]
+        rest.append(piece)
+        parser.feed(piece)
+    assert "".join(rest) == answer
+
+
+@pytest.mark.parametrize(
+    ("pieces", "opening", "spans"),
+    [
+        (["Hm", ".", "\n", "</think>", "\n\n", "Yes", "."], Opening.REASONING, [(5, 6), (6, 7)]),
+        (["Hm", "</thi", "nk>\nYe", "s"], Opening.REASONING, [(2, 3), (3, 4)]),
+        (
+            ["<think>", "a", "</think>", "b", " ", "<think>", "c", "</think>", "d"],
+            Opening.TEXT,
+            [(3, 4), (8, 9)],
+        ),
+        ([CALL, "\n", "a"], Opening.TEXT, [(2, 3)]),
+        ([" ", "a", " ", "b"], Opening.TEXT, [(0, 2), (2, 4)]),
+    ],
+)
+@pytest.mark.parametrize("by_token", [True, False])
+def test_text_has_the_tokens_that_made_it_without_those_of_tags(
+    pieces: list[str], opening: Opening, spans: list[tuple[int, int]], by_token: bool
+) -> None:
+    events = parse(pieces, opening=opening, by_token=by_token)
+    found = [(event.start, event.end) for event in events if isinstance(event, TextDelta)]
+    assert found == spans
+
+
+def test_a_call_after_reasoning_does_not_have_the_tokens_of_its_closing_tag() -> None:
+    events = parse(["Hm", ".", "</think>", CALL], opening=Opening.REASONING)
+    assert [(event.start, event.end) for event in events[:3]] == [(0, 1), (1, 2), (3, 4)]

@@ -28,6 +28,9 @@ def test_offsets_in_rising_order_give_the_tokens_that_made_the_text_before(
     assert spans.total == len(made) - 1
     offsets = data.draw(st.lists(st.integers(1, spans.total), max_size=8))
     for offset in sorted(offsets):
+        if data.draw(st.booleans()):
+            whole = set(made[: offset + 1]) - set(made[offset + 1 :])
+            assert spans.tokens_within(offset) == max(whole)
         assert spans.tokens_before(offset) == made[offset]
 
 

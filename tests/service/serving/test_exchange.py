@@ -6,7 +6,13 @@ import asyncio
 
 import pytest
 
-from engine.messages import FinishReason, SamplingParams
+from engine.messages import (
+    Admitted,
+    FinishReason,
+    SamplingParams,
+    TokenLogprobs,
+    packed_top,
+)
 from engine.queueing import Refusal, RefusalReason
 from service.admission.drain import Drain
 from service.engine.refusals import refused
@@ -23,9 +29,11 @@ from service.pooling.request import PooledTexts, PoolingRequest
 from service.serving.exchange import Exchange, OpenExchanges
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
+from service.telemetry.usage import usage_of_request
 from service.tenants.caller import Caller
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
 from tests.service.serving.by_hand import give_vectors, loaded, record, say, services
+from tests.service.wire.chat.test_answer import finish
 
 
 class Heard(NoTelemetry):
@@ -104,6 +112,27 @@ def test_work_that_goes_on_ends_the_exchange_when_it_ends() -> None:
     assert (drain.in_flight, room.held, heard.finished) == (1, 5, [])
     end()
     assert (drain.in_flight, room.held, heard.finished) == (0, 0, ["client_gone"])
+
+
+async def test_a_search_that_a_client_leaves_costs_what_its_beams_generated() -> None:
+    desk = loaded()
+    of = services(desk)
+    exchange = Exchange(record(), Heard())
+    params = SamplingParams(max_tokens=8)
+    request = GenerationRequest("req_1", [[1, 2, 3]], params, 0.0, n=2, length_penalty=1.0)
+    generation = await of.generator.start(request, Caller("0a" * 32))
+    exchange.began(generation)
+    likely = [(400, -0.1), (401, -2.0), (402, -3.0), (403, -4.0)]
+    while len(desk.sequences) < 5:  # the third step has begun
+        for sequence in desk.sequences[-2:]:
+            sequence.admit(Admitted(sequence.handle, 1.0, 0))
+            sequence.logprobs = [TokenLogprobs(-0.1, 1, packed_top(likely))]
+            finish(sequence, 1, FinishReason.LENGTH)
+        generation.collect()
+    exchange.close()
+    assert exchange.record.outcome == "client_gone"
+    _, figures = usage_of_request(exchange.record, 0.0)
+    assert (figures.prompt_tokens, figures.output_tokens) == (3, 3)
 
 
 async def test_the_record_says_what_was_asked_for_and_what_it_cost() -> None:

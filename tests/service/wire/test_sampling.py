@@ -37,6 +37,7 @@ def decoded(**fields: Any) -> SamplingFields:
         ({"use_beam_search": True, "n": MAX_BEAMS + 1}, "n"),
         ({"use_beam_search": True, "presence_penalty": 0.5}, "presence_penalty"),
         ({"use_beam_search": True, "repetition_penalty": 1.1}, "repetition_penalty"),
+        ({"use_beam_search": True, "stop": ["x"]}, "stop"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -37,6 +37,9 @@ class Recorder:
     def end(self, *, whole: bool = True) -> None:
         self.calls[-1].whole = whole
 
+    def call(self) -> None:
+        """Do nothing: the call itself is kept."""
+
     def channel(self, *, reasoning: bool, shown: bool = True, calls: bool = True) -> None:
         self.headers.append({"reasoning": reasoning, "shown": shown, "calls": calls})
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from engine.messages import Finished, FinishReason, SamplingParams
+from engine.messages import Finished, FinishReason, SamplingParams, TokenLogprobs
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.link import EngineLink
 from service.engine.sequence import EngineSequence, Waker
@@ -139,7 +139,10 @@ class Played:
         position = 0
         while not choice.done:
             count = next(frames)
-            sequence.generated += ids[position : position + count]
+            arrived = ids[position : position + count]
+            sequence.generated += arrived
+            if chat.logprobs:
+                sequence.logprobs += [TokenLogprobs(-0.5, 1, b"")] * len(arrived)
             position += count
             if position >= len(ids):
                 finish(sequence, len(ids), reason)
@@ -206,6 +209,42 @@ def test_any_frames_stream_to_the_whole_answer_ids_and_all(
     assert reasoning == whole.message.to_dict().get("reasoning", "")
     if reason is FinishReason.LENGTH:
         assert whole.finish_reason == "length"
+
+
+@pytest.mark.parametrize("shown", [True, False])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=examples(40))
+@given(data=st.data())
+def test_any_frames_stream_the_logprobs_of_the_whole_answer(
+    checkpoint: Checkpoint, shown: bool, data: st.DataObject
+) -> None:
+    parts = st.sampled_from(["<think>", "</think>", CALL, " plain ", "word", "\n"])
+    text = "".join(data.draw(st.lists(parts, min_size=1, max_size=8)))
+    frames = data.draw(st.lists(st.integers(1, 7), min_size=1))
+    fields: dict[str, Any] = {"tools": [TOOL], "logprobs": True, "include_reasoning": shown}
+    played = Played(checkpoint, text, itertools.cycle(frames), **fields)
+    streamed = [
+        entry.token
+        for chunk in played.chunks
+        for choice in chunk.choices
+        for entry in (choice.logprobs and choice.logprobs.content) or []
+    ]
+    assert streamed == _spelled(played)
+
+
+def _spelled(played: Played) -> list[str]:
+    logprobs = played.whole.choices[0].logprobs
+    assert logprobs is not None
+    return [entry.token for entry in logprobs.content or []]
+
+
+def test_logprobs_do_not_spell_hidden_reasoning(checkpoint: Checkpoint) -> None:
+    text = "<think>\nLet me see.\n</think>\n\nWell, then."
+    for shown, spelled in ((True, text), (False, "Well, then.")):
+        fields: dict[str, Any] = {"logprobs": True, "include_reasoning": shown}
+        played = Played(checkpoint, text, one_each(), **fields)
+        assert "".join(_spelled(played)) == spelled
+    called = Played(checkpoint, f"<think>x</think>{CALL}", one_each(), tools=[TOOL], **fields)
+    assert "".join(_spelled(called)).startswith("<tool_call>")
 
 
 def _calls(message: Any) -> list[tuple[str, str, str]]:

@@ -19,7 +19,7 @@ from openai.lib.streaming.responses._responses import ResponseStreamState
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from engine.messages import FinishReason, SamplingParams
+from engine.messages import FinishReason, SamplingParams, TokenLogprobs
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
 from service.generation.generator import Generator
@@ -109,6 +109,9 @@ class Played:
         while not choice.done:
             count = next(frames)
             sequence.generated += ids[position : position + count]
+            if request.shows_logprobs:
+                missing = len(sequence.generated) - len(choice.logprobs) - len(sequence.logprobs)
+                sequence.logprobs += [TokenLogprobs(-0.5, 1, b"")] * missing
             position = min(len(ids), position + count)
             if position == len(ids) and not (fails or is_left):
                 finish(sequence, len(ids), reason)
@@ -385,3 +388,19 @@ def test_hosted_tools_are_reported_as_not_run(checkpoint: Checkpoint) -> None:
         "tools[3].web_search",
         "tools[4].telepathy",
     ]
+
+
+@pytest.mark.parametrize("frame", [1, 100])
+def test_logprobs_spell_the_text_that_they_come_with(checkpoint: Checkpoint, frame: int) -> None:
+    text = f"<think>\nLet me see.\n</think>\n\nWell, then.\n\n{CALL}\n\nThat was it."
+    included = ["message.output_text.logprobs"]
+    played = Played(checkpoint, text, itertools.repeat(frame), include=included)
+    texts = []
+    for item in played.final["output"]:
+        for part in item["content"] if item["type"] == "message" else []:
+            assert "".join(entry["token"] for entry in part["logprobs"]) == part["text"]
+            texts.append(part["text"])
+    assert texts == ["Well, then.", "That was it."]
+    for event in played.events:
+        if event["type"] == "response.output_text.delta":
+            assert "".join(entry["token"] for entry in event["logprobs"]) == event["delta"]
