@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from service.constraint.bare_text import (
@@ -10,6 +10,7 @@ from service.constraint.bare_text import (
     NULL,
     BareTexts,
     BeyondTextError,
+    NoTextError,
     SchemaTexts,
 )
 from service.constraint.flat import CannotFlattenError, flat_regex
@@ -82,13 +83,27 @@ class Argument(NamedTuple):
         is_nullable = self.schema_texts.allows_null(self.part)
         return ([*texts, *NULL], ()) if is_nullable else (texts, NULLS)
 
-    def texts_among_others(self) -> BareTexts:
-        """Return the texts that it may be written as if a mark says so; none if they cannot be
-        enforced."""
+    def as_text(self, write: Callable[[BareTexts, Sequence[str]], str]) -> str:
+        """Return what ``write`` makes of ``texts``. Raises InvalidRequestError as well if it can
+        write none of them, and they must be followed."""
         try:
-            return self.schema_texts.of(self.part)
-        except BeyondTextError:
-            return []
+            return write(*self.texts())
+        except NoTextError as error:
+            if is_binding(self.tool):
+                raise InvalidRequestError(
+                    f"None of the values that '{self.key[:64]}' may have can be written inside "
+                    "this model's tool calls; allow others.",
+                    param=f"{self.tool.param}.properties.{self.key}",
+                ) from error
+            return write(ANY_TEXT, ())
+
+    def text_among_others(self, write: Callable[[BareTexts, Sequence[str]], str]) -> str | None:
+        """Return what ``write`` makes of the texts that it may be written as if a mark says so;
+        None if there are none or they cannot be enforced."""
+        try:
+            return write(self.schema_texts.of(self.part), ())
+        except (BeyondTextError, NoTextError):
+            return None
 
 
 def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:

@@ -351,13 +351,13 @@ class CallTerms:
     ) -> str:
         """Return a term for an argument: as bare text if the parser reads its types as that."""
         if text_value is not None and _reads_text(self._tags.body, argument.types):
-            return written(argument.key, text_value(*argument.texts()), True)
+            return written(argument.key, argument.as_text(text_value), True)
         value = json_value(argument_schema(argument.part, argument.root))
         term = written(argument.key, value, False)
-        texts = argument.texts_among_others() if text_value and self._marks_text else []
-        if not texts or text_value is None:
+        text = argument.text_among_others(text_value) if text_value and self._marks_text else None
+        if text is None:
             return term
-        return either([written(argument.key, text_value(texts, ()), True), term])
+        return either([written(argument.key, text, True), term])
 
     def _arguments(self, tool: ToolShape) -> dict[str, Any]:
         return arguments_schema(tool, exact=self._exact)

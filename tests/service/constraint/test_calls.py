@@ -148,6 +148,36 @@ def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_anoth
         assert value == "fine" or json.dumps(value) in written or value in written
 
 
+VALUES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "level": {"enum": [1, 2, None]},
+        "nothing": {"const": None},
+        "fixed": {"const": {"a": "b"}},
+        "mixed": {"anyOf": [{"enum": [True, 3]}, {"enum": [[1], None]}]},
+    },
+    "required": ["level", "nothing", "fixed", "mixed"],
+    "additionalProperties": False,
+}
+
+
+@FORMATS
+def test_listed_values_without_strings_never_lead_to_a_dead_end(shipped: ShippedFormat) -> None:
+    tool = ToolShape(name="note", parameters=VALUES, strict=True, param="t")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    tools_by_name = reduced({"note": VALUES})
+    for seed in range(4):
+        text = walk(asked, seed)  # fails at a dead end
+        if text is not None:
+            found = parse([text], form(shipped), tools_by_name, opening=opening(shipped))
+            (arguments,) = (entry[1] for entry in summary(found) if entry[0] == "arguments")
+            jsonschema.validate(json.loads(arguments), VALUES)
+
+
 BARE = [
     shipped
     for shipped in SHIPPED
@@ -219,6 +249,25 @@ def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> Non
     text = next(filter(None, (walk(asked, seed) for seed in range(8))))
     ((_, arguments),) = calls_in(text, shipped)
     jsonschema.validate(arguments, schema)
+
+
+@pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
+def test_an_argument_of_which_no_value_can_be_written_is_refused_if_it_binds(
+    shipped: ShippedFormat,
+) -> None:
+    assert shipped.calls is not None
+    body = shipped.calls.body
+    ends = {getattr(body, name, "") for name in ("value_close", "mark", "quote")} - {""}
+    schema = {"properties": {"text": {"type": "string", "enum": sorted(ends)}}}
+    for strict in (False, True):
+        tool = ToolShape(name="note", parameters=schema, strict=strict, param="t")
+        request = ConstraintRequest(tools=(tool,), tool_choice="required", opening=opening(shipped))
+        if strict:
+            with pytest.raises(InvalidRequestError, match="None of the values") as refused:
+                build_constraint(request, form(shipped), token_id)
+            assert refused.value.param == "t.properties.text"
+        else:
+            assert build_constraint(request, form(shipped), token_id) is not None
 
 
 PARAMETERS = [
