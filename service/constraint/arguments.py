@@ -20,6 +20,8 @@ from service.constraint.schema import enforceable
 from service.constraint.schema_grammar import rewritten
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
+from service.formats.format import Body
+from service.output.calls.keys import can_carry
 from service.output.calls.parameters import NULLABLE, NULLS
 from service.output.calls.tool_schemas import parameter_types
 from service.schema_targets import target_of
@@ -106,9 +108,10 @@ class Argument(NamedTuple):
             return None
 
 
-def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:
-    """Return the arguments that the schema lists. Raises InvalidRequestError if they must match it
-    and a list of them does not ensure that."""
+def listed_arguments(tool: ToolShape, schema: JsonObject, body: Body) -> Listed:
+    """Return the arguments that the schema lists, without those whose names a call that is written
+    like this cannot carry. Raises InvalidRequestError if they must match it and a list of them does
+    not ensure that."""
     found = listed(schema)
     if found.left_out and is_binding(tool):
         keyword = found.left_out[0]
@@ -116,7 +119,15 @@ def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:
             f"'{keyword}' of the arguments cannot be enforced inside this model's tool calls.",
             param=f"{tool.param}.{keyword}",
         )
-    return found
+    carried = {key: part for key, part in found.properties.items() if can_carry(body, key)}
+    lost = next((key for key in found.properties if key not in carried), None)
+    if lost is not None and is_binding(tool):
+        raise InvalidRequestError(
+            f"An argument with the name '{lost[:64]}' cannot be written inside this model's tool "
+            "calls; use letters, digits, '_' and '-'.",
+            param=f"{tool.param}.properties.{lost}",
+        )
+    return found._replace(properties=carried)
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:

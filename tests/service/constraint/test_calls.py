@@ -16,6 +16,7 @@ from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
 from service.errors import InvalidRequestError
 from service.formats import (
     ElementsBody,
+    JsonBody,
     Opening,
     ParametersBody,
     PythonBody,
@@ -23,6 +24,7 @@ from service.formats import (
     ShippedFormat,
 )
 from service.formats.format import token_like
+from service.output.calls.keys import can_carry
 from service.output.calls.tool_schemas import reduced
 from tests.service.constraint.grammars import accepts, special_tokenizer, token_id
 from tests.service.constraint.shipped import (
@@ -386,6 +388,52 @@ def test_the_text_of_an_argument_cannot_hold_another_argument(shipped: ShippedFo
             if not example.lenient and example.calls and "Oslo" in example.text:
                 text = example.text.partition("<|call|>")[0].replace("Oslo", inside)
                 assert accepts(asked, text) == fits, text
+
+
+NAMES = (
+    *("a", "a.b", "per-page", "1st", "größe", "class", "x y", "x/y", "$f", "@type", "user's"),
+    *("a&b", "a[b]", "filter[name]", "a:b", "a,b", "a(b", "a=b", "a<b", "a>b", 'q"q', "&quot;"),
+    *(" x", "x ", "a\nb", ")", "}", "a{b", "", "n" * 600),
+)
+
+
+@FORMATS
+def test_an_argument_s_name_is_read_back_or_refused(shipped: ShippedFormat) -> None:
+    def asked(*names: str, strict: bool) -> Constraint | None:
+        tool = ToolShape(name="note", parameters=with_names(names), strict=strict, param="t")
+        request = ConstraintRequest(
+            tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+        )
+        return build_constraint(request, form(shipped), token_id)
+
+    def with_names(names: tuple[str, ...]) -> dict[str, Any]:
+        days = {"type": "integer", "minimum": 1, "maximum": 3}
+        properties = {name: {"enum": ["a", "b"]} for name in names[::2]}
+        return {
+            "type": "object",
+            "properties": properties | dict.fromkeys(names[1::2], days),
+            "required": list(names),
+            "additionalProperties": False,
+        }
+
+    body = JsonBody() if shipped.calls is None else shipped.calls.body
+    carried = [name for name in NAMES if can_carry(body, name)]
+    assert set(carried) >= {"a", "a.b", "per-page", "größe", "$f", "user's"}
+    for name in sorted({*NAMES} - {*carried}):
+        with pytest.raises(InvalidRequestError, match="cannot be written inside") as refused:
+            asked(name, strict=True)
+        assert refused.value.param == f"t.properties.{name}"
+    schema = with_names(tuple(carried))
+    for names, strict in ((carried, True), (NAMES, False)):
+        constraint = asked(*names, strict=strict)
+        assert constraint is not None
+        text = next(filter(None, (walk(constraint, seed, 4000) for seed in range(4))))
+        tools_by_name = reduced({"note": with_names(tuple(names))})
+        found = parse([text], form(shipped), tools_by_name, opening=opening(shipped))
+        (arguments,) = (entry[1] for entry in summary(found) if entry[0] == "arguments")
+        if strict:
+            jsonschema.validate(json.loads(arguments), schema)
+        assert set(json.loads(arguments)) == set(carried), text
 
 
 LISTED = [
