@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from service.constraint.bare_text import (
@@ -10,6 +10,7 @@ from service.constraint.bare_text import (
     NULL,
     BareTexts,
     BeyondTextError,
+    NoTextError,
     SchemaTexts,
 )
 from service.constraint.flat import CannotFlattenError, flat_regex
@@ -19,6 +20,8 @@ from service.constraint.schema import enforceable
 from service.constraint.schema_grammar import rewritten
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
+from service.formats.format import Body
+from service.output.calls.keys import can_carry
 from service.output.calls.parameters import NULLABLE, NULLS
 from service.output.calls.tool_schemas import parameter_types
 from service.schema_targets import target_of
@@ -82,18 +85,33 @@ class Argument(NamedTuple):
         is_nullable = self.schema_texts.allows_null(self.part)
         return ([*texts, *NULL], ()) if is_nullable else (texts, NULLS)
 
-    def texts_among_others(self) -> BareTexts:
-        """Return the texts that it may be written as if a mark says so; none if they cannot be
-        enforced."""
+    def as_text(self, write: Callable[[BareTexts, Sequence[str]], str]) -> str:
+        """Return what ``write`` makes of ``texts``. Raises InvalidRequestError as well if it can
+        write none of them, and they must be followed."""
         try:
-            return self.schema_texts.of(self.part)
-        except BeyondTextError:
-            return []
+            return write(*self.texts())
+        except NoTextError as error:
+            if is_binding(self.tool):
+                raise InvalidRequestError(
+                    f"None of the values that '{self.key[:64]}' may have can be written inside "
+                    "this model's tool calls; allow others.",
+                    param=f"{self.tool.param}.properties.{self.key}",
+                ) from error
+            return write(ANY_TEXT, ())
+
+    def text_among_others(self, write: Callable[[BareTexts, Sequence[str]], str]) -> str | None:
+        """Return what ``write`` makes of the texts that it may be written as if a mark says so;
+        None if there are none or they cannot be enforced."""
+        try:
+            return write(self.schema_texts.of(self.part), ())
+        except (BeyondTextError, NoTextError):
+            return None
 
 
-def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:
-    """Return the arguments that the schema lists. Raises InvalidRequestError if they must match it
-    and a list of them does not ensure that."""
+def listed_arguments(tool: ToolShape, schema: JsonObject, body: Body) -> Listed:
+    """Return the arguments that the schema lists, without those whose names a call that is written
+    like this cannot carry. Raises InvalidRequestError if they must match it and a list of them does
+    not ensure that."""
     found = listed(schema)
     if found.left_out and is_binding(tool):
         keyword = found.left_out[0]
@@ -101,7 +119,15 @@ def listed_arguments(tool: ToolShape, schema: JsonObject) -> Listed:
             f"'{keyword}' of the arguments cannot be enforced inside this model's tool calls.",
             param=f"{tool.param}.{keyword}",
         )
-    return found
+    carried = {key: part for key, part in found.properties.items() if can_carry(body, key)}
+    lost = next((key for key in found.properties if key not in carried), None)
+    if lost is not None and is_binding(tool):
+        raise InvalidRequestError(
+            f"An argument with the name '{lost[:64]}' cannot be written inside this model's tool "
+            "calls; use letters, digits, '_' and '-'.",
+            param=f"{tool.param}.properties.{lost}",
+        )
+    return found._replace(properties=carried)
 
 
 def argument_schema(part: Any, root: JsonObject) -> JsonObject:

@@ -20,7 +20,6 @@ BareTexts = Sequence[tuple[JsonObject, ...]]
 ANY_TEXT: BareTexts = [()]
 NULL: BareTexts = [({"const": "null"},)]
 ANYTHING = "/(?s:.*)/"
-_NOTHING = "/a/ & /b/"  # a terminal that matches nothing
 # Keywords that restrict a string: those that a terminal can follow, and the others.
 _FOLLOWED = frozenset({"const", "enum", "pattern", "minLength", "maxLength"})
 _BEYOND = ("not", "if", "$dynamicRef", "$recursiveRef")
@@ -35,6 +34,10 @@ class BeyondTextError(Exception):
     def __init__(self, keyword: str) -> None:
         super().__init__(keyword)
         self.keyword = keyword
+
+
+class NoTextError(Exception):
+    """None of a schema's texts can be written."""
 
 
 class SchemaTexts:
@@ -168,8 +171,8 @@ def text_terminal(
 ) -> str | None:
     """Return a terminal for these texts; None if they are not restricted. ``ends``: a regex for
     what ends the text and cannot occur in it; ``never``: texts that mean something else;
-    ``never_first``: a text it cannot begin with. Options that break these rules are left out; a
-    terminal without options matches nothing."""
+    ``never_first``: a text it cannot begin with. Options that break these rules are left out.
+    Raises NoTextError if there are no others."""
     if any(not schemas for schemas in texts) and not never:
         return None
     terms: list[str] = []
@@ -191,9 +194,9 @@ def text_terminal(
             shapes = [*(shapes or [ANYTHING]), text_excluding(ends)]
             shapes += [f"~({' | '.join(map(literal, never))})"] if never else []
         terms.append(" & ".join(shapes))
-    if len(terms) == 1:
-        return terms[0]
-    return " | ".join(f"({term})" for term in terms) or _NOTHING
+    if not terms:
+        raise NoTextError
+    return terms[0] if len(terms) == 1 else " | ".join(f"({term})" for term in terms)
 
 
 def text_excluding(ends: str) -> str:

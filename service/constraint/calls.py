@@ -45,6 +45,7 @@ from service.formats import (
     ToolCallTags,
 )
 from service.formats.format import Body
+from service.output.calls.keys import ends_of_key, written_name
 from service.output.calls.parameters import CDATA, reads_text
 from service.output.calls.reader import inner_opening
 
@@ -187,13 +188,13 @@ class CallTerms:
 
     def _parameters(self, body: ParametersBody, tool: ToolShape) -> str:
         space = self._space
-        head = self._spelled(body.call_open + _escaped(tool.name, body) + body.name_end)
+        head = self._spelled(body.call_open + written_name(tool.name, body) + body.name_end)
         if body.name_attributes:
             before, _, after = body.name_attributes.partition("{index}")
             head += f" {self._spelled(before)} /[0-9]{{1,3}}/ {self._spelled(after + body.tag_end)}"
 
         def written(key: str, value: str, is_text: bool) -> str:
-            opening = self._spelled(f"{body.key_open}{_escaped(key, body)}{body.key_end}")
+            opening = self._spelled(f"{body.key_open}{written_name(key, body)}{body.key_end}")
             if body.attributes:
                 of_text, of_json = _ATTRIBUTES[body.attributes]
                 opening += f" {of_text if is_text else of_json} {self._spelled(body.tag_end)}"
@@ -329,7 +330,7 @@ class CallTerms:
         """Return a term for the arguments in the order of the schema's properties; optional ones
         may be omitted. ``joined``: separated by commas."""
         schema = self._arguments(tool)
-        found = listed_arguments(tool, schema)
+        found = listed_arguments(tool, schema, self._tags.body)
         if not found.properties:
             return "" if found.named else any_argument()
         terms: list[tuple[str, bool]] = []
@@ -351,13 +352,13 @@ class CallTerms:
     ) -> str:
         """Return a term for an argument: as bare text if the parser reads its types as that."""
         if text_value is not None and _reads_text(self._tags.body, argument.types):
-            return written(argument.key, text_value(*argument.texts()), True)
+            return written(argument.key, argument.as_text(text_value), True)
         value = json_value(argument_schema(argument.part, argument.root))
         term = written(argument.key, value, False)
-        texts = argument.texts_among_others() if text_value and self._marks_text else []
-        if not texts or text_value is None:
+        text = argument.text_among_others(text_value) if text_value and self._marks_text else None
+        if text is None:
             return term
-        return either([written(argument.key, text_value(texts, ()), True), term])
+        return either([written(argument.key, text, True), term])
 
     def _arguments(self, tool: ToolShape) -> dict[str, Any]:
         return arguments_schema(tool, exact=self._exact)
@@ -401,15 +402,9 @@ def _reads_text(body: Body, types: frozenset[str]) -> bool:
             return types == _STRING
 
 
-def _escaped(text: str, body: ParametersBody) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;") if body.escaped else text
-
-
 def _ends_of_text(body: ParametersBody) -> str:
     """Return a regex for what ends a value: its closing tag, or the next argument's opening."""
-    not_in_keys = "".join(map(quoted, dict.fromkeys(f"{body.key_end[0]}<>\n")))
-    equals = "=" if body.attributes else ""
-    key = f"[^{not_in_keys}{equals}]+"
+    key = f"[^{''.join(map(quoted, ends_of_key(body)))}]+"
     return f"{quoted(body.value_close)}|{quoted(body.key_open)}{key}{quoted(body.key_end)}"
 
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from service.formats.format import ElementsBody
 from service.output.calls.coercion import to_json
 from service.output.calls.json_text import dumps, string_inside
+from service.output.calls.keys import ELEMENT
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Waiting
 from service.output.calls.tool_schemas import in_schema, schema_types
 
 _MAX_DEPTH = 64
-_KEY = re.compile(r"[^\s<>=/]+")
 _STRING = frozenset({"string"})
 _NUMBERS = frozenset({"integer", "number"})
 _LEADING_ZEROS = re.compile(r"\A\s*(-?)0+(?=\d)")
@@ -82,7 +82,7 @@ def _call(
         if not (yield from source.accept("<")):
             continue
         key = (yield from source.text_until(">", limit=MAX_NAME_CHARS)).strip()
-        if _KEY.fullmatch(key) is None:
+        if ELEMENT.fullmatch(key) is None:
             yield from _skip(source, sink, body, opening, between)
             return False
         sink.arguments(f"{opening}{dumps(key)}: ")

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from service.formats.format import ParametersBody
 from service.output.calls.coercion import to_json
 from service.output.calls.json_text import ValueEnding, dumps, read_container, string_inside
+from service.output.calls.keys import MAX_PARAMETER_CHARS, ends_of_key, read_name
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import Emit, NotACallError, Source, Stop, Waiting
 from service.output.calls.tool_schemas import parameter_types
@@ -16,7 +17,6 @@ from service.output.calls.tool_schemas import parameter_types
 _STRING_ATTRIBUTE = re.compile(r"\b(?:string|type)\s*=\s*\"?(\w+)")
 _NAMES_OF_STRINGS = ("true", "string")
 CDATA, _CDATA_END = "<![CDATA[", "]]>"
-_MAX_KEY_CHARS = 128
 NULLS = ("null", "None")
 _STRING, NULLABLE = frozenset({"string"}), frozenset({"string", "null"})
 _OTHERS = frozenset({"number", "boolean", "null", "object", "array"})
@@ -100,14 +100,14 @@ class _Call:
         if not body.name_end:
             ends = (body.key_open, *self._ends)
             name = yield from source.text_until(*ends, limit=MAX_NAME_CHARS, keep=True)
-            return _plain(name, body), False
+            return read_name(name, body), False
         closing = _self_closing(body.name_end)
         ends = (body.name_end, *closing)
         name = yield from source.text_until(*ends, limit=MAX_NAME_CHARS, keep=True)
         end = yield from source.accept(*closing)
         if end is None:
             source.take(len(body.name_end))
-        return _plain(name, body), end is not None
+        return read_name(name, body), end is not None
 
     def _object(self) -> Waiting:
         """Read all arguments from a single object."""
@@ -172,16 +172,15 @@ class _Call:
         size = yield from self._key_size(0)
         if size is None:
             return None
-        key = _plain(source.take(size), body)
+        key = read_name(source.take(size), body)
         source.take(len(body.key_end))
         return key
 
     def _key_size(self, start: int) -> Generator[None, None, int | None]:
         """Return the length of the key ``start`` characters ahead; None if there is none."""
         source, body = self._source, self._body
-        others = {"<", ">", "\n", *(("=",) if body.attributes else ())}
-        at, found = yield from source.find(start, *sorted({body.key_end[0], *others}))
-        if found is None or not 0 < at - start <= _MAX_KEY_CHARS:
+        at, found = yield from source.find(start, *ends_of_key(body))
+        if found is None or not 0 < at - start <= MAX_PARAMETER_CHARS:
             return None
         whole = (yield from source.peek(at + len(body.key_end)))[at:] == body.key_end
         return at - start if whole else None
@@ -274,12 +273,6 @@ class _Call:
         yield from source.accept(body.value_close)
 
 
-def _plain(text: str, body: ParametersBody) -> str:
-    """Return a name or key without white space and escapes."""
-    text = text.strip()
-    return text.replace("&quot;", '"').replace("&amp;", "&") if body.escaped else text
-
-
 def _self_closing(name_end: str) -> tuple[str, ...]:
     """Return the self-closing forms of an XML tag; empty if it is not an XML tag."""
     if not name_end.endswith(">") or name_end.startswith("<"):
@@ -300,7 +293,7 @@ def _attributes(
     pieces: list[str] = []
     yield from source.until(body.tag_end, emit=pieces.append)
     text = "".join(pieces)
-    if "<" in text or len(text) > _MAX_KEY_CHARS:
+    if "<" in text or len(text) > MAX_PARAMETER_CHARS:
         return None
     match = _STRING_ATTRIBUTE.search(text)
     if match is None:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from typing import Any
 
 from service.formats.format import PythonBody
 from service.output.calls.coercion import python_to_json
 from service.output.calls.json_text import dumps, is_unicode, string_inside
+from service.output.calls.keys import OwnNames
 from service.output.calls.sink import MAX_NAME_CHARS, CallSink, ToolSchemas
 from service.output.calls.source import (
     Emit,
@@ -95,7 +96,7 @@ class _Call:
         # Where another call begins. Inside a string, these show that its closing quote is missing.
         self._next_calls = tuple(f"{comma}{name}(" for name in names for comma in between)
         self._next_names = tuple(f"{name}(" for name in names)
-        self._keywords = _Keywords(())
+        self._own = OwnNames(())
 
     def read(self) -> Waiting:
         source, sink = self._source, self._sink
@@ -114,7 +115,7 @@ class _Call:
     def _arguments(self, name: str) -> Waiting:
         source, sink = self._source, self._sink
         positions = _positions(self._tools.get(name))
-        self._keywords = _Keywords(positions)
+        self._own = OwnNames(positions)
         opening = "{"
         while True:
             yield from source.space()
@@ -123,7 +124,7 @@ class _Call:
             names = self._next_names
             if names and (yield from source.at(*names)) is not None:
                 raise _BrokenError
-            key, named = yield from _keyword(source, positions, self._keywords)
+            key, named = yield from _keyword(source, positions, self._own)
             sink.arguments(f"{opening}{dumps(key)}: ")
             opening = ", "
             yield from source.space()
@@ -231,7 +232,7 @@ class _Call:
         at, char = yield from source.solid(at + 1)
         if not named or char in ("", ")"):
             return True
-        return (yield from _keyword_ahead(source, at, self._keywords)) is not None
+        return (yield from _keyword_ahead(source, at, self._own)) is not None
 
     def _ends_call(self, start: int) -> Generator[None, None, bool]:
         source = self._source
@@ -300,14 +301,14 @@ def _positions(schema: dict[str, Any] | None) -> list[str]:
 
 
 def _keyword(
-    source: Source, positions: list[str], keywords: _Keywords
+    source: Source, positions: list[str], own: OwnNames
 ) -> Generator[None, None, tuple[str, bool]]:
     """Read ``key=`` before an argument, or else take the name from its position. Return the name
     and whether it was given explicitly."""
-    match = yield from _keyword_ahead(source, 0, keywords)
-    if match is not None:
-        source.take(match.end())
-        key = match[1]
+    found = yield from _keyword_ahead(source, 0, own)
+    if found is not None:
+        key, size = found
+        source.take(size)
         if key in positions:
             positions.remove(key)
         return key, True
@@ -318,45 +319,25 @@ _KEYWORD = re.compile(r"([^\W\d]\w*)\s*=(?!=)")
 _KEYWORD_START = re.compile(r"[^\W\d]\w*\s*=?")
 
 
-class _Keywords:
-    """The names that an argument may have: any identifier, and the tool's own ``properties``."""
-
-    def __init__(self, properties: Iterable[str]) -> None:
-        names = sorted(properties, key=len, reverse=True)
-        others = [name for name in names if name and not name.isidentifier()]
-        self._others = tuple(others[:_MOST_NAMES])  # each is looked for at each argument
-
-    def match(self, text: str) -> re.Match[str] | None:
-        """Match ``key=`` at the start of the text."""
-        for name in self._others:
-            pattern = rf"({re.escape(name)})\s*=(?!=)"
-            if text.startswith(name) and (match := re.match(pattern, text)):
-                return match
-        return _KEYWORD.match(text)
-
-    def may_begin(self, text: str) -> bool:
-        """True if the text may be the start of ``key=``."""
-        partial = _KEYWORD_START.match(text)
-        if partial is not None and partial.end() == len(text):
-            return True
-        for name in self._others:
-            if name.startswith(text):
-                return True
-            if text.startswith(name) and text[len(name) :].strip() in ("", "="):
-                return True
-        return False
-
-
 def _keyword_ahead(
-    source: Source, start: int, keywords: _Keywords
-) -> Generator[None, None, re.Match[str] | None]:
+    source: Source, start: int, own: OwnNames
+) -> Generator[None, None, tuple[str, int] | None]:
+    """Return the name of the argument that begins ``start`` characters ahead, and the length of
+    ``key=``; None if there is no name. It is one of the tool's ``own``, or any identifier."""
+    name = yield from own.ahead(source, start, "=")
+    if name is not None:
+        at, _ = yield from source.solid(start + len(name))
+        after = (yield from source.peek(at + 2))[at:]
+        if len(after) < 2:
+            raise EndOfTextError
+        return (name, at + 1 - start) if after != "==" else None
     size = 1
     while True:
         text = (yield from source.peek(start + size))[start:]
-        if match := keywords.match(text):
+        if match := _KEYWORD.match(text):
             if match.end() < len(text):
-                return match
-        elif not keywords.may_begin(text):
+                return match[1], match.end()
+        elif (partial := _KEYWORD_START.match(text)) is None or partial.end() < len(text):
             return None
         if len(text) < size:
             raise EndOfTextError

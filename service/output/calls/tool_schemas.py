@@ -63,6 +63,17 @@ def in_schema(part: Any, key: str | int, root: Any) -> Any:
     return _together(own) if own else others
 
 
+def property_names(part: Any, root: Any) -> list[str]:
+    """Return the names of the properties within ``part`` of the schema ``root``."""
+    if not isinstance(root, dict):
+        return []
+    found: dict[str, None] = {}
+    for one in _same_value(part, root, _Budget(_MOST_WORK)):
+        properties = one.get("properties")
+        found |= dict.fromkeys(properties if isinstance(properties, dict) else ())
+    return list(found)
+
+
 def _together(schemas: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what these schemas of one value say together."""
     said = [schema for schema in schemas if schema]

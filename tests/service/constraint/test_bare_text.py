@@ -8,6 +8,7 @@ import pytest
 
 from service.constraint.bare_text import (
     BeyondTextError,
+    NoTextError,
     SchemaTexts,
     text_terminal,
 )
@@ -25,7 +26,6 @@ ROOT: dict[str, Any] = {
     [
         ({"const": "a"}, ["a"], ["b", ""]),
         ({"enum": ["a", "b</v>", "!c", 5]}, ["a"], ["b</v>", "!c", "5", ""]),
-        ({"enum": ["x</v>"]}, [], ["x</v>", "", "/"]),
         ({"pattern": "^a+$"}, ["a", "aa"], ["b", "ba", ""]),
         ({"pattern": "a"}, ["bab", "a\n"], ["b", "a</v>"]),
         ({"pattern": "^a|b$"}, ["ax", "xb", "a"], ["xa", "bx"]),
@@ -72,10 +72,17 @@ def test_a_text_that_means_something_else_is_left_out() -> None:
         assert not accepts(asked, "null</v>")
 
 
-@pytest.mark.parametrize("part", [{"type": ["integer", "null"]}, {"type": "array"}, False])
-def test_a_schema_without_strings_allows_no_text(part: Any) -> None:
-    assert SchemaTexts(ROOT).of(part) == []
-    assert text_terminal([], END) == "/a/ & /b/"
+@pytest.mark.parametrize(
+    "part",
+    [
+        *({"type": ["integer", "null"]}, {"type": "array"}, False),
+        *({"enum": [1, 2, None]}, {"const": None}, {"const": {"a": "b"}}, {"enum": []}),
+        *({"enum": ["x</v>", "null", "!c"]}, {"anyOf": [{"const": 1}, {"enum": ["null"]}]}),
+    ],
+)
+def test_a_schema_without_a_string_that_can_be_written_has_no_terminal(part: Any) -> None:
+    with pytest.raises(NoTextError):
+        text_terminal(SchemaTexts(ROOT).of(part), END, never=("null",), never_first="!")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from service.constraint.request import ConstraintRequest, NamedTool, ToolShape
 from service.errors import InvalidRequestError
 from service.formats import (
     ElementsBody,
+    JsonBody,
     Opening,
     ParametersBody,
     PythonBody,
@@ -23,6 +24,7 @@ from service.formats import (
     ShippedFormat,
 )
 from service.formats.format import token_like
+from service.output.calls.keys import can_carry
 from service.output.calls.tool_schemas import reduced
 from tests.service.constraint.grammars import accepts, special_tokenizer, token_id
 from tests.service.constraint.shipped import (
@@ -148,6 +150,36 @@ def test_a_forced_value_that_would_end_itself_is_never_written_and_read_as_anoth
         assert value == "fine" or json.dumps(value) in written or value in written
 
 
+VALUES: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "level": {"enum": [1, 2, None]},
+        "nothing": {"const": None},
+        "fixed": {"const": {"a": "b"}},
+        "mixed": {"anyOf": [{"enum": [True, 3]}, {"enum": [[1], None]}]},
+    },
+    "required": ["level", "nothing", "fixed", "mixed"],
+    "additionalProperties": False,
+}
+
+
+@FORMATS
+def test_listed_values_without_strings_never_lead_to_a_dead_end(shipped: ShippedFormat) -> None:
+    tool = ToolShape(name="note", parameters=VALUES, strict=True, param="t")
+    request = ConstraintRequest(
+        tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+    )
+    asked = build_constraint(request, form(shipped), token_id)
+    assert asked is not None
+    tools_by_name = reduced({"note": VALUES})
+    for seed in range(4):
+        text = walk(asked, seed)  # fails at a dead end
+        if text is not None:
+            found = parse([text], form(shipped), tools_by_name, opening=opening(shipped))
+            (arguments,) = (entry[1] for entry in summary(found) if entry[0] == "arguments")
+            jsonschema.validate(json.loads(arguments), VALUES)
+
+
 BARE = [
     shipped
     for shipped in SHIPPED
@@ -219,6 +251,25 @@ def test_a_pattern_may_have_anchors_inside_groups(shipped: ShippedFormat) -> Non
     text = next(filter(None, (walk(asked, seed) for seed in range(8))))
     ((_, arguments),) = calls_in(text, shipped)
     jsonschema.validate(arguments, schema)
+
+
+@pytest.mark.parametrize("shipped", BARE, ids=lambda shipped: shipped.names[0])
+def test_an_argument_of_which_no_value_can_be_written_is_refused_if_it_binds(
+    shipped: ShippedFormat,
+) -> None:
+    assert shipped.calls is not None
+    body = shipped.calls.body
+    ends = {getattr(body, name, "") for name in ("value_close", "mark", "quote")} - {""}
+    schema = {"properties": {"text": {"type": "string", "enum": sorted(ends)}}}
+    for strict in (False, True):
+        tool = ToolShape(name="note", parameters=schema, strict=strict, param="t")
+        request = ConstraintRequest(tools=(tool,), tool_choice="required", opening=opening(shipped))
+        if strict:
+            with pytest.raises(InvalidRequestError, match="None of the values") as refused:
+                build_constraint(request, form(shipped), token_id)
+            assert refused.value.param == "t.properties.text"
+        else:
+            assert build_constraint(request, form(shipped), token_id) is not None
 
 
 PARAMETERS = [
@@ -337,6 +388,52 @@ def test_the_text_of_an_argument_cannot_hold_another_argument(shipped: ShippedFo
             if not example.lenient and example.calls and "Oslo" in example.text:
                 text = example.text.partition("<|call|>")[0].replace("Oslo", inside)
                 assert accepts(asked, text) == fits, text
+
+
+NAMES = (
+    *("a", "a.b", "per-page", "1st", "größe", "class", "x y", "x/y", "$f", "@type", "user's"),
+    *("a&b", "a[b]", "filter[name]", "a:b", "a,b", "a(b", "a=b", "a<b", "a>b", 'q"q', "&quot;"),
+    *(" x", "x ", "a\nb", ")", "}", "a{b", "", "n" * 600),
+)
+
+
+@FORMATS
+def test_an_argument_s_name_is_read_back_or_refused(shipped: ShippedFormat) -> None:
+    def asked(*names: str, strict: bool) -> Constraint | None:
+        tool = ToolShape(name="note", parameters=with_names(names), strict=strict, param="t")
+        request = ConstraintRequest(
+            tools=(tool,), tool_choice=NamedTool("note"), opening=opening(shipped)
+        )
+        return build_constraint(request, form(shipped), token_id)
+
+    def with_names(names: tuple[str, ...]) -> dict[str, Any]:
+        days = {"type": "integer", "minimum": 1, "maximum": 3}
+        properties = {name: {"enum": ["a", "b"]} for name in names[::2]}
+        return {
+            "type": "object",
+            "properties": properties | dict.fromkeys(names[1::2], days),
+            "required": list(names),
+            "additionalProperties": False,
+        }
+
+    body = JsonBody() if shipped.calls is None else shipped.calls.body
+    carried = [name for name in NAMES if can_carry(body, name)]
+    assert set(carried) >= {"a", "a.b", "per-page", "größe", "$f", "user's"}
+    for name in sorted({*NAMES} - {*carried}):
+        with pytest.raises(InvalidRequestError, match="cannot be written inside") as refused:
+            asked(name, strict=True)
+        assert refused.value.param == f"t.properties.{name}"
+    schema = with_names(tuple(carried))
+    for names, strict in ((carried, True), (NAMES, False)):
+        constraint = asked(*names, strict=strict)
+        assert constraint is not None
+        text = next(filter(None, (walk(constraint, seed, 4000) for seed in range(4))))
+        tools_by_name = reduced({"note": with_names(tuple(names))})
+        found = parse([text], form(shipped), tools_by_name, opening=opening(shipped))
+        (arguments,) = (entry[1] for entry in summary(found) if entry[0] == "arguments")
+        if strict:
+            jsonschema.validate(json.loads(arguments), schema)
+        assert set(json.loads(arguments)) == set(carried), text
 
 
 LISTED = [

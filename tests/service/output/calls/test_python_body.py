@@ -18,7 +18,11 @@ from tests.service.output.calls.reading import Call, read
 TOOLS: dict[str, Any] = {
     "f": {"type": "object", "properties": {"a": {}, "b": {}}},
     "g": None,
-    "h": {"type": "object", "properties": {key: {} for key in ("a", "a-b", "a-b c", "1x", "@d")}},
+    "h": {
+        "type": "object",
+        "properties": {key: {} for key in ("a", "a-b", "a-b c", "1x", "@d", "a=b")},
+    },
+    "many": {"type": "object", "properties": {f"{n}-th": {} for n in range(200)}},
 }
 
 
@@ -92,11 +96,17 @@ def test_models_take_liberties(text: str, arguments: Any) -> None:
         ),
         ("a-b='it's, @d=', a=1", {"a-b": "it's, @d=", "a": 1}),
         ("1, a-b=2, other=3", {"a": 1, "a-b": 2, "other": 3}),
+        ("a=b=1, a='x', a-b=2", {"a=b": 1, "a": "x", "a-b": 2}),
     ],
 )
 def test_an_argument_may_have_any_name_that_the_tools_schema_has(text: str, arguments: Any) -> None:
     [only], _ = calls(f"[h({text})]")
     assert (json.loads(only.arguments), only.whole) == (arguments, True)
+
+
+def test_a_tool_may_have_many_such_names() -> None:
+    [only], _ = calls("[many(0-th=1, 100-th='x', 199-th=2)]")
+    assert json.loads(only.arguments) == {"0-th": 1, "100-th": "x", "199-th": 2}
 
 
 def test_a_missing_quote_or_bracket_harms_only_its_own_call() -> None:

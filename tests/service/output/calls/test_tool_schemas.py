@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from service.formats import shipped_formats
-from service.output.calls.tool_schemas import in_schema, parameter_types, reduced, schema_types
+from service.output.calls.tool_schemas import (
+    in_schema,
+    parameter_types,
+    property_names,
+    reduced,
+    schema_types,
+)
 from tests.service.constraint.shipped import form
 from tests.service.output.parsing import parse, summary
 
@@ -68,6 +74,18 @@ def test_a_property_that_is_only_described_again_keeps_its_type(form_of: Any) ->
         }
     )
     assert (types(schema, "n"), types(schema, "s")) == ({"integer"}, {"string"})
+
+
+def test_the_names_of_properties_are_found_through_references_and_unions() -> None:
+    root: dict[str, Any] = {
+        "properties": {"a": {"$ref": "#/$defs/one"}},
+        "allOf": [{"properties": {"b": {}, "a": {}}}],
+        "$defs": {"one": {"anyOf": [{"properties": {"c": {}}}, {"type": "null"}, True]}},
+    }
+    for schema in (root, reduced({"f": root})["f"]):
+        assert property_names(schema, schema) == ["a", "b"]
+        assert property_names(in_schema(schema, "a", schema), schema) == ["c"]
+    assert property_names(None, None) == property_names({"properties": 5}, {}) == []
 
 
 def test_anchors_are_followed() -> None:
