@@ -170,3 +170,28 @@ WRAP: dict[str, Any] = {
     "lfm2": lambda body, text: text,
     "gemma4": lambda body, text: f"{body.call_open}f{text}",
 }
+
+
+class Counted(dict[str, Any]):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def get(self, *of: Any) -> Any:
+        self.reads += 1
+        return super().get(*of)
+
+
+def test_a_reference_to_itself_is_followed_a_few_times() -> None:
+    loop = Counted({"$ref": "#/$defs/loop"})
+    assert reduced({"f": {"properties": {"a": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": loop}}})
+    assert loop.reads < 100
+
+
+def test_what_recurs_in_two_schemas_of_one_value_is_written_once() -> None:
+    definitions = {name: {"properties": {"x": {"$ref": f"#/$defs/{name}"}}} for name in "AB"}
+    both = [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]
+    found = reduced({"f": {"allOf": both, "$defs": definitions}})["f"]
+    assert found is not None
+    assert len(found["$defs"]) == 1
+    assert schema_types(in_schema(found, "x", found), found) == {"object"}
