@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from service.output.calls.sink import ToolSchemas
@@ -34,6 +34,26 @@ _TYPE_NAMES = {
 def parameter_types(schema: dict[str, Any] | None, key: str) -> frozenset[str]:
     """Return the JSON types that a tool's schema allows for an argument; empty if unspecified."""
     return schema_types(in_schema(schema, key, schema), schema)
+
+
+def types_of_parameters(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return ``parameter_types`` of all of these arguments, at the cost of one."""
+    own: dict[str, list[dict[str, Any]]] = {}
+    others: Any = None
+    for one in _same_value(schema, schema, _Budget(_MOST_WORK)):
+        properties = one.get("properties")
+        for name, found in properties.items() if isinstance(properties, dict) else ():
+            if isinstance(found, dict):
+                own.setdefault(name, []).append(found)
+        rest = one.get("additionalProperties")
+        others = rest if others is None and isinstance(rest, dict) else others
+    # All are kept until the end, as parts are known by their ids.
+    parts = {name: _together(schemas) for name, schemas in own.items()}
+    known: dict[int, set[str]] = {}
+    return {
+        key: frozenset(_types(parts.get(key, others), schema, _MAX_REFERENCES, known))
+        for key in keys
+    }
 
 
 def schema_types(part: Any, root: Any) -> frozenset[str]:

@@ -9,7 +9,13 @@ from typing import Any
 import pytest
 
 from service.formats import shipped_formats
-from service.output.calls.tool_schemas import in_schema, parameter_types, reduced, schema_types
+from service.output.calls.tool_schemas import (
+    in_schema,
+    parameter_types,
+    reduced,
+    schema_types,
+    types_of_parameters,
+)
 from tests.service.constraint.shipped import form
 from tests.service.output.parsing import parse, summary
 
@@ -180,6 +186,20 @@ class Counted(dict[str, Any]):
     def get(self, *of: Any) -> Any:
         self.reads += 1
         return super().get(*of)
+
+
+def test_the_types_of_many_arguments_cost_as_much_as_those_of_one() -> None:
+    def reads(count: int) -> int:
+        properties = {f"{number}": {"type": "string"} for number in range(count)}
+        part = Counted(description="x")
+        schema = {"allOf": [part], "properties": properties, "additionalProperties": {"type": "no"}}
+        found = types_of_parameters(schema, [*properties, "other"])
+        assert found == {name: parameter_types(schema, name) for name in found}
+        part.reads = 0
+        types_of_parameters(schema, [*properties, "other"])
+        return part.reads
+
+    assert reads(1) == reads(100) > 0
 
 
 def test_a_reference_to_itself_is_followed_a_few_times() -> None:
