@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from typing import Any, NamedTuple
+
+import msgspec
 
 from service.constraint.bare_text import (
     ANY_TEXT,
@@ -17,14 +19,13 @@ from service.constraint.flat import CannotFlattenError, flat_regex
 from service.constraint.listed import Listed, listed
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.constraint.schema import enforceable
-from service.constraint.schema_grammar import rewritten
+from service.constraint.schema_grammar import as_generated, rewritten, schema_grammar
 from service.conversation import JsonObject
 from service.errors import InvalidRequestError
 from service.formats.format import Body
 from service.output.calls.keys import can_carry
 from service.output.calls.parameters import NULLABLE, NULLS
-from service.output.calls.tool_schemas import parameter_types
-from service.schema_targets import target_of
+from service.schema_targets import list_in, target_of
 
 _ANY_OBJECT: JsonObject = {"type": "object"}
 
@@ -54,18 +55,15 @@ def arguments_schema(tool: ToolShape, *, exact: bool) -> JsonObject:
 
 
 class Argument(NamedTuple):
-    """The property ``key`` of the arguments' schema ``root``, which ``schema_texts`` reads."""
+    """The property ``key`` of the arguments' schema, which ``schema_texts`` reads and ``schemas``
+    writes. ``types``: those as which the parser reads it."""
 
     tool: ToolShape
     key: str
     part: Any
-    root: JsonObject
+    types: frozenset[str]
     schema_texts: SchemaTexts
-
-    @property
-    def types(self) -> frozenset[str]:
-        """The types as which the parser reads it."""
-        return parameter_types(self.root, self.key)
+    schemas: ArgumentSchemas
 
     def texts(self) -> tuple[BareTexts, Sequence[str]]:
         """Return the texts that it may be written as, and texts that mean something else. Raises
@@ -130,49 +128,97 @@ def listed_arguments(tool: ToolShape, schema: JsonObject, body: Body) -> Listed:
     return found._replace(properties=carried)
 
 
-def argument_schema(part: Any, root: JsonObject) -> JsonObject:
-    """Return one argument's schema as a separate schema, with what it refers to in ``root`` as its
-    definitions."""
-    schema: JsonObject = {"allOf": [part]} if isinstance(part, bool) else part
-    moved = _Moved(root, schema)
-    written = moved.written(schema)
-    definitions = moved.definitions()
-    return {**written, "$defs": definitions} if definitions else written
+class _Written(NamedTuple):
+    """A part of a schema as JSON, and the places of what it refers to."""
+
+    json: bytes
+    places: Set[int]
 
 
-class _Moved:
-    """Rewrites references of an argument's schema ``own`` to definitions of that schema alone."""
+class ArgumentSchemas:
+    """Writes parts of the schema ``root`` as grammars, each with what it refers to as its own
+    definitions. What several arguments refer to, or have in common, is written once.
+    ``check_room``: raises an error if so many more characters are too many."""
 
-    def __init__(self, root: JsonObject, own: JsonObject) -> None:
+    def __init__(
+        self, root: JsonObject, check_room: Callable[[int], None], *, lenient: bool
+    ) -> None:
         self._root = root
-        self._own = own
-        self._places: dict[int, str] = {}  # of what is referred to, by id
-        self._waiting: list[Any] = []
+        self._check_room = check_room
+        self._lenient = lenient
+        self._own: JsonObject = {}  # the argument that is being written
+        self._places: dict[int, int] = {}  # in ``_targets``, by id
+        self._targets: list[Any] = []
+        self._parts: dict[int, _Written] = {}  # by id
+        self._grammars: dict[int, str] = {}
 
-    def written(self, schema: JsonObject) -> JsonObject:
-        return rewritten(schema, self._change)
+    def grammar(self, part: Any) -> str:
+        """Return a term for an argument with this schema, which must be kept."""
+        if id(part) not in self._grammars:
+            self._grammars[id(part)] = self._grammar(part)
+        return self._grammars[id(part)]
 
-    def definitions(self) -> JsonObject:
-        """Return what the schemas written so far refer to, and what that refers to."""
+    def _grammar(self, part: Any) -> str:
+        self._own = part if isinstance(part, dict) else {}
+        if isinstance(part, bool) or part.keys() == {"allOf"}:
+            # ``listed`` joins what applies to several arguments.
+            parts = [part] if isinstance(part, bool) else list_in(part, "allOf")
+            joined = [self._written(each) for each in parts]
+            self._check_room(sum(len(each.json) for each in joined))
+            schema: JsonObject = {"allOf": [msgspec.Raw(each.json) for each in joined]}
+            places: Set[int] = {place for each in joined for place in each.places}
+        else:
+            schema, places = self._moved(part)
+        if definitions := self._reached(places):
+            schema = {**schema, "$defs": definitions}
+        return schema_grammar(schema, lenient=self._lenient)
+
+    def _reached(self, places: Iterable[int]) -> JsonObject:
+        """Return the definitions at these places, and all those that they refer to."""
         found: JsonObject = {}
-        for index, target in enumerate(self._waiting):  # grows meanwhile
-            found[str(index)] = self.written(target) if isinstance(target, dict) else target
+        size, waiting = 0, [*places]
+        while waiting:
+            place = waiting.pop()
+            if str(place) in found:
+                continue
+            written = self._written(self._targets[place])
+            size += len(written.json)
+            self._check_room(size)
+            found[str(place)] = msgspec.Raw(written.json)
+            waiting += written.places
         return found
 
-    def _change(self, schema: JsonObject) -> JsonObject:
-        changed = {key: schema[key] for key in schema if key not in ("$defs", "definitions")}
-        reference = schema.get("$ref")
-        if not isinstance(reference, str):
-            return changed
-        target = target_of(reference, self._root)
-        if target is None:
-            target = target_of(reference, self._own)
-        if target is None:
-            return changed
-        if id(target) not in self._places:
-            self._places[id(target)] = f"#/$defs/{len(self._waiting)}"
-            self._waiting.append(target)
-        return {**changed, "$ref": self._places[id(target)]}
+    def _written(self, part: Any) -> _Written:
+        if not isinstance(part, dict):
+            return _Written(msgspec.json.encode(part), frozenset())
+        if id(part) not in self._parts:
+            moved, places = self._moved(part)
+            json = msgspec.json.encode(as_generated(moved))
+            self._parts[id(part)] = _Written(json, frozenset(places))
+        return self._parts[id(part)]
+
+    def _moved(self, schema: JsonObject) -> tuple[JsonObject, Set[int]]:
+        """Return the schema with its references to their places among the definitions, and these
+        places."""
+        places: set[int] = set()
+
+        def change(one: JsonObject) -> JsonObject:
+            changed = {key: one[key] for key in one if key not in ("$defs", "definitions")}
+            reference = one.get("$ref")
+            target = self._target(reference) if isinstance(reference, str) else None
+            if target is None:
+                return changed
+            place = self._places.setdefault(id(target), len(self._targets))
+            if place == len(self._targets):
+                self._targets.append(target)
+            places.add(place)
+            return {**changed, "$ref": f"#/$defs/{place}"}
+
+        return rewritten(schema, change), places
+
+    def _target(self, reference: str) -> Any:
+        found = target_of(reference, self._root)
+        return target_of(reference, self._own) if found is None else found
 
 
 def _custom_arguments(tool: ToolShape) -> JsonObject:

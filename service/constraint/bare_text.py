@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+
+import msgspec
 
 from service.constraint.anchors import full_match_regex
 from service.constraint.exact_formats import EXACT_FORMATS
@@ -15,17 +17,20 @@ from service.output.calls.tool_schemas import schema_types
 from service.schema_targets import list_in, target_of
 
 BareTexts = Sequence[tuple[JsonObject, ...]]
-"""The texts that match every schema of one of these tuples."""
+"""The texts that match every schema of one of these tuples. Listed values are the keys of
+``enum``."""
 
 ANY_TEXT: BareTexts = [()]
-NULL: BareTexts = [({"const": "null"},)]
+NULL: BareTexts = [({"enum": {"null": None}},)]
 ANYTHING = "/(?s:.*)/"
-# Keywords that restrict a string: those that a terminal can follow, and the others.
-_FOLLOWED = frozenset({"const", "enum", "pattern", "minLength", "maxLength"})
+# Keywords that restrict a string: those that a terminal can follow besides lists of values, and
+# those that it cannot follow.
+_FOLLOWED = ("maxLength", "minLength", "pattern")
 _BEYOND = ("not", "if", "$dynamicRef", "$recursiveRef")
 _MOST_REFERENCES = 8
 _MOST_TEXTS = 64
 _MOST_SCHEMAS = 256  # in these texts together
+_MOST_WORK = 50_000  # schemas in the texts of all parts, and values compared
 
 
 class BeyondTextError(Exception):
@@ -48,7 +53,9 @@ class SchemaTexts:
         self._root = root
         self._texts: dict[tuple[int, int], BareTexts | BeyondTextError] = {}
         self._own_texts: dict[int, BareTexts] = {}
+        self._schemas: dict[bytes, JsonObject] = {}  # equal ones are one, by their JSON
         self._nullable: dict[tuple[int, int], bool] = {}
+        self._work = 0
 
     def of(self, part: Any, references: int = _MOST_REFERENCES) -> BareTexts:
         """Return the strings that ``part`` allows, perhaps among other values. Raises
@@ -73,22 +80,53 @@ class SchemaTexts:
         if kinds and "string" not in kinds:
             return []
         if id(part) not in self._own_texts:
-            self._own_texts[id(part)] = _own(part)
+            self._own_texts[id(part)] = [_distinct_schemas(map(self._only, _own(part)))]
         texts = self._own_texts[id(part)]
         if "$ref" in part:
             found = target_of(str(part["$ref"]), self._root)
-            texts = _both(texts, self.of(found, references - 1), "$ref")
+            texts = self._both(texts, self.of(found, references - 1), "$ref")
         for inner in list_in(part, "allOf"):
-            texts = _both(texts, self.of(inner, references - 1), "allOf")
+            texts = self._both(texts, self.of(inner, references - 1), "allOf")
         for keyword in ("anyOf", "oneOf"):
             if keyword in part:
                 options = [self.of(each, references - 1) for each in list_in(part, keyword)]
-                if sum(map(len, options)) > _MOST_TEXTS:
-                    raise BeyondTextError(keyword)
+                self._spend(sum(map(len, options)), keyword)
                 if keyword == "oneOf" and sum(map(bool, options)) > 1:
-                    _check_apart(options)
-                texts = _both(texts, [text for each in options for text in each], keyword)
+                    self._check_apart(options)
+                any_of = _distinct(text for each in options for text in each)
+                texts = self._both(texts, any_of, keyword)
         return texts
+
+    def _only(self, schema: JsonObject) -> JsonObject:
+        """Return the one of all equal schemas."""
+        return self._schemas.setdefault(msgspec.json.encode(schema), schema)
+
+    def _both(self, left: BareTexts, right: BareTexts, keyword: str) -> BareTexts:
+        if left is right or (left == ANY_TEXT and len(right) <= _MOST_TEXTS):
+            return right
+        if len(left) * len(right) > _MOST_TEXTS:
+            raise BeyondTextError(keyword)
+        both = _distinct(_distinct_schemas((*one, *other)) for one in left for other in right)
+        if sum(map(len, both)) > _MOST_SCHEMAS:
+            raise BeyondTextError(keyword)
+        self._spend(sum(map(len, both)), keyword)
+        return both
+
+    def _check_apart(self, options: Sequence[BareTexts]) -> None:
+        """Raise BeyondTextError unless no text can match two of these options of a ``oneOf``."""
+        seen: set[str] = set()
+        for texts in options:
+            listed = [_strings(schemas) for schemas in texts]
+            self._spend(sum(len(each or ()) for each in listed), "oneOf")
+            own = {text for each in listed for text in each or ()}
+            if None in listed or own & seen:
+                raise BeyondTextError("oneOf")
+            seen |= own
+
+    def _spend(self, work: int, keyword: str) -> None:
+        self._work += work
+        if self._work > _MOST_WORK:
+            raise BeyondTextError(keyword)
 
     def allows_null(self, part: Any, references: int = _MOST_REFERENCES) -> bool:
         """True if null matches ``part``."""
@@ -122,81 +160,110 @@ def _kinds(part: JsonObject) -> frozenset[str]:
     return schema_types({"type": part["type"]}, part) if "type" in part else frozenset()
 
 
-def _own(part: JsonObject) -> BareTexts:
-    """Return the texts that match the schema's own keywords."""
+def _own(part: JsonObject) -> list[JsonObject]:
+    """Return schemas that are together what the schema's own keywords say of a text."""
     for keyword in _BEYOND:
         if keyword in part:
             raise BeyondTextError(keyword)
     regex = part.get("pattern")
     if isinstance(regex, str) and full_match_regex(regex) is None:
         raise BeyondTextError("pattern")
-    own = {key: part[key] for key in sorted(_FOLLOWED & part.keys())}
-    schemas: tuple[JsonObject, ...] = (own,) if own else ()
+    own = {key: part[key] for key in _FOLLOWED if key in part}
+    lists = [part["enum"]] if isinstance(part.get("enum"), list) else []
+    lists += [[part["const"]]] if "const" in part else []
+    schemas: list[JsonObject] = [{"enum": _strings_of(values)} for values in lists]
+    schemas += [own] if own else []
     if "format" in part:
         name = str(part["format"])
         if name not in TEXT_FORMATS:
             raise BeyondTextError("format")
         regexes = TEXT_FORMATS[name], EXACT_FORMATS.get(name)
-        schemas += tuple({"pattern": regex} for regex in regexes if regex is not None)
-    return [schemas]
+        schemas += [{"pattern": regex} for regex in regexes if regex is not None]
+    return schemas
 
 
-def _both(left: BareTexts, right: BareTexts, keyword: str) -> BareTexts:
-    if len(left) * len(right) > _MOST_TEXTS:
-        raise BeyondTextError(keyword)
-    both = [_merged(one, other) for one in left for other in right]
-    if sum(map(len, both)) > _MOST_SCHEMAS:
-        raise BeyondTextError(keyword)
-    return both
+def _distinct(texts: Iterable[tuple[JsonObject, ...]]) -> BareTexts:
+    return list({frozenset(map(id, schemas)): schemas for schemas in texts}.values())
 
 
-def _merged(one: tuple[JsonObject, ...], other: tuple[JsonObject, ...]) -> tuple[JsonObject, ...]:
-    known = set(map(id, one))
-    return (*one, *(schema for schema in other if id(schema) not in known))
+def _distinct_schemas(schemas: Iterable[JsonObject]) -> tuple[JsonObject, ...]:
+    return tuple({id(schema): schema for schema in schemas}.values())
 
 
-def _check_apart(options: Sequence[BareTexts]) -> None:
-    """Raise BeyondTextError unless no text can match two of these options of a ``oneOf``."""
-    seen: set[str] = set()
-    for texts in options:
-        listed = [_strings(schemas) for schemas in texts]
-        own = {text for each in listed for text in each or ()}
-        if None in listed or own & seen:
-            raise BeyondTextError("oneOf")
-        seen |= own
+class TextTerminals:
+    """Writes terminals for texts; what several have in common is written once. ``ends``: a regex
+    for what ends a text and cannot occur in it; ``never_first``: a text it cannot begin with;
+    ``check_room``: raises an error if so many more characters are too many."""
 
+    def __init__(
+        self, ends: str, check_room: Callable[[int], None], *, never_first: str = ""
+    ) -> None:
+        self._ends = ends
+        self._check_room = check_room
+        self._never_first = never_first
+        self._terminals: dict[tuple[Any, ...], str] = {}
+        self._listed: dict[tuple[Any, ...], str] = {}
+        self._literals: dict[str, str] = {}  # empty for values that cannot be written
+        self._shapes: dict[int, list[str]] = {}
+        self._kept: list[BareTexts] = []  # their schemas are known by their ids
 
-def text_terminal(
-    texts: BareTexts, ends: str, *, never: Sequence[str] = (), never_first: str = ""
-) -> str | None:
-    """Return a terminal for these texts; None if they are not restricted. ``ends``: a regex for
-    what ends the text and cannot occur in it; ``never``: texts that mean something else;
-    ``never_first``: a text it cannot begin with. Options that break these rules are left out.
-    Raises NoTextError if there are no others."""
-    if any(not schemas for schemas in texts) and not never:
-        return None
-    terms: list[str] = []
-    for schemas in texts:
-        options = _strings(schemas)
-        shapes = [shape for schema in schemas for shape in _shapes(schema)]
-        if options is not None:
-            allowed = [
-                literal(option)
-                for option in options
-                if not re.search(ends, option)
-                and option not in never
-                and not (never_first and option.startswith(never_first))
+    def terminal(self, texts: BareTexts, *, never: Sequence[str] = ()) -> str | None:
+        """Return a terminal for these texts; None if they are not restricted. ``never``: texts that
+        mean something else. Options that break the rules are left out. Raises NoTextError if there
+        are no others."""
+        if any(not schemas for schemas in texts) and not never:
+            return None
+        key = (*never, *(tuple(map(id, schemas)) for schemas in texts))
+        if key not in self._terminals:
+            self._kept.append(texts)
+            self._terminals[key] = self._written(texts, never)
+        return self._terminals[key]
+
+    def _written(self, texts: BareTexts, never: Sequence[str]) -> str:
+        terms: list[str] = []
+        size = 0
+        for schemas in texts:
+            shapes = [shape for schema in schemas for shape in self._shapes_of(schema)]
+            lists = tuple(schema for schema in schemas if "enum" in schema)
+            if lists:
+                options = self._options(lists, never)
+                if not options:
+                    continue
+                shapes.insert(0, f"({options})")
+            else:
+                shapes = [*(shapes or [ANYTHING]), text_excluding(self._ends)]
+                shapes += [f"~({' | '.join(map(literal, never))})"] if never else []
+            size += sum(map(len, shapes))
+            self._check_room(size)
+            terms.append(" & ".join(shapes))
+        if not terms:
+            raise NoTextError
+        return terms[0] if len(terms) == 1 else " | ".join(f"({term})" for term in terms)
+
+    def _options(self, lists: tuple[JsonObject, ...], never: Sequence[str]) -> str:
+        """Return the values in all of these lists, as alternatives."""
+        key = (*never, *map(id, lists))
+        if key not in self._listed:
+            literals = [
+                self._literal(option) for option in _strings(lists) or () if option not in never
             ]
-            if not allowed:
-                continue
-            shapes.insert(0, f"({' | '.join(allowed)})")
-        else:
-            shapes = [*(shapes or [ANYTHING]), text_excluding(ends)]
-            shapes += [f"~({' | '.join(map(literal, never))})"] if never else []
-        terms.append(" & ".join(shapes))
-    if not terms:
-        raise NoTextError
-    return terms[0] if len(terms) == 1 else " | ".join(f"({term})" for term in terms)
+            self._check_room(sum(map(len, literals)))
+            self._listed[key] = " | ".join(filter(None, literals))
+        return self._listed[key]
+
+    def _literal(self, option: str) -> str:
+        known = self._literals.get(option)
+        if known is None:
+            is_bad = re.search(self._ends, option) or (
+                self._never_first and option.startswith(self._never_first)
+            )
+            known = self._literals[option] = "" if is_bad else literal(option)
+        return known
+
+    def _shapes_of(self, schema: JsonObject) -> list[str]:
+        if id(schema) not in self._shapes:
+            self._shapes[id(schema)] = _shapes(schema)
+        return self._shapes[id(schema)]
 
 
 def text_excluding(ends: str) -> str:
@@ -204,16 +271,16 @@ def text_excluding(ends: str) -> str:
     return f"~/(?s:.*)({ends})(?s:.*)/"
 
 
+def _strings_of(values: list[Any]) -> dict[str, None]:
+    return dict.fromkeys(value for value in values if isinstance(value, str))
+
+
 def _strings(schemas: tuple[JsonObject, ...]) -> list[str] | None:
     """Return the strings that these schemas list; None if they do not list any values."""
-    found: list[str] | None = None
-    for schema in schemas:
-        for values in ([schema["const"]] if "const" in schema else None, schema.get("enum")):
-            if isinstance(values, list):
-                strings = [value for value in values if isinstance(value, str)]
-                both = frozenset(strings)
-                found = strings if found is None else [text for text in found if text in both]
-    return found
+    lists = [schema["enum"] for schema in schemas if "enum" in schema]
+    if not lists:
+        return None
+    return [text for text in min(lists, key=len) if all(text in found for found in lists)]
 
 
 def _shapes(schema: JsonObject) -> list[str]:

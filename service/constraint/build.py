@@ -22,6 +22,7 @@ from service.constraint.lark import (
     Rules,
     Tag,
     TokenIds,
+    TooLargeError,
     either,
     literal,
     pattern,
@@ -90,18 +91,22 @@ def build_constraint(
         if request.answer is None:
             return None
     build = _Builder(output_format, token_ids, request)
-    if forced:
-        start = build.after_reasoning(build.calls(tools, exact=exact))
-    elif request.answer is not None:
-        terms = [build.whole_answer(request.answer)]
-        if tools:
-            terms.append(build.calls(tools, exact=False))
-        start = build.after_reasoning(build.rules.add(either(terms)))
-    else:
-        start = build.free_text_with_calls(tools)
+    try:
+        if forced:
+            start = build.after_reasoning(build.calls(tools, exact=exact))
+        elif request.answer is not None:
+            start = build.answer_or_calls(request.answer, tools)
+        else:
+            start = build.free_text_with_calls(tools)
+        constraint = build.constraint(start)
+    except TooLargeError as error:
+        raise InvalidRequestError(
+            "The schemas are too large in total to constrain the output.",
+            param="tools" if request.answer is None else request.answer.param,
+        ) from error
     if left_out is not None:
         left_out += build.left_out
-    return build.constraint(start)
+    return constraint
 
 
 def _callable_tools(request: ConstraintRequest) -> tuple[ToolShape, ...]:
@@ -184,10 +189,7 @@ class _Builder:
         source = self.rules.source(start)
         if self._client_grammar is None:
             if len(source) > MAX_GRAMMAR_CHARS:
-                raise InvalidRequestError(
-                    "The schemas are too large in total to constrain the output.",
-                    param="tools" if self._request.answer is None else self._request.answer.param,
-                )
+                raise TooLargeError
             return Constraint(grammar=source, row_items=_ROW_ITEMS)
         parts = [
             {"lark_grammar": source},
@@ -217,6 +219,12 @@ class _Builder:
         return f"({opening.term} {rest})? {term}"
 
     # --- answers -------------------------------------------------------------------------------
+
+    def answer_or_calls(self, shape: AnswerShape, tools: tuple[ToolShape, ...]) -> str:
+        terms = [self.whole_answer(shape)]
+        if tools:
+            terms.append(self.calls(tools, exact=False))
+        return self.after_reasoning(self.rules.add(either(terms)))
 
     def whole_answer(self, shape: AnswerShape) -> str:
         """Return the answer's term with the message around it, if the format has messages."""

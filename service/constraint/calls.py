@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from engine.messages import MAX_GRAMMAR_CHARS
 from service.constraint.arguments import (
     Argument,
-    argument_schema,
+    ArgumentSchemas,
     arguments_schema,
     is_binding,
     listed_arguments,
@@ -18,14 +17,15 @@ from service.constraint.bare_text import (
     ANYTHING,
     BareTexts,
     SchemaTexts,
+    TextTerminals,
     text_excluding,
-    text_terminal,
 )
 from service.constraint.lark import (
     SPACE,
     Rules,
     Tag,
     TokenIds,
+    TooLargeError,
     either,
     literal,
     quoted,
@@ -48,6 +48,7 @@ from service.formats.format import Body
 from service.output.calls.keys import ends_of_key, written_name
 from service.output.calls.parameters import CDATA, reads_text
 from service.output.calls.reader import inner_opening
+from service.output.calls.tool_schemas import types_of_parameters
 
 _ANY_KEY = "/[A-Za-z_][A-Za-z0-9_.-]{0,63}/"
 _NUMBER = r"/-?[0-9]{1,17}(\.[0-9]{1,17})?([eE][+-]?[0-9]{1,3})?/"
@@ -74,6 +75,13 @@ def other_openings_of_calls(tags: ToolCallTags) -> tuple[str, ...]:
     return tuple(text for text in others if text and text != opening_of_calls(tags))
 
 
+def tools_too_large(tool: ToolShape) -> InvalidRequestError:
+    """Return the error for tools whose grammars have no room any more from this one on."""
+    return InvalidRequestError(
+        "The tools' schemas are too large in total to constrain calls.", param=tool.param
+    )
+
+
 class CallTerms:
     """Grammar terms for calls of ``tools``. ``exact``: arguments follow every tool's schema as far
     as a grammar can enforce it, not only those of strict tools.
@@ -98,13 +106,14 @@ class CallTerms:
         self._marks_text = isinstance(tags.body, ParametersBody) and bool(tags.body.attributes)
         self._space = rules.add(SPACE, terminal=True)
         bodies: list[str] = []
+        size = 0
         for tool in tools:
-            bodies.append(self._call(tool))
-            if sum(map(len, bodies)) > MAX_GRAMMAR_CHARS:
-                raise InvalidRequestError(
-                    "The tools' schemas are too large in total to constrain calls.",
-                    param=tool.param,
-                )
+            try:
+                bodies.append(self._call(tool))
+                size += len(bodies[-1])
+                rules.check_room(size)
+            except TooLargeError as error:
+                raise tools_too_large(tool) from error
         self._one = rules.add(either(bodies))
 
     def term(self, *, many: bool, opened: bool = False) -> str:
@@ -204,15 +213,15 @@ class CallTerms:
         edge = "\n" if body.trims_newline else ""
         close = tag(edge + body.value_close, self._token_ids)
         ends = _ends_of_text(body)
+        first = CDATA if body.cdata else ""
+        terminals = TextTerminals(ends, self._rules.check_room, never_first=first)
 
         def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
-            cdata = CDATA if body.cdata else ""
-            shape = text_terminal(texts, ends, never=never, never_first=cdata)
+            shape = terminals.terminal(texts, never=never)
             shape = shape or f"{ANYTHING} & {text_excluding(ends)}"
             return f"{self._spelled(edge)} {self._rules.shaped_to(shape, close)}"
 
-        def json_value(part: dict[str, Any]) -> str:
-            grammar = schema_grammar(part, lenient=not is_binding(tool))
+        def json_value(part: Any, grammar: str) -> str:
             return f"{self._spelled(edge)} {grammar} {self._spelled(edge + body.value_close)}"
 
         def any_argument() -> str:
@@ -230,17 +239,18 @@ class CallTerms:
         """Values other than text are written as JSON, because a schema cannot be enforced on nested
         elements."""
         space, mark = self._space, self._spelled(body.mark)
+        terminals = TextTerminals(quoted(body.mark), self._rules.check_room)
 
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{mark} {self._spelled(f'<{key}>')} {value} {self._spelled(f'</{key}>')}"
 
         def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
-            shape = text_terminal(texts, quoted(body.mark), never=never)
+            shape = terminals.terminal(texts, never=never)
             end = tag(body.mark, self._token_ids)
             return self._rules.text_to(end) if shape is None else self._rules.shaped_to(shape, end)
 
-        def json_value(part: dict[str, Any]) -> str:
-            return f"{schema_grammar(part, lenient=not is_binding(tool))} {mark}"
+        def json_value(part: Any, grammar: str) -> str:
+            return f"{grammar} {mark}"
 
         def any_argument() -> str:
             element = self._rules.name()
@@ -260,10 +270,9 @@ class CallTerms:
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{literal(key + '=')} {value}"
 
-        def json_value(part: dict[str, Any]) -> str:
-            if part.get("type") == "boolean":
-                return '("True" | "False")'
-            return schema_grammar(part, lenient=not is_binding(tool))
+        def json_value(part: Any, grammar: str) -> str:
+            is_boolean = isinstance(part, dict) and part.get("type") == "boolean"
+            return '("True" | "False")' if is_boolean else grammar
 
         def any_argument() -> str:
             pair = self._rules.add(f'{_ANY_KEY} "=" {anything}')
@@ -293,19 +302,20 @@ class CallTerms:
 
     def _relaxed(self, body: RelaxedBody, tool: ToolShape) -> str:
         quote = tag(body.quote, self._token_ids)
+        terminals = TextTerminals(quoted(body.quote), self._rules.check_room)
         anything = self._any_value("true", "false", "null", quote=quote)
 
         def written(key: str, value: str, is_text: bool) -> str:
             return f"{literal(key + ':')} {value}"
 
         def text_value(texts: BareTexts, never: Sequence[str] = ()) -> str:
-            shape = text_terminal(texts, quoted(body.quote), never=never)
+            shape = terminals.terminal(texts, never=never)
             if shape is None:
                 return f"{quote.term} {self._rules.text_to(quote)}"
             return f"{quote.term} {self._rules.shaped_to(shape, quote)}"
 
-        def json_value(part: dict[str, Any]) -> str:
-            return schema_grammar(part, lenient=not is_binding(tool))
+        def json_value(part: Any, grammar: str) -> str:
+            return grammar
 
         def any_argument() -> str:
             pair = self._rules.add(f'{_ANY_KEY} ":" {anything}')
@@ -321,7 +331,7 @@ class CallTerms:
         tool: ToolShape,
         written: Callable[[str, str, bool], str],
         text_value: Callable[[BareTexts, Sequence[str]], str] | None,
-        json_value: Callable[[dict[str, Any]], str],
+        json_value: Callable[[Any, str], str],
         any_argument: Callable[[], str],
         *,
         joined: bool,
@@ -334,9 +344,11 @@ class CallTerms:
         if not found.properties:
             return "" if found.named else any_argument()
         terms: list[tuple[str, bool]] = []
+        types = types_of_parameters(schema, found.properties)
         texts = SchemaTexts(schema)
+        schemas = ArgumentSchemas(schema, self._rules.check_room, lenient=not is_binding(tool))
         for key, part in found.properties.items():
-            argument = Argument(tool, key, part, schema, texts)
+            argument = Argument(tool, key, part, types[key], texts, schemas)
             term = self._value(argument, written, text_value, json_value)
             terms.append((self._rules.add(term), key in found.required))
         if not joined:
@@ -348,12 +360,12 @@ class CallTerms:
         argument: Argument,
         written: Callable[[str, str, bool], str],
         text_value: Callable[[BareTexts, Sequence[str]], str] | None,
-        json_value: Callable[[dict[str, Any]], str],
+        json_value: Callable[[Any, str], str],
     ) -> str:
         """Return a term for an argument: as bare text if the parser reads its types as that."""
         if text_value is not None and _reads_text(self._tags.body, argument.types):
             return written(argument.key, argument.as_text(text_value), True)
-        value = json_value(argument_schema(argument.part, argument.root))
+        value = json_value(argument.part, argument.schemas.grammar(argument.part))
         term = written(argument.key, value, False)
         text = argument.text_among_others(text_value) if text_value and self._marks_text else None
         if text is None:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from engine.messages import MAX_GRAMMAR_CHARS
 from service.constraint.arguments import arguments_schema, is_binding
-from service.constraint.calls import CallTerms
-from service.constraint.lark import Rules, TokenIds, either, spelled, tag
+from service.constraint.calls import CallTerms, tools_too_large
+from service.constraint.lark import Rules, TokenIds, TooLargeError, either, spelled, tag
 from service.constraint.request import ToolShape
 from service.constraint.schema_grammar import schema_grammar
-from service.errors import InvalidRequestError
 from service.formats import Channels, Opening, ToolCallTags
 
 
@@ -61,14 +59,15 @@ class ChannelTerms:
 
     def _calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
         terms: list[str] = []
+        size = 0
         for tool in tools:
             header = self._spelled(self._channels.written.format(name=tool.name))
             terms.append(f"{header} {self._body(tool, exact=exact)}")
-            if sum(map(len, terms)) > MAX_GRAMMAR_CHARS:
-                raise InvalidRequestError(
-                    "The tools' schemas are too large in total to constrain calls.",
-                    param=tool.param,
-                )
+            size += len(terms[-1])
+            try:
+                self._rules.check_room(size)
+            except TooLargeError as error:
+                raise tools_too_large(tool) from error
         one = self._rules.add(either(terms))
         if not many or not self._channels.next_call:
             return one

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from engine.messages import MAX_GRAMMAR_CHARS
 from service.formats.format import token_like
 
 TokenIds = Callable[[str], int | None]
@@ -87,12 +88,22 @@ def spelled(text: str, token_ids: TokenIds) -> str:
     return " ".join(terms)
 
 
+class TooLargeError(Exception):
+    """The grammar would be longer than a constraint may be."""
+
+
 class Rules:
-    """Accumulates a grammar's lines, with unique names."""
+    """Accumulates a grammar's lines, with unique names. Raises TooLargeError for too many."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
         self._count = 0
+        self._chars = 0
+
+    def check_room(self, chars: int) -> None:
+        """Raise TooLargeError unless so many characters may be added."""
+        if self._chars + chars > MAX_GRAMMAR_CHARS:
+            raise TooLargeError
 
     def add(self, body: str, *, terminal: bool = False, option: str = "") -> str:
         """Add a rule or terminal and return its name."""
@@ -105,6 +116,8 @@ class Rules:
         return f"r{self._count}"
 
     def define(self, name: str, body: str) -> str:
+        self.check_room(len(body))
+        self._chars += len(body)
         self._lines.append(f"{name}: {body}")
         return name.partition("[")[0]
 

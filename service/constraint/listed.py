@@ -12,6 +12,7 @@ from service.schema_targets import list_in, target_of
 _MOST_REFERENCES = 8
 _MOST_WORK = 100_000
 _UNKNOWN = 2**62  # how many arguments there are without names
+_SHAPING = frozenset({"properties", "additionalProperties"})
 # Keywords that restrict which arguments there are, and that a list of them cannot follow.
 _BEYOND = ("anyOf", "oneOf", "patternProperties", "const", "enum")
 
@@ -35,11 +36,12 @@ def listed(schema: JsonObject) -> Listed:
     left_out = [keyword for part in parts for keyword in _BEYOND if part.get(keyword)]
     left_out += too_deep
     distinct = dict.fromkeys([*names, *required])
-    if len(parts) * len(distinct) > _MOST_WORK:
+    shaping = [part for part in parts if part.keys() & _SHAPING]
+    if len(shaping) * len(distinct) > _MOST_WORK:
         left_out.append("allOf")
-        parts = parts[:1]
+        shaping = shaping[:1]
     for name in distinct:
-        shape = _joined([_shape_of(part, name) for part in parts])
+        shape = _joined([_shape_of(part, name) for part in shaping])
         if not isinstance(shape, dict | bool):
             left_out.append("properties")
         elif shape is not False:

@@ -101,10 +101,11 @@ class _Step:
 def schema_grammar(
     schema: dict[str, Any] | bool, *, any_whitespace: bool = True, lenient: bool = False
 ) -> str:
-    """Return the schema as a term of a Lark grammar. ``lenient`` drops what cannot be enforced."""
+    """Return the schema as a term of a Lark grammar; parts of it may be ``msgspec.Raw``, from
+    ``as_generated``. ``lenient`` drops what cannot be enforced."""
     body: dict[str, Any] = {"allOf": [schema]}
     if isinstance(schema, dict):
-        body = rewritten(rewritten(schema, _WithoutIdle(schema)), _with_exact_strings)
+        body = as_generated(schema)
     options: dict[str, Any] = {"json_allowed_escapes": _ESCAPES}
     if any_whitespace:
         options["whitespace_pattern"] = _WHITESPACE
@@ -114,6 +115,11 @@ def schema_grammar(
         options["lenient"] = True
     body["x-guidance"] = options  # replaces what the client wrote: it is not a schema keyword
     return "%json " + msgspec.json.encode(body).decode()
+
+
+def as_generated(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema as a grammar must have it to mean the same."""
+    return rewritten(rewritten(schema, _WithoutIdle(schema)), _with_exact_strings)
 
 
 def nested(schema: dict[str, Any], place: str) -> dict[str, Any]:

@@ -33,6 +33,10 @@ from service.tenants.caller import Caller
 
 # Bodies up to this size are prepared on the event loop, if that is always fast.
 IN_LOOP_BYTES = 4 * 1024
+# Schemas with these keywords can be much more work than their size says: a few of their bytes apply
+# to many others.
+_COMBINING = (b'"$ref"', b'"allOf"', b'"anyOf"', b'"oneOf"')
+_IN_LOOP_COMBINING_BYTES = 1024
 
 _Result = TypeVar("_Result")
 _Made = TypeVar("_Made", bound=Prepared)
@@ -147,7 +151,7 @@ class Preparation:
             eased=what.eased,
             parts=what.parts,
         )
-        if self.is_quick(FORM, job.size):
+        if self.is_quick(FORM, job.size) and not _combines_much(asked.request):
             return FORM.perform(Work(job, Noted(), self.model))
         form = await self._processes.run(job, Noted(), owner)
         assert isinstance(form, Form)
@@ -162,3 +166,8 @@ class Preparation:
     async def close(self) -> None:
         await self._grammar_trial.close()
         await self._processes.close()
+
+
+def _combines_much(request: bytes) -> bool:
+    """``request``: a ConstraintRequest as JSON, in which keywords have no escapes."""
+    return len(request) > _IN_LOOP_COMBINING_BYTES and any(map(request.__contains__, _COMBINING))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from service.output.calls.sink import ToolSchemas
@@ -18,6 +18,7 @@ _SAYS_ITSELF = frozenset({"type", "const", "enum", "properties"})
 _HOLDS_OTHERS = frozenset(
     {"properties", "additionalProperties", "items", "prefixItems", "$ref", *_ALTERNATIVES}
 )
+_ANY: dict[str, Any] = {}
 # Type names that people and other servers use in place of JSON Schema's.
 _TYPE_NAMES = {
     **dict.fromkeys(("str", "text", "varchar", "char", "enum"), "string"),
@@ -33,6 +34,26 @@ _TYPE_NAMES = {
 def parameter_types(schema: dict[str, Any] | None, key: str) -> frozenset[str]:
     """Return the JSON types that a tool's schema allows for an argument; empty if unspecified."""
     return schema_types(in_schema(schema, key, schema), schema)
+
+
+def types_of_parameters(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, frozenset[str]]:
+    """Return ``parameter_types`` of all of these arguments, at the cost of one."""
+    own: dict[str, list[dict[str, Any]]] = {}
+    others: Any = None
+    for one in _same_value(schema, schema, _Budget(_MOST_WORK)):
+        properties = one.get("properties")
+        for name, found in properties.items() if isinstance(properties, dict) else ():
+            if isinstance(found, dict):
+                own.setdefault(name, []).append(found)
+        rest = one.get("additionalProperties")
+        others = rest if others is None and isinstance(rest, dict) else others
+    # All are kept until the end, as parts are known by their ids.
+    parts = {name: _together(schemas) for name, schemas in own.items()}
+    known: dict[int, set[str]] = {}
+    return {
+        key: frozenset(_types(parts.get(key, others), schema, _MAX_REFERENCES, known))
+        for key in keys
+    }
 
 
 def schema_types(part: Any, root: Any) -> frozenset[str]:
@@ -186,7 +207,8 @@ class _Reducer:
     def __init__(self) -> None:
         self._parts_left = _MOST_PARTS
         self._budget = _Budget(_MOST_WORK)
-        self._joined: list[dict[str, Any]] = []  # kept, as parts are known by their ids
+        # What was joined, by the ids of what it consists of; kept, as parts are known by their ids.
+        self._joined: dict[tuple[int, ...], dict[str, Any]] = {}
         self._root: dict[str, Any] = {}
         self._known: dict[int, set[str]] = {}
         self._places: dict[int, str] = {}
@@ -196,7 +218,7 @@ class _Reducer:
         if not schema:
             return None
         schema = with_pointers(schema)
-        self._root, self._known = schema, {}
+        self._root, self._known, self._joined = schema, {}, {}
         written: dict[str, Any] = {}
         definitions: dict[str, Any] = {}
         self._places, self._waiting = {id(schema): "#"}, [(schema, written)]
@@ -214,7 +236,7 @@ class _Reducer:
             for name, inner in own.items() if isinstance(own, dict) else ():
                 if not self._budget.spend():
                     break
-                properties.setdefault(name, []).append(inner if isinstance(inner, dict) else {})
+                properties.setdefault(name, []).append(inner if isinstance(inner, dict) else _ANY)
             for keyword in ("additionalProperties", "items", "prefixItems"):
                 if isinstance(one.get(keyword), dict | list):
                     found.setdefault(keyword, one[keyword])
@@ -234,9 +256,8 @@ class _Reducer:
         return written
 
     def _kept(self, schemas: list[dict[str, Any]]) -> dict[str, Any]:
-        schema = _together(schemas)
-        self._joined.append(schema)
-        return schema
+        distinct = {id(schema): schema for schema in schemas}
+        return self._joined.setdefault(tuple(distinct), _together([*distinct.values()]))
 
     def _part(self, part: Any, definitions: dict[str, Any]) -> dict[str, Any] | None:
         """Return a reference to the part, or the part itself if there is nothing in it; None if
@@ -246,9 +267,12 @@ class _Reducer:
         self._parts_left -= 1
         if not isinstance(part, dict):
             part = {}
-        while isinstance(reference := part.get("$ref"), str) and self._budget.spend():
+        for _ in range(_MAX_REFERENCES):
+            reference = part.get("$ref")
+            if not isinstance(reference, str) or part.keys() & _SAYS_ITSELF:
+                break
             found = target_of(reference, self._root)
-            if not isinstance(found, dict) or part.keys() & _SAYS_ITSELF:
+            if not isinstance(found, dict) or not self._budget.spend():
                 break
             part = found
         if (place := self._places.get(id(part))) is not None:

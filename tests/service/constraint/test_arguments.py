@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -9,13 +11,15 @@ import pytest
 
 from service.constraint.arguments import (
     Argument,
-    argument_schema,
+    ArgumentSchemas,
     arguments_schema,
     is_binding,
 )
 from service.constraint.bare_text import ANY_TEXT, NULL, SchemaTexts
+from service.constraint.lark import Rules, TooLargeError
 from service.constraint.request import Grammar, Regex, ToolShape
 from service.errors import InvalidRequestError
+from service.output.calls.tool_schemas import types_of_parameters
 
 CITY: dict[str, Any] = {
     "type": "object",
@@ -27,6 +31,29 @@ CITY: dict[str, Any] = {
 
 def tool(**fields: Any) -> ToolShape:
     return ToolShape(name="f", param="tools.0", **fields)
+
+
+def argument_schema(part: Any, root: dict[str, Any]) -> Any:
+    return json.loads(schemas(root).grammar(part).removeprefix("%json "))
+
+
+def schemas(root: dict[str, Any]) -> ArgumentSchemas:
+    return ArgumentSchemas(root, Rules().check_room, lenient=False)
+
+
+def argument(tool: ToolShape, key: str, part: Any, root: dict[str, Any]) -> Argument:
+    types = types_of_parameters(root, [key])[key]
+    return Argument(tool, key, part, types, SchemaTexts(root), schemas(root))
+
+
+class Counted(dict[str, Any]):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.reads += 1
+        return super().__iter__()
 
 
 def holds(schema: Any, value: Any) -> bool:
@@ -97,7 +124,7 @@ def test_one_argument_alone_takes_along_what_it_refers_to() -> None:
 @pytest.mark.parametrize("keyword", ["not", "if", "anyOf"])
 def test_a_keyword_that_cannot_be_enforced_on_bare_text_is_refused_by_name(keyword: str) -> None:
     part = {"type": "string", keyword: [{"minLength": size} for size in range(99)]}
-    free = Argument(tool(), "city", part, CITY, SchemaTexts(CITY))
+    free = argument(tool(), "city", part, CITY)
     assert free.texts() == (ANY_TEXT, ())
     with pytest.raises(InvalidRequestError, match=f"'{keyword}'") as refused:
         free._replace(tool=tool(strict=True)).texts()
@@ -107,9 +134,39 @@ def test_a_keyword_that_cannot_be_enforced_on_bare_text_is_refused_by_name(keywo
 def test_null_is_the_text_of_an_argument_that_may_be_null() -> None:
     def texts(part: dict[str, Any]) -> Any:
         root = {"properties": {"a": part}}
-        return Argument(tool(), "a", part, root, SchemaTexts(root)).texts()
+        return argument(tool(), "a", part, root).texts()
 
     assert texts({"type": "string"}) == (ANY_TEXT, ())
     assert texts({"type": ["string", "null"]}) == ([*ANY_TEXT, *NULL], ())
     never = texts({"type": ["string", "null"], "enum": ["null", "a"]})
-    assert never == ([({"enum": ["null", "a"]},)], ("null", "None"))
+    assert never == ([({"enum": {"null": None, "a": None}},)], ("null", "None"))
+
+
+def test_what_many_arguments_have_in_common_is_written_once() -> None:
+    shared, joined = Counted(type="integer"), Counted(minimum=1)
+    definition = {"type": "object", "properties": {"a": shared}}
+    root = {"$defs": {"D": definition}}
+    written = schemas(root)
+    first = written.grammar({"allOf": [{"$ref": "#/$defs/D"}, joined]})
+    reads = shared.reads, joined.reads
+    assert min(reads) > 0
+    more = [{"allOf": [{"$ref": "#/$defs/D"}, joined]} for _ in range(75)]
+    assert [written.grammar(part) for part in more] == [first] * 75
+    alone = [{"$ref": "#/$defs/D"} for _ in range(75)]
+    assert len(set(map(written.grammar, alone))) == 1
+    assert (shared.reads, joined.reads) == reads
+
+
+def test_definitions_are_not_collected_beyond_the_room() -> None:
+    names = [f"{number}" for number in range(500)]
+    options = {"anyOf": [{"$ref": f"#/$defs/{name}"} for name in names]}
+    definitions = {name: Counted(const=name * 1000) for name in names}
+
+    def check_room(chars: int) -> None:
+        if chars > 10_000:
+            raise TooLargeError
+
+    written = ArgumentSchemas({"$defs": definitions}, check_room, lenient=False)
+    with pytest.raises(TooLargeError):
+        written.grammar(options)
+    assert sum(each.reads > 0 for each in definitions.values()) < 20

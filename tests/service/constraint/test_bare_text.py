@@ -10,15 +10,19 @@ from service.constraint.bare_text import (
     BeyondTextError,
     NoTextError,
     SchemaTexts,
-    text_terminal,
+    TextTerminals,
 )
-from service.constraint.lark import quoted
+from service.constraint.lark import Rules, TooLargeError, quoted
 from tests.service.constraint.grammars import accepts, grammar
 
 END = quoted("</v>")
 ROOT: dict[str, Any] = {
     "$defs": {"city": {"enum": ["Oslo", "Rome"]}, "loop": {"$ref": "#/$defs/loop"}}
 }
+
+
+def terminals(never_first: str = "") -> TextTerminals:
+    return TextTerminals(END, Rules().check_room, never_first=never_first)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +55,7 @@ ROOT: dict[str, Any] = {
 def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
     schema: dict[str, Any], allowed: list[str], refused: list[str]
 ) -> None:
-    terminal = text_terminal(SchemaTexts(ROOT).of(schema), END, never_first="!")
+    terminal = terminals(never_first="!").terminal(SchemaTexts(ROOT).of(schema))
     asked = grammar(f'start: "<v>" TEXT\nTEXT: ({terminal}) "</v>"\n')
     for text in allowed:
         assert accepts(asked, f"<v>{text}</v>"), text
@@ -61,12 +65,13 @@ def test_bare_text_follows_its_schema_and_never_holds_what_ends_it(
 
 def test_a_schema_that_says_nothing_of_a_text_makes_no_terminal() -> None:
     for schema in ({"type": "string", "description": "any"}, True, {"anyOf": [{"const": "a"}, {}]}):
-        assert text_terminal(SchemaTexts(ROOT).of(schema), END) is None
+        assert terminals().terminal(SchemaTexts(ROOT).of(schema)) is None
 
 
 def test_a_text_that_means_something_else_is_left_out() -> None:
     for schema in ({}, {"enum": ["null", "a"]}, {"pattern": "^(null|a)$"}):
-        terminal = text_terminal(SchemaTexts(ROOT).of(schema), END, never=("null", "None"))
+        texts = SchemaTexts(ROOT).of(schema)
+        terminal = terminals().terminal(texts, never=("null", "None"))
         asked = grammar(f'start: TEXT\nTEXT: ({terminal}) "</v>"\n')
         assert accepts(asked, "a</v>")
         assert not accepts(asked, "null</v>")
@@ -82,7 +87,7 @@ def test_a_text_that_means_something_else_is_left_out() -> None:
 )
 def test_a_schema_without_a_string_that_can_be_written_has_no_terminal(part: Any) -> None:
     with pytest.raises(NoTextError):
-        text_terminal(SchemaTexts(ROOT).of(part), END, never=("null",), never_first="!")
+        terminals(never_first="!").terminal(SchemaTexts(ROOT).of(part), never=("null",))
 
 
 @pytest.mark.parametrize(
@@ -125,11 +130,12 @@ def test_null_is_allowed_by_some_schemas(part: Any, expected: bool) -> None:
 
 @pytest.mark.parametrize("distinct", [False, True])
 def test_patterns_that_multiply_are_not_followed_without_end(distinct: bool) -> None:
-    definitions: dict[str, Any] = {"0": {"allOf": [{"pattern": "a"} for _ in range(200)]}}
+    first = [{"pattern": f"a{number}"} for number in range(200)]
+    definitions: dict[str, Any] = {"0": {"allOf": first}}
     for level in range(1, 4):
         definitions[str(level)] = {"allOf": [{"$ref": f"#/$defs/{level - 1}"}] * 50}
     if distinct:
-        definitions["1"]["allOf"].append({"allOf": [{"pattern": "b"} for _ in range(200)]})
+        definitions["1"]["allOf"].append({"allOf": [{"pattern": f"b{n}"} for n in range(200)]})
     texts = SchemaTexts({"$defs": definitions})
     if distinct:
         with pytest.raises(BeyondTextError, match="allOf"):
@@ -150,3 +156,35 @@ def test_a_schema_with_more_paths_than_parts_is_read_part_by_part() -> None:
 
 def test_an_enum_that_is_no_list_does_not_matter() -> None:
     assert SchemaTexts({}).allows_null({"type": ["string", "null"], "enum": 5})
+
+
+def test_what_is_said_twice_is_written_once() -> None:
+    definition = {"allOf": [{"anyOf": [{}] * 62}, {"anyOf": [{"enum": ["a"] * 620}] * 62}]}
+    texts = SchemaTexts({"$defs": {"Z": definition}})
+    found = texts.of({"$ref": "#/$defs/Z"})
+    assert terminals().terminal(found) == '("a")'
+    assert texts.of({"$ref": "#/$defs/Z", "description": "another"}) is found
+
+
+def test_a_terminal_is_given_up_where_there_is_no_room() -> None:
+    values = [f"v{number}" for number in range(600)]
+    options = [{"maxLength": size} for size in range(60)]
+    texts = SchemaTexts({}).of({"anyOf": options, "enum": values})
+    offered: list[int] = []
+
+    def check_room(chars: int) -> None:
+        offered.append(chars)
+        if chars > 10_000:
+            raise TooLargeError
+
+    with pytest.raises(TooLargeError):
+        TextTerminals(END, check_room).terminal(texts)
+    assert len(offered) < 5
+
+
+def test_many_schemas_that_hold_together_are_not_read_without_end() -> None:
+    parts = {f"{n}": {"allOf": [{"pattern": f"{m}"} for m in range(200)]} for n in range(10)}
+    texts = SchemaTexts({"$defs": parts})
+    together = {"allOf": [{"$ref": f"#/$defs/{name}"} for name in parts]}
+    with pytest.raises(BeyondTextError, match="allOf"):
+        texts.of(together)

@@ -557,3 +557,25 @@ def test_text_cannot_hold_what_the_parser_takes_for_a_call(shipped: ShippedForma
     assert accepts(asked, "Sure, 1 < 2.")
     for text in other_openings_of_calls(shipped.calls):
         assert not accepts(asked, f"Sure. {text} get_weather"), text
+
+
+def test_what_is_too_large_is_refused_before_it_is_written() -> None:
+    """38 arguments of 62 shapes each, of 620 values each."""
+
+    def asked(values: list[str], shapes: list[dict[str, Any]]) -> Constraint:
+        texts = {"allOf": [{"anyOf": shapes}, {"enum": values}]}
+        properties = {f"{number}": {"$ref": "#/$defs/Z"} for number in range(38)}
+        schema = {"type": "object", "properties": properties, "$defs": {"Z": texts}}
+        tool = ToolShape(name="f", param="tools.0", parameters=schema, strict=True)
+        [shipped] = [each for each in SHIPPED if "qwen3_coder" in each.names]
+        request = ConstraintRequest(tools=(tool,), tool_choice="required")
+        made = build_constraint(request, form(shipped), token_id)
+        assert made is not None
+        return made
+
+    assert len(asked(["a"] * 620, [{}] * 62).grammar) < 10_000
+    values = [f"v{number}" for number in range(620)]
+    shapes: list[dict[str, Any]] = [{"maxLength": size} for size in range(62)]
+    with pytest.raises(InvalidRequestError, match="too large in total") as refused:
+        asked(values, shapes)
+    assert refused.value.param == "tools.0"

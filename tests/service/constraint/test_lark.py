@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from service.constraint.lark import Rules, literal, pattern, quoted, tag
+from engine.messages import MAX_GRAMMAR_CHARS
+from service.constraint.lark import Rules, TooLargeError, literal, pattern, quoted, tag
 from tests.examples import examples
 from tests.service.constraint.grammars import accepts, grammar, spelled, token_id
 
@@ -83,3 +84,12 @@ def test_text_to_a_tag_of_several_tokens_ends_where_they_all_stand() -> None:
     source = grammar(rules.source(f'{rules.text_to(end)} "!"'))
     assert accepts(source, f"hm, so{end.text}!")
     assert not accepts(source, "hm</think>y<tool_call>!")
+
+
+def test_rules_have_no_more_room_than_a_constraint() -> None:
+    rules = Rules()
+    rules.add("x" * (MAX_GRAMMAR_CHARS - 1))
+    rules.check_room(1)
+    for too_much in (lambda: rules.check_room(2), lambda: rules.add("xx")):
+        with pytest.raises(TooLargeError):
+            too_much()

@@ -80,7 +80,7 @@ def test_without_names_any_argument_fits() -> None:
         ),
         (
             {
-                "allOf": [{"description": "x"} for _ in range(1000)],
+                "allOf": [{"properties": {}} for _ in range(1000)],
                 "required": [f"a{n}" for n in range(1000)],
             },
             "allOf",
@@ -94,3 +94,9 @@ def test_what_a_list_cannot_follow_is_named(schema: dict[str, Any], keyword: str
 def test_a_schema_that_refers_to_itself_ends() -> None:
     loop: dict[str, Any] = {"allOf": [{"$ref": "#"}, W]}
     assert listed(loop).properties == W["properties"]
+
+
+def test_parts_that_say_nothing_of_arguments_do_not_count() -> None:
+    properties: dict[str, Any] = {f"a{number}": {} for number in range(1000)}
+    found = listed({"allOf": [{"description": "x"} for _ in range(1000)], "properties": properties})
+    assert (list(found.properties), found.left_out) == (list(properties), ())

@@ -17,7 +17,7 @@ from service.constraint.trial import GrammarTrial
 from service.errors import InvalidRequestError, LoadingError, OverloadedError
 from service.preparation.chat import CHAT
 from service.preparation.completions import COMPLETION
-from service.preparation.jobs import Noted, Prepared
+from service.preparation.jobs import Form, Noted, Prepared
 from service.preparation.preparation import IN_LOOP_BYTES, Preparation, RequestContext
 from service.preparation.processes import PreparationProcesses, arguments_for
 from service.preparation.tokenize import TOKENIZE
@@ -140,3 +140,34 @@ async def test_a_constraint_is_compiled_in_the_same_call_here_and_in_a_process(
     with pytest.raises(InvalidRequestError) as refused:
         await whole.prepare(CHAT, chat(guided_regex="(?=a)"), context(), Noted())
     assert refused.value.param == "guided_regex"
+
+
+class OnlyForms(NoProcesses):
+    """Returns empty forms."""
+
+    async def run(self, job: Any, noted: Noted, owner: str) -> Prepared:
+        await super().run(job, noted, owner)
+        return Form(noted=noted)
+
+
+@pytest.mark.parametrize("keyword", ["$ref", "allOf", "anyOf", "oneOf"])
+async def test_schemas_that_combine_much_are_not_written_here(keyword: str) -> None:
+    async def jobs(number: int, **more: Any) -> list[Any]:
+        processes = OnlyForms()
+        properties = {f"p{n}": {"type": "string"} for n in range(number)}
+        schema = {"type": "object", "properties": properties, **more}
+        tool = {"type": "function", "function": {"name": "f", "parameters": schema}}
+        body = chat(tools=[tool], tool_choice="required")
+        assert len(body) < IN_LOOP_BYTES
+        trial: Any = AcceptAll()
+        await preparation(model(), processes, trial).prepare(CHAT, body, context(), Noted())
+        return processes.jobs
+
+    assert await jobs(100) == []
+    assert await jobs(1, **{keyword: []}) == []
+    assert await jobs(100, **{keyword: []}) == [("form", "me")]
+
+
+class AcceptAll:
+    async def try_out(self, constraint: Any, owner: str) -> None:
+        """Accept the grammar."""

@@ -15,6 +15,7 @@ from service.output.calls.tool_schemas import (
     property_names,
     reduced,
     schema_types,
+    types_of_parameters,
 )
 from tests.service.constraint.shipped import form
 from tests.service.output.parsing import parse, summary
@@ -188,3 +189,42 @@ WRAP: dict[str, Any] = {
     "lfm2": lambda body, text: text,
     "gemma4": lambda body, text: f"{body.call_open}f{text}",
 }
+
+
+class Counted(dict[str, Any]):
+    """Counts how often it is read."""
+
+    reads = 0
+
+    def get(self, *of: Any) -> Any:
+        self.reads += 1
+        return super().get(*of)
+
+
+def test_the_types_of_many_arguments_cost_as_much_as_those_of_one() -> None:
+    def reads(count: int) -> int:
+        properties = {f"{number}": {"type": "string"} for number in range(count)}
+        part = Counted(description="x")
+        schema = {"allOf": [part], "properties": properties, "additionalProperties": {"type": "no"}}
+        found = types_of_parameters(schema, [*properties, "other"])
+        assert found == {name: parameter_types(schema, name) for name in found}
+        part.reads = 0
+        types_of_parameters(schema, [*properties, "other"])
+        return part.reads
+
+    assert reads(1) == reads(100) > 0
+
+
+def test_a_reference_to_itself_is_followed_a_few_times() -> None:
+    loop = Counted({"$ref": "#/$defs/loop"})
+    assert reduced({"f": {"properties": {"a": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": loop}}})
+    assert loop.reads < 100
+
+
+def test_what_recurs_in_two_schemas_of_one_value_is_written_once() -> None:
+    definitions = {name: {"properties": {"x": {"$ref": f"#/$defs/{name}"}}} for name in "AB"}
+    both = [{"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}]
+    found = reduced({"f": {"allOf": both, "$defs": definitions}})["f"]
+    assert found is not None
+    assert len(found["$defs"]) == 1
+    assert schema_types(in_schema(found, "x", found), found) == {"object"}
