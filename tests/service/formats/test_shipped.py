@@ -196,8 +196,8 @@ def test_the_same_text_cut_anywhere_gives_the_same_events(
     events = parse(pieces, form, **options)
     assert parse(pieces, form, **options, by_token=False) == events
     position = 0
-    for event in events:  # spans touch, never overlap, and stay within the tokens
-        assert event.start == position
+    for event in events:  # spans are in order, never overlap, and stay within the tokens
+        assert event.start >= position
         assert event.start <= event.end <= len(pieces)
         position = event.end
 
