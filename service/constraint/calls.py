@@ -75,11 +75,23 @@ def other_openings_of_calls(tags: ToolCallTags) -> tuple[str, ...]:
     return tuple(text for text in others if text and text != opening_of_calls(tags))
 
 
-def tools_too_large(tool: ToolShape) -> InvalidRequestError:
-    """Return the error for tools whose grammars have no room any more from this one on."""
-    return InvalidRequestError(
-        "The tools' schemas are too large in total to constrain calls.", param=tool.param
-    )
+def terms_of_tools(
+    tools: Sequence[ToolShape], written: Callable[[ToolShape], str], rules: Rules
+) -> list[str]:
+    """Return what is ``written`` for each tool, to be added to the rules together. Raises
+    InvalidRequestError, naming the first tool that they have no room for."""
+    terms: list[str] = []
+    size = 0
+    for tool in tools:
+        try:
+            terms.append(written(tool))
+            size += len(terms[-1])
+            rules.check_room(size)
+        except TooLargeError as error:
+            raise InvalidRequestError(
+                "The tools' schemas are too large in total to constrain calls.", param=tool.param
+            ) from error
+    return terms
 
 
 class CallTerms:
@@ -105,16 +117,7 @@ class CallTerms:
         # Attributes say whether a value is text, so that a string among other values may be text.
         self._marks_text = isinstance(tags.body, ParametersBody) and bool(tags.body.attributes)
         self._space = rules.add(SPACE, terminal=True)
-        bodies: list[str] = []
-        size = 0
-        for tool in tools:
-            try:
-                bodies.append(self._call(tool))
-                size += len(bodies[-1])
-                rules.check_room(size)
-            except TooLargeError as error:
-                raise tools_too_large(tool) from error
-        self._one = rules.add(either(bodies))
+        self._one = rules.add(either(terms_of_tools(tools, self._call, rules)))
 
     def term(self, *, many: bool, opened: bool = False) -> str:
         """Return a term for one call, or with ``many`` any number, including all tags around them.
@@ -314,15 +317,12 @@ class CallTerms:
                 return f"{quote.term} {self._rules.text_to(quote)}"
             return f"{quote.term} {self._rules.shaped_to(shape, quote)}"
 
-        def json_value(part: Any, grammar: str) -> str:
-            return grammar
-
         def any_argument() -> str:
             pair = self._rules.add(f'{_ANY_KEY} ":" {anything}')
             return f'({pair} ("," {pair})*)?'
 
         arguments = self._each(
-            tool, written, text_value, json_value, any_argument, joined=True, comma=","
+            tool, written, text_value, _as_it_is, any_argument, joined=True, comma=","
         )
         return f'{literal(f"{body.call_open}{tool.name}{{")} {arguments} "}}"'
 
@@ -385,6 +385,10 @@ class CallTerms:
 
     def _after(self, opening: str, term: str) -> str:
         return f"{self._spelled(opening)} {term}" if opening else term
+
+
+def _as_it_is(part: Any, grammar: str) -> str:
+    return grammar
 
 
 def _joined(rules: Rules, terms: list[tuple[str, bool]], comma: str) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from service.constraint.arguments import arguments_schema, is_binding
-from service.constraint.calls import CallTerms, tools_too_large
-from service.constraint.lark import Rules, TokenIds, TooLargeError, either, spelled, tag
+from service.constraint.calls import CallTerms, terms_of_tools
+from service.constraint.lark import Rules, TokenIds, either, spelled, tag
 from service.constraint.request import ToolShape
 from service.constraint.schema_grammar import schema_grammar
 from service.formats import Channels, Opening, ToolCallTags
@@ -58,17 +58,11 @@ class ChannelTerms:
         return f"{self._rest_of_message()} {calls}" if self._opening is Opening.TEXT else calls
 
     def _calls(self, tools: tuple[ToolShape, ...], *, exact: bool, many: bool) -> str:
-        terms: list[str] = []
-        size = 0
-        for tool in tools:
+        def written(tool: ToolShape) -> str:
             header = self._spelled(self._channels.written.format(name=tool.name))
-            terms.append(f"{header} {self._body(tool, exact=exact)}")
-            size += len(terms[-1])
-            try:
-                self._rules.check_room(size)
-            except TooLargeError as error:
-                raise tools_too_large(tool) from error
-        one = self._rules.add(either(terms))
+            return f"{header} {self._body(tool, exact=exact)}"
+
+        one = self._rules.add(either(terms_of_tools(tools, written, self._rules)))
         if not many or not self._channels.next_call:
             return one
         return self._rules.add(f"{one} ({self._spelled(self._channels.next_call)} {one})*")
