@@ -146,12 +146,12 @@ class RequestArchive:
 
     async def _connect(self) -> None:
         assert self._place is not None
-        while not self._responses.available:  # it says itself that the database is away
+        while not self._responses.readable:  # it says itself that the database is away
             await self._pause(_POLL_SECONDS)
-            self._on_away(not self._responses.available)
+            self._on_away(not self._responses.readable)
             if self._closing.is_set():  # perhaps before the database was ever reached
                 await self._responses.attempted()
-                if not self._responses.available:
+                if not self._responses.readable:
                     return
         if self._database is None:
             # Loaded by now.
