@@ -31,6 +31,7 @@ from observability.outcomes import (
 )
 from observability.phases import PHASES
 from observability.queue_metrics import QUEUE_METRICS
+from observability.store_metrics import STORE_METRICS
 
 OTHER_MODEL = "other"
 """The ``model`` label of requests that name no model this server serves."""
@@ -445,4 +446,5 @@ ENGINE_INFO = Metric(
 METRICS: tuple[Metric, ...] = (
     *(value for value in list(globals().values()) if isinstance(value, Metric)),
     *QUEUE_METRICS,
+    *STORE_METRICS,
 )

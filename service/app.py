@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from observability import store_metrics
 from observability.logging import get_logger
 from service.admission.admission import Admission
 from service.admission.drain import Drain
@@ -39,6 +40,7 @@ from service.serving.metering import Metering
 from service.serving.services import Services
 from service.settings import ServiceSettings
 from service.store.archive import ArchiveSources, RequestArchive
+from service.store.condition import StoreWatch
 from service.store.key_store import KeyStore
 from service.store.limit_store import LimitStore
 from service.store.place import StorePlace, secret_dir, store_place
@@ -99,7 +101,7 @@ def create_app(
     if peers is not None:
         services = replace(services, ids=peers.ids, peers=peers)
     if sources is not None:
-        archive = _archive(settings, services.store, sources, services.supervision)
+        archive = _archive(settings, services, sources)
         services = replace(services, archive=archive)
     _inform(telemetry, services)
     silence = SilenceLog(services.link, services.supervision, settings.engine_silence_timeout)
@@ -154,7 +156,13 @@ def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
 async def _share_limits(services: Services, place: StorePlace) -> None:
     store = LimitStore(place)
     supervision = services.supervision
-    sharing = LimitSharing(services.metering, services.keys, store, lambda: supervision.leads)
+    sharing = LimitSharing(
+        services.metering,
+        services.keys,
+        store,
+        lambda: supervision.leads,
+        on_alone=_unavailable(services.telemetry, "limits"),
+    )
     try:
         await sharing.run()
     finally:
@@ -180,7 +188,7 @@ def _services(
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
     runs = _runs(settings)
-    store = _store(settings, place, supervision, partial(stop_deleted, runs))
+    store = _store(settings, place, supervision, partial(stop_deleted, runs), telemetry)
     trial = GrammarTrial(model_dir)
     keys = KeyRing(settings.keys, settings.tracing_key, changes=settings.keys_change)
     parts = WatchedParts(
@@ -216,7 +224,7 @@ def _services(
         records=records,
         keys=keys,
         metering=metering,
-        key_sources=_key_sources(settings, keys, store),
+        key_sources=_key_sources(settings, keys, store, telemetry),
     )
 
 
@@ -238,13 +246,16 @@ def _limits(settings: ServiceSettings, model_dir: Path) -> Limits:
     )
 
 
-def _key_sources(settings: ServiceSettings, keys: KeyRing, store: ResponseStore) -> KeySources:
+def _key_sources(
+    settings: ServiceSettings, keys: KeyRing, store: ResponseStore, telemetry: Telemetry
+) -> KeySources:
     place = _place(settings)
     return KeySources(
         keys,
         file=None if settings.keys_file is None else Path(settings.keys_file),
         store=KeyStore(place) if settings.stored_keys and place is not None else None,
-        is_up=lambda: store.available,
+        is_up=lambda: store.readable,
+        on_away=_unavailable(telemetry, "keys"),
     )
 
 
@@ -307,27 +318,48 @@ def _store(
     place: StorePlace | None,
     supervision: Supervision,
     on_deleted: Callable[[str], None],
+    telemetry: Telemetry,
 ) -> ResponseStore:
     limits = StoreLimits(
         responses=settings.store_max_responses,
         bytes=settings.store_max_bytes,
         ttl=settings.store_ttl,
     )
-    return ResponseStore(place, limits, lambda: supervision.leads, on_deleted)
+    watch = StoreWatch(
+        unreadable=_unavailable(telemetry, "read"),
+        unwritable=_unavailable(telemetry, "write"),
+        unstored=telemetry.metrics[store_metrics.RESPONSES_NOT_STORED].labels().inc,
+    )
+    return ResponseStore(place, limits, lambda: supervision.leads, on_deleted, watch)
+
+
+def _unavailable(telemetry: Telemetry, use: str) -> Callable[[bool], None]:
+    """Return what sets the gauge of whether the store cannot be used for this."""
+    found: Callable[[bool], None] = (
+        telemetry.metrics[store_metrics.STORE_UNAVAILABLE].labels(use).set
+    )
+    return found
 
 
 def _archive(
     settings: ServiceSettings,
-    store: ResponseStore,
+    services: Services,
     sources: ArchiveSources,
-    supervision: Supervision,
 ) -> RequestArchive:
     limits = ArchiveLimits(
         requests=settings.store_max_requests,
         request_days=settings.store_request_days,
         usage_days=settings.store_usage_days,
     )
-    return RequestArchive(_place(settings), limits, store, sources, lambda: supervision.leads)
+    supervision = services.supervision
+    return RequestArchive(
+        _place(settings),
+        limits,
+        services.store,
+        sources,
+        lambda: supervision.leads,
+        _unavailable(services.telemetry, "records"),
+    )
 
 
 def _place(settings: ServiceSettings) -> StorePlace | None:
@@ -346,4 +378,6 @@ def _runs(settings: ServiceSettings) -> RunRegistry:
 def _health(store: ResponseStore) -> dict[str, str]:
     if not store.is_configured:
         return {"store": "off"}
-    return {"store": "ok" if store.available else "not available"}
+    if not store.readable:
+        return {"store": "not available"}
+    return {"store": "ok" if store.available else "cannot be written"}

@@ -87,7 +87,10 @@ class Drill(NamedTuple):
 
 
 _THIRD_RESTART = "at the third restart of a worker within 30 minutes"
-_STORE_NEEDED = "after 2 minutes, if requests failed for lack of the store"
+_STORE_NEEDED = (
+    "after 2 minutes, if it lasts as long, or if requests failed or responses were not stored "
+    "meanwhile"
+)
 
 DRILLS = {
     "engine_kill": Drill(
@@ -140,7 +143,8 @@ DRILLS = {
         _STORE_NEEDED,
     ),
     "store_full": Drill(
-        "As for `store_down`, once something has to be written; nothing already stored is lost.",
+        "Once something has to be written, the log says `response store cannot be written`; stored "
+        "responses can be read. Answers are not affected.",
         "QuireStoreUnavailable",
         _STORE_NEEDED,
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observability import catalogue
+from observability import catalogue, store_metrics
 from observability.alerts.burn_rate import budget_alerts
 from observability.alerts.model import Alert, Severity
 from observability.objectives import Objectives
@@ -271,6 +271,13 @@ _LOAD = (
 )
 
 _STORE = ("refused:store", "error:store")
+_STORE_FAILS = " or ".join(
+    (
+        f"{_Q.gauge(store_metrics.STORE_UNAVAILABLE, how='max', by=_SERVER)} > 0",
+        f"{_Q.rate(store_metrics.RESPONSES_NOT_STORED, by=_SERVER)} > 0",
+        f"{_Q.rate(catalogue.REQUESTS, by=_SERVER, outcome=_STORE)} > 0",
+    )
+)
 _SERVER_ALERTS = (
     Alert(
         "QuireLoopLag",
@@ -318,13 +325,24 @@ _SERVER_ALERTS = (
     ),
     Alert(
         "QuireStoreUnavailable",
-        f"{_Q.rate(catalogue.REQUESTS, by=_SERVER, outcome=_STORE)} > 0",
+        _STORE_FAILS,
         Severity.TICKET,
-        "{{ $labels.instance }} fails {{ $value | humanize }} requests per second because its "
-        "store is unavailable",
-        "Requests that need stored responses are refused, or their answers could not be stored.",
-        ("The log's lines about the response store; the database itself.",),
-        ("Restore the database. Requests with `store: false` are not affected.",),
+        "{{ $labels.instance }} cannot use its store, or has not stored responses that were to be "
+        "stored",
+        "The database cannot be used for at least one of its purposes. Responses are answered with "
+        '`"store": false`, and requests that need stored ones are refused; changes of API keys '
+        "wait; usage and ended requests wait in memory, and the latter are dropped when it is "
+        "full; each replica counts the limits of keys alone.",
+        (
+            "Board *API and streaming*, *Store unavailable*: for what. Only "
+            "`write` and `records`: the disk is full, or the database read-only.",
+            "The log's lines about the response store, with the database's error; the database "
+            "itself.",
+        ),
+        (
+            "Restore the database; Quire tries again every two seconds. Requests with "
+            "`store: false` are not affected.",
+        ),
         "api",
         "2m",
     ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observability import catalogue
+from observability import catalogue, store_metrics
 from observability.boards.model import (
     BOARD_QUERIES,
     MODEL_CHOICES,
@@ -328,6 +328,24 @@ API_BOARD = Board(
                         ),
                     ),
                     PanelUnit.REQUESTS,
+                ),
+                Panel(
+                    "Store unavailable",
+                    "1: the database cannot be used to read responses, store them (write), read "
+                    "API keys, store ended requests and usage (records) or share limits.",
+                    (
+                        PanelQuery(
+                            _q.gauge(store_metrics.STORE_UNAVAILABLE, how="max", by="use"),
+                            "{{use}}",
+                        ),
+                    ),
+                    PanelUnit.COUNT,
+                ),
+                Panel(
+                    "Responses not stored",
+                    "That were to be stored.",
+                    (PanelQuery(_q.rate(store_metrics.RESPONSES_NOT_STORED), "not stored"),),
+                    PanelUnit.PER_SECOND,
                 ),
                 Panel(
                     "Telemetry dropped",

@@ -206,8 +206,9 @@ class Whole:
         """Have all workers write what they have for the store, before it is read. Other workers
         that cannot write all of it now are missing; if this one cannot, reading fails, too."""
         asked = StoreAsk(usage)
-        own = await self.own.answer(STORE_AT, asked)
-        found = await self._ask_others(STORE_AT, asked)
+        own, found = await asyncio.gather(
+            self.own.answer(STORE_AT, asked), self._ask_others(STORE_AT, asked)
+        )
         missing = (
             other for other, parts in found.items() if not any(part.is_written for part in parts)
         )

@@ -7,6 +7,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from observability.logging import get_logger
@@ -28,7 +29,8 @@ _log = get_logger()
 
 class KeySources:
     """``file`` and ``store``: None if no keys come from there. ``is_up``: the store has its tables.
-    ``changed`` is called after each change, when ``ring`` knows it."""
+    ``changed`` is called after each change, when ``ring`` knows it. ``on_away`` hears at each look
+    whether the store's keys cannot be read."""
 
     def __init__(
         self,
@@ -38,12 +40,14 @@ class KeySources:
         store: KeyStore | None = None,
         is_up: Callable[[], bool] = lambda: True,
         changed: Callable[[], None] = lambda: None,
+        on_away: Callable[[bool], None] = lambda away: None,
     ) -> None:
         self._ring = ring
         self._file = file
         self.store = store
         self._is_up = is_up
         self._changed = changed
+        self._on_away = on_away
         self._from_file: _Keys | None = None
         self._from_store: _Keys | None = None
         self._file_mark: object = None
@@ -84,15 +88,20 @@ class KeySources:
             await asyncio.to_thread(self._read_file)
         if time.time() >= self._next_end:  # the limits may be those of another key now
             await asyncio.to_thread(self._tell)
-        if self.store is None or not self._is_up():
+        if self.store is None:
+            return
+        if not self._is_up():  # the store says so itself
+            self._on_away(True)
             return
         try:
             await self._look_at_store(self.store)
             self._said_away = False
+            self._on_away(False)
         except StoreUnavailableError as error:
             if not self._said_away:
                 _log.error("the API keys cannot be read; the last known stay", error=error.message)
             self._said_away = True
+            self._on_away(True)
 
     async def close(self) -> None:
         if self.store is None:
@@ -111,7 +120,9 @@ class KeySources:
             await asyncio.to_thread(self._tell, "store", self._from_store)
         if time.monotonic() >= self._note_at:
             self._note_at = time.monotonic() + _USE_SECONDS
-            await self._note_use(store)
+            # A store that cannot be written says so itself, and its keys can be read.
+            with suppress(StoreUnavailableError):
+                await self._note_use(store)
 
     async def _note_use(self, store: KeyStore) -> None:
         self._unwritten |= self._ring.take_use()
@@ -131,7 +142,7 @@ class KeySources:
         """A file that cannot be used changes nothing, and is reported once."""
         assert self._file is not None
         try:
-            self._from_file = read_key_file(self._file)
+            found = read_key_file(self._file, may_be_empty=not self._from_file)
         except OSError as error:
             self._file_mark = None  # the cause may end without a change of the file
             if error.errno != self._said_unreadable:
@@ -142,7 +153,10 @@ class KeySources:
             self._report_file(str(error))
             return
         self._said_unreadable = None
-        self._tell("file", self._from_file)
+        if self._from_file and not found:
+            _log.warning("the keys file has an empty list: all keys from it have ended")
+        self._from_file = found
+        self._tell("file", found)
 
     def _report_file(self, reason: str) -> None:
         _log.error(

@@ -16,6 +16,11 @@ _SECONDS = 1.0
 # Tenants to look at before other work has its turn.
 _PART = 64
 
+_NOT_SHARED = (
+    "limits are not shared with other replicas: their last figures count until they are a minute "
+    "old, then this replica counts alone"
+)
+
 _log = get_logger()
 
 
@@ -28,7 +33,8 @@ class LimitSource(Protocol):
 
 
 class LimitSharing:
-    """``leads``: whether this worker shares for its server. ``seconds``: between exchanges."""
+    """``leads``: whether this worker shares for its server. ``seconds``: between exchanges.
+    ``on_alone`` hears whether others' figures can no longer be had."""
 
     def __init__(
         self,
@@ -38,12 +44,14 @@ class LimitSharing:
         leads: Callable[[], bool],
         *,
         seconds: float = _SECONDS,
+        on_alone: Callable[[bool], None] = lambda alone: None,
     ) -> None:
         self._metering = metering
         self._keys = keys
         self._source = source
         self._leads = leads
         self._seconds = seconds
+        self._on_alone = on_alone
         self._counts_alone = False
 
     async def run(self) -> None:
@@ -52,6 +60,7 @@ class LimitSharing:
         while True:
             await asyncio.sleep(self._seconds)
             if not (self._leads() and self._has_limits()):
+                self._on_alone(False)
                 continue
             try:
                 await self.exchange()
@@ -83,10 +92,11 @@ class LimitSharing:
     def _note(self, error: str | None) -> None:
         """Log when sharing stops, and when it works again."""
         if error is not None and not self._counts_alone:
-            _log.warning("this replica counts limits alone", error=error)
+            _log.warning(_NOT_SHARED, error=error)
         elif error is None and self._counts_alone:
             _log.info("limits are shared with other replicas again")
         self._counts_alone = error is not None
+        self._on_alone(self._counts_alone)
 
 
 def _parts(aliases: list[str]) -> Iterator[list[str]]:

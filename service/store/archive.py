@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -22,6 +22,7 @@ from observability.usage_table import UsageTable
 from service.errors import StoreUnavailableError
 from service.store.driver_error import error_kind
 from service.store.place import StorePlace
+from service.store.query_turns import QueryTurnError, QueryTurns, within
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
 from service.store.usage_writer import UsageWriter
@@ -45,10 +46,15 @@ _UNPACKED_AT_ONCE = 16
 _EXPORTED_AT_ONCE = 500
 # Queries at a time; more wait. Each takes a connection, which the writer needs, too.
 _MOST_QUERIES = 2
-_WAIT_SECONDS = 10.0
+# Together less than the ten seconds of docs/admin.md.
+_FLUSH_SECONDS = 2.0
+_ANSWER_SECONDS = 7.5
+_OFF = "This server stores no requests and no usage (--store-url none)."
 _AWAY = "The database of requests and usage is unavailable; retry."
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
+
+_T = TypeVar("_T")
 
 _log = get_logger()
 
@@ -63,7 +69,7 @@ class ArchiveSources(NamedTuple):
 class RequestArchive:
     """``open`` it after ``responses``, which prepares the database, and ``close`` it before.
     ``place`` None: there is no database, and nothing is kept. ``leads``: this worker is the one of
-    its server that deletes."""
+    its server that deletes. ``on_away``: hears whether anything cannot be stored from then on."""
 
     def __init__(
         self,
@@ -72,11 +78,13 @@ class RequestArchive:
         responses: ResponseStore,
         sources: ArchiveSources,
         leads: Callable[[], bool] = lambda: True,
+        on_away: Callable[[bool], None] = lambda away: None,
     ) -> None:
         self.limits = limits
         self._place = place
         self._responses = responses
         self._ended = sources.ended
+        self._on_away = on_away
         self._usage = UsageWriter(sources.usage)
         self._audit: deque[AuditRow] = deque()
         self._database: ArchiveDatabase | None = None
@@ -86,7 +94,7 @@ class RequestArchive:
         self._said_away = False
         self._writing_audit = asyncio.Lock()
         self._moving = asyncio.Lock()  # requests from the queue
-        self._queries = asyncio.Semaphore(_MOST_QUERIES)
+        self._turns = QueryTurns(_MOST_QUERIES)
         self._sweep = Sweep(limits, leads)
 
     @property
@@ -125,14 +133,11 @@ class RequestArchive:
                 await self._serve()
             except Exception as error:
                 self._up = False
+                self._on_away(True)
                 if not self._said_away:
-                    _log.error("requests and usage cannot be stored", error=self._reason(error))
+                    _log.error("requests and usage cannot be stored", error=error_kind(error))
                     self._said_away = True
                 await self._pause(_RETRY_SECONDS)
-
-    def _reason(self, error: Exception) -> str:
-        """The text of an error may show rows; its kind does not."""
-        return error_kind(error)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -141,11 +146,12 @@ class RequestArchive:
 
     async def _connect(self) -> None:
         assert self._place is not None
-        while not self._responses.available:  # it says itself that the database is away
+        while not self._responses.readable:  # it says itself that the database is away
             await self._pause(_POLL_SECONDS)
+            self._on_away(not self._responses.readable)
             if self._closing.is_set():  # perhaps before the database was ever reached
                 await self._responses.attempted()
-                if not self._responses.available:
+                if not self._responses.readable:
                     return
         if self._database is None:
             # Loaded by now.
@@ -169,6 +175,7 @@ class RequestArchive:
             if closing or self._usage.is_due or self._usage.is_urgent:
                 await self._usage.write(self._database)
             self._said_away = False
+            self._on_away(False)
             if closing:
                 return
             await self._sweep.run(self._database)
@@ -193,20 +200,23 @@ class RequestArchive:
 
     async def write_now(self, *, usage: bool) -> bool:
         """Write what is pending, with or without usage, for a reader at another worker. False if
-        the database does not respond: it stays pending."""
+        the database does not do it within seconds: it stays pending."""
         if self._place is None:
             return True
         if not self._up or self._database is None:
             return False
         try:
-            await self._write_first_requests()
-            await self._write_audit()
-            if usage:
-                await self._usage.write(self._database)
+            await within(_FLUSH_SECONDS, self._write_pending(self._database, usage=usage))
         except self._database.FAILURES as error:
-            _log.warning("archive could not be written", error=self._reason(error))
+            _log.warning("archive could not be written", error=error_kind(error))
             return False
         return True
+
+    async def _write_pending(self, database: ArchiveDatabase, *, usage: bool) -> None:
+        await self._write_first_requests()
+        await self._write_audit()
+        if usage:
+            await self._usage.write(database)
 
     async def _write_audit(self) -> None:
         from service.store.archive_database import audit_values
@@ -240,13 +250,15 @@ class RequestArchive:
         from service.store.request_query import ArchiveQueryError, page_statement
 
         statement = page_statement(query)
-        async with self._asked() as database:
+
+        async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
             await self._write_first_requests()
             try:
-                rows = await database.rows(statement)
+                return await database.rows(statement)
             except TimeoutError:
                 raise ArchiveQueryError("That took too long; choose a shorter time.") from None
-        return await _page_of(query, rows)
+
+        return await _page_of(query, await self._ask(read))
 
     async def find(self, identity: str) -> KeptRequest | None:
         """Return the ended request with this id, or the last one of this trace. Raises
@@ -255,12 +267,16 @@ class RequestArchive:
 
         if not _ID.fullmatch(identity):
             return None
-        async with self._asked() as database:
+
+        async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
             for statement in find_statements(identity):
                 rows = await database.rows(statement)
                 if rows:
-                    return (await _unpacked(rows))[0]
-        return None
+                    return rows
+            return ()
+
+        rows = await self._ask(read)
+        return (await _unpacked(rows))[0] if rows else None
 
     async def usage(
         self, by: str, start: float, end: float, bucket: str = "hour"
@@ -272,9 +288,12 @@ class RequestArchive:
         from service.store.usage_query import MAX_USAGE_ROWS, usage_statement
 
         statement = usage_statement(by, start, end, bucket)
-        async with self._asked() as database:
+
+        async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
             await self._usage.write(database)
-            rows = await database.rows(statement)
+            return await database.rows(statement)
+
+        rows = await self._ask(read)
         if len(rows) > MAX_USAGE_ROWS:
             raise ArchiveQueryError(
                 f"The answer has more than {MAX_USAGE_ROWS} rows; choose a shorter time, or days."
@@ -291,10 +310,13 @@ class RequestArchive:
         from service.store.usage_query import audit_statement
 
         statement = audit_statement(limit)
+
+        async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
+            await self._write_audit()
+            return await database.rows(statement)
+
         try:
-            async with self._asked() as database:
-                await self._write_audit()
-                found = await database.rows(statement)
+            found = await self._ask(read)
         except StoreUnavailableError:
             return None
         return tuple(AuditRow(**row._mapping) for row in found)
@@ -330,30 +352,19 @@ class RequestArchive:
 
         return _pieces(form, USAGE_COLUMNS, at_once())
 
-    @asynccontextmanager
-    async def _asked(self) -> AsyncIterator[ArchiveDatabase]:
-        """Yield the database when it is this query's turn; its failures inside become
-        StoreUnavailableError."""
+    async def _ask(self, read: Callable[[ArchiveDatabase], Coroutine[Any, Any, _T]]) -> _T:
+        """Return what ``read`` does with the database when it is its turn. The time for both is
+        limited. Raises StoreUnavailableError."""
         if self._place is None:
-            raise StoreUnavailableError(
-                "This server stores no requests and no usage (--store-url none)."
-            )
+            raise StoreUnavailableError(_OFF)
         if not self._up or self._database is None:
             raise StoreUnavailableError(_AWAY)
         try:
-            async with asyncio.timeout(_WAIT_SECONDS):
-                await self._queries.acquire()
-        except TimeoutError:
-            raise StoreUnavailableError(
-                f"The database has been busy with other queries for {_WAIT_SECONDS:g} s; retry."
-            ) from None
-        try:
-            yield self._database
+            return await self._turns.take(read(self._database), _ANSWER_SECONDS)
         except self._database.FAILURES as error:
-            _log.warning("archive query failed", error=self._reason(error))
-            raise StoreUnavailableError(_AWAY) from error
-        finally:
-            self._queries.release()
+            _log.warning("archive query failed", error=error_kind(error))
+            said = str(error) if isinstance(error, QueryTurnError) else _AWAY
+            raise StoreUnavailableError(said) from error
 
 
 async def _page_of(query: RequestQuery, rows: Sequence[Row[Any]]) -> RequestPage:

@@ -2,8 +2,10 @@
 
 One writer task moves pending records to the database in batches, independently of the streams.
 ``save`` queues a record and never waits; ``put`` also waits until it is written. In both cases the
-record can be read immediately (from memory). When the database is unavailable, ``available`` is
-False and operations that need it fail with that reason; it is retried until it is back.
+record can be read immediately (from memory). While nothing can be written (a full disk, say),
+``available`` is False, and what is stored can still be read; while the database does not answer,
+``readable`` is False, too. Operations that need it fail with that reason; it is retried until it is
+back.
 """
 
 from __future__ import annotations
@@ -20,6 +22,14 @@ from typing import TYPE_CHECKING
 
 from observability.logging import get_logger
 from service.errors import StoreUnavailableError
+from service.store.condition import (
+    AWAY,
+    NO_WATCH,
+    StoreCondition,
+    StoreWatch,
+    can_be_read,
+    try_writing,
+)
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
 
@@ -35,7 +45,6 @@ _MOST_PENDING = 4096
 _MOST_PENDING_BYTES = 256 * 1024 * 1024
 _BATCH = 64
 _SWEEP_SHARE = 64  # sweep early once a 64th of the limit is new
-_AWAY = "The response store is unavailable; retry."
 # Clients may name any id; ids that cannot exist need not reach the database, and NUL must not.
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -65,10 +74,12 @@ class ResponseStore:
         limits: StoreLimits,
         leads: Callable[[], bool] = lambda: True,
         on_deleted: Callable[[str], None] = lambda response_id: None,
+        watch: StoreWatch = NO_WATCH,
     ) -> None:
         self._place = place
         self._leads = leads
         self._on_deleted = on_deleted
+        self._condition = StoreCondition(watch, is_configured=place is not None)
         self.limits = limits
         self._database: Database | None = None
         self._pending: dict[str, StoredResponse] = {}
@@ -80,9 +91,7 @@ class ResponseStore:
         self._begun: set[str] = set()  # those of them that have been written
         self._deleted: set[str] = set()  # while a batch is being written
         self._tasks: list[asyncio.Task[None]] = []
-        self._up = False
         self._closing = False
-        self._said_away = False  # since it last answered
         self._loaded = asyncio.Event()  # the database code, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
 
@@ -92,7 +101,13 @@ class ResponseStore:
 
     @property
     def available(self) -> bool:
-        return self._up
+        """True if responses can be stored and read."""
+        return self._condition.writable
+
+    @property
+    def readable(self) -> bool:
+        """True if the database answers, whether or not it can be written."""
+        return self._condition.readable
 
     def open(self) -> None:
         """Start loading the database code, and connecting; never raises."""
@@ -105,7 +120,7 @@ class ResponseStore:
         self._closing = True
         self._wake.set()
         running = set(self._tasks)
-        if running and self._up:
+        if running and self._condition.writable:
             _, running = await asyncio.wait(running, timeout=_CLOSE_SECONDS)
         for task in running:
             task.cancel()
@@ -132,8 +147,11 @@ class ResponseStore:
 
     def require(self) -> None:
         """Raise StoreUnavailableError unless saved records will be kept."""
-        if not self._up:
-            raise StoreUnavailableError(_AWAY)
+        self._condition.require(writable=True)
+
+    def note_unstored(self) -> None:
+        """Count an answer that was to be stored and is not; without a store, none was."""
+        self._condition.note_unstored()
 
     # --- writing -----------------------------------------------------------------------------
 
@@ -154,7 +172,7 @@ class ResponseStore:
                 await asyncio.shield(future)
         except TimeoutError:
             self._withdraw(record)
-            raise StoreUnavailableError(_AWAY) from None
+            raise StoreUnavailableError(AWAY) from None
         except StoreUnavailableError:
             self._withdraw(record)
             raise
@@ -172,7 +190,7 @@ class ResponseStore:
             self._running.add(record.id)
         else:
             self._running.discard(record.id)
-        if not self._up:
+        if not self._condition.writable:
             if self._place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
             return False
@@ -221,13 +239,13 @@ class ResponseStore:
     async def _asked(self) -> AsyncIterator[Database]:
         """Yield the database; its failures inside become StoreUnavailableError."""
         await self.attempted()
-        self.require()
+        self._condition.require(writable=False)
         assert self._database is not None
         try:
             yield self._database
         except self._database.FAILURES as error:
             _log.warning("response store failed", error=self._reason(error))
-            raise StoreUnavailableError(_AWAY) from error
+            raise StoreUnavailableError(AWAY) from error
 
     # --- the writer task --------------------------------------------------------------------------
 
@@ -238,15 +256,19 @@ class ResponseStore:
                 await self._connect()
                 await self._serve()
             except Exception as error:
-                self._up = False
-                if not self._said_away:
-                    _log.error("response store unavailable", error=self._reason(error))
-                    self._said_away = True
-                self._loaded.set()
-                self._tried.set()
-                for response_id in list(self._written):
-                    self._tell(response_id, StoreUnavailableError(_AWAY))
+                await self._fail(error)
                 await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _fail(self, error: Exception) -> None:
+        """Stop writing; reading continues if it still works, as with a full disk."""
+        condition = self._condition
+        condition.writable = False
+        for response_id in list(self._written):
+            self._tell(response_id, StoreUnavailableError(AWAY))
+        readable = condition.readable and await can_be_read(self._database, error)
+        condition.fail(self._reason(error), readable=readable)
+        self._loaded.set()
+        self._tried.set()
 
     def _reason(self, error: Exception) -> str:
         """Return a reason to log. The text of an error before there is a database may show the
@@ -270,10 +292,11 @@ class ResponseStore:
             self._database = await _load_database(self._place)
             self._loaded.set()
         await self._database.bring_up_to_date()
-        self._up = True
-        self._said_away = False
+        if self._condition.has_failed:
+            self._condition.change(readable=True, writable=False)
+            await try_writing(self._database)
+        self._condition.recover(self._place.backend)
         self._tried.set()
-        _log.info("response store opened", backend=self._place.backend)
 
     async def _serve(self) -> None:
         sweep_at = 0.0

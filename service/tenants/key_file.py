@@ -43,18 +43,26 @@ class _Entry(KeyGrant, frozen=True, kw_only=True, forbid_unknown_fields=True):
     expires: datetime.datetime | None = None
 
 
+_Keys = Annotated[tuple[_Entry, ...], Meta(max_length=MOST_KEYS)]
+
+
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    keys: Annotated[tuple[_Entry, ...], Meta(max_length=MOST_KEYS)] = ()
+    keys: _Keys | msgspec.UnsetType = msgspec.UNSET
 
 
-def read_key_file(path: Path) -> tuple[StoredKey, ...]:
-    """Return the keys in the order written. Raises OSError, or ValueError with the reason."""
+def read_key_file(path: Path, *, may_be_empty: bool = True) -> tuple[StoredKey, ...]:
+    """Return the keys in the order written. ``may_be_empty``: a file that says nothing of keys has
+    none; otherwise that is an error, because a file is empty while it is being written. Raises
+    OSError, or ValueError with the reason."""
     with path.open("rb") as file:
         data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ValueError(f"the file has more than {_MOST_BYTES} bytes")
     if path.suffix == ".txt":
-        return _listed(data.decode())
+        listed = _listed(data.decode())
+        if not (listed or may_be_empty):
+            raise ValueError("the file is empty; to end all of its keys, restart the server")
+        return listed
     try:
         found = msgspec.convert(_parsed(path, data), _File, strict=True)
     except msgspec.ValidationError as error:
@@ -62,6 +70,10 @@ def read_key_file(path: Path) -> tuple[StoredKey, ...]:
         raise ValueError(_COULD_BE_KEY.sub("…", problem.text)) from None
     except (ValueError, RecursionError) as error:
         raise ValueError(_COULD_BE_KEY.sub("…", str(error))) from None
+    if found.keys is msgspec.UNSET:
+        if not may_be_empty:
+            raise ValueError("the file has no keys; to end all of its keys, write an empty list")
+        return ()
     keys: dict[str, StoredKey] = {}
     for number, entry in enumerate(found.keys, 1):
         try:

@@ -124,10 +124,11 @@ async def begin_response(
     # The body as read, and what is generated from it.
     client.exchange.hold(len(body) + prepared.size)
     del body  # it may be large, and the answer may take long
-    lifecycle = await _affordable(
-        lifecycle_of(prepared.request, resumable=wants_resumable(request)), client
-    )
+    wanted = lifecycle_of(prepared.request, resumable=wants_resumable(request))
+    lifecycle = await _affordable(wanted, client)
     generation = await start(prepared, client)
+    if lifecycle.storage is not wanted.storage:
+        client.services.store.note_unstored()
     record.response_id = response_id
     return BegunResponse(
         generation, _living(prepared, generation, lifecycle, client), prepared.said

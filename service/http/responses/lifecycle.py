@@ -86,6 +86,7 @@ class ResponseLifecycle:
         self._store = store
         self._is_stored = lifecycle.storage is not Storage.NONE
         self._was_stored = False
+        self._is_counted = False  # as one that was to be stored and is not
         self._record = record
         self._ending: ResponseEnding | None = None
         end = weakref.WeakMethod(self._end)  # no cycle: what uses the answer holds this, too
@@ -120,13 +121,13 @@ class ResponseLifecycle:
     def _end(self, ending: ResponseEnding) -> None:
         self._ending = ending
         if self._is_stored and not self.plan.runs and ending.status in ("failed", "cancelled"):
-            self._store.save(self.record)
+            self._save(self.record)
 
     def left(self) -> None:
         """Store what the client of an unfinished stream has seen: it may refer to that later."""
         if self._is_stored and self._ending is None:
             self.answer.stream().abandon()
-            self._store.save(self.record)
+            self._save(self.record)
 
     async def commit(self) -> bool:
         """Store the response before the client learns how it ended, so that any replica can return
@@ -139,6 +140,7 @@ class ResponseLifecycle:
         try:
             await self._store.put(self.record)
         except StoreUnavailableError as error:
+            self._note_unstored()
             if self.plan.storage is Storage.REQUIRED:
                 raise NotStoredError("The response could not be stored.") from error
             self._is_stored = self.answer.stored = False
@@ -154,7 +156,17 @@ class ResponseLifecycle:
             return
         log = run.log
         events = log.since(0) if log.first == 0 else None
-        self._store.save(msgspec.structs.replace(self.record, events=events))
+        self._save(msgspec.structs.replace(self.record, events=events))
+
+    def _save(self, record: StoredResponse) -> None:
+        if not self._store.save(record):
+            self._note_unstored()
+
+    def _note_unstored(self) -> None:
+        """Count the response, once."""
+        if not self._is_counted:
+            self._store.note_unstored()
+        self._is_counted = True
 
     def discard(self) -> None:
         """Record that it was deleted while still running."""

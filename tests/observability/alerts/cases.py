@@ -279,16 +279,20 @@ CASES: Mapping[str, Case] = {
     ),
     "QuireStoreUnavailable": Case(
         {
-            'quire_requests_total{job="quire",instance="a",outcome="refused:store"}': "0+15x60",
-            'quire_requests_total{job="quire",instance="a",outcome="stop"}': "0+15x60",
+            'quire_store_unavailable{job="quire",instance="a",use="read"}': "0x80",
+            'quire_store_unavailable{job="quire",instance="a",use="write"}': "0x10 1x70",
+            'quire_requests_total{job="quire",instance="a",outcome="stop"}': "0+15x80",
         },
         {
+            # Unavailable for a moment, and long ago.
+            'quire_store_unavailable{job="quire",instance="a",use="write"}': "0 1x5 0x60",
+            'quire_responses_not_stored_total{job="quire",instance="a"}': "3x60",
             'quire_requests_total{job="quire",instance="a",outcome="refused:store"}': "3x60",
             'quire_requests_total{job="quire",instance="a",outcome="stop"}': "0+15x60",
         },
         "10m",
         SERVER,
-        "a fails 1 requests per second because its store is unavailable",
+        "a cannot use its store, or has not stored responses that were to be stored",
     ),
     "QuireGpuXid": Case(
         {_XID: "0x20 79x20"},

@@ -82,18 +82,38 @@ def rules_of(name: str) -> dict[str, object]:
 @pytest.mark.parametrize("name", CASES)
 def test_it_fires_with_its_values_and_stays_silent_otherwise(name: str, tmp_path: Path) -> None:
     case = CASES[name]
-    rules = tmp_path / "rules.json"
-    rules.write_text(json.dumps(rules_of(name)))
-    tests = {
-        "rule_files": [str(rules)],
-        "evaluation_interval": case.every,
-        "tests": [
-            case_test(name, case.firing, expected(ALERTS[name], name)),
-            case_test(name, case.silent, []),
-        ],
+    check(
+        tmp_path,
+        name,
+        case_test(name, case.firing, expected(ALERTS[name], name)),
+        case_test(name, case.silent, []),
+    )
+
+
+@needs_promtool
+@pytest.mark.debian
+def test_an_answer_that_was_not_stored_is_enough_and_so_is_a_refusal(tmp_path: Path) -> None:
+    name = "QuireStoreUnavailable"
+    fires = expected(ALERTS[name], name)
+    not_stored = {'quire_responses_not_stored_total{job="quire",instance="a"}': "0+3x60"}
+    refused = {
+        'quire_requests_total{job="quire",instance="a",outcome="refused:store"}': "0+15x60",
+        'quire_requests_total{job="quire",instance="a",outcome="stop"}': "0+15x60",
     }
-    path = tmp_path / "tests.json"
-    path.write_text(json.dumps(tests))
+    check(tmp_path, name, *(case_test(name, series, fires) for series in (not_stored, refused)))
+
+
+def check(folder: Path, name: str, *tests: dict[str, object]) -> None:
+    """Have promtool run these tests of an alert."""
+    rules = folder / "rules.json"
+    rules.write_text(json.dumps(rules_of(name)))
+    suite = {
+        "rule_files": [str(rules)],
+        "evaluation_interval": CASES[name].every,
+        "tests": tests,
+    }
+    path = folder / "tests.json"
+    path.write_text(json.dumps(suite))
     done = subprocess.run(
         ["promtool", "test", "rules", path], capture_output=True, text=True, check=False
     )

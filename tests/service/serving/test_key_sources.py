@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime
 import errno
 import os
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from service.errors import StoreUnavailableError, UnauthorizedError
 from service.serving import key_sources
@@ -78,6 +80,42 @@ async def test_a_file_that_cannot_be_used_changes_nothing(tmp_path: Path, breaks
     assert known(ring, 1, 2) == [False, True]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"), [("k.toml", ""), ("k.toml", "# keys\n"), ("k.json", "{}"), ("k.txt", "\n")]
+)
+async def test_a_file_that_was_emptied_ends_no_key(tmp_path: Path, name: str, text: str) -> None:
+    path = tmp_path / name
+    write(tmp_path / "first.toml", 1)
+    first = {
+        ".toml": (tmp_path / "first.toml").read_text(),
+        ".json": '{"keys": [{"alias": "filed", "key": "file-key-1"}]}',
+        ".txt": "filed=file-key-1",
+    }
+    path.write_text(first[path.suffix])
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, file=path)
+    path.write_text(text)
+    with capture_logs() as lines:
+        await sources.look()
+    assert known(ring, 1) == [True]
+    [line] = lines
+    assert line["log_level"] == "error"
+    assert "the last good keys stay" in line["event"]
+
+
+async def test_an_explicitly_empty_list_ends_all_keys(tmp_path: Path) -> None:
+    path = tmp_path / "keys.toml"
+    write(path, 1)
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, file=path)
+    path.write_text("keys = []\n")
+    with capture_logs() as lines:
+        await sources.look()
+    assert known(ring, 1) == [False]
+    assert lines[0]["log_level"] == "warning"
+    assert "all keys from it have ended" in lines[0]["event"]
+
+
 @pytest.mark.parametrize("touched", [True, False])
 async def test_an_unreadable_file_is_reported_once_and_read_when_it_can_be(
     tmp_path: Path,
@@ -89,7 +127,7 @@ async def test_an_unreadable_file_is_reported_once_and_read_when_it_can_be(
     write(path, 1)
     ring = KeyRing((), changes=True)
 
-    def refuse(_: Path) -> Any:
+    def refuse(_: Path, **__: Any) -> Any:
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:  # root may read every file
@@ -124,13 +162,16 @@ async def test_keys_of_the_store_follow_it_and_stay_while_it_is_away(tmp_path: P
     made = await desk.create(KeyGrant(alias="team"))
     sent = f"Bearer {made.text}".encode()
     ring, is_up = KeyRing((), changes=True), [False]
-    sources = KeySources(ring, store=KeyStore(place), is_up=lambda: is_up[0])
+    heard: list[bool] = []
+    sources = KeySources(ring, store=KeyStore(place), is_up=lambda: is_up[0], on_away=heard.append)
     await sources.look()
     with pytest.raises(StoreUnavailableError):
         ring.check(sent)
+    assert heard[-1]
     is_up[0] = True
     await sources.look()
     assert ring.check(sent).alias == "team"
+    assert not heard[-1]
     moved = tmp_path / "moved"
     moved.mkdir()
     for file in tmp_path.glob("store.sqlite3*"):
@@ -138,6 +179,7 @@ async def test_keys_of_the_store_follow_it_and_stay_while_it_is_away(tmp_path: P
     await sources.store.close()  # type: ignore[union-attr]
     (tmp_path / "store.sqlite3").mkdir()  # so that it cannot be opened
     await sources.look()
+    assert heard[-1]
     assert ring.check(sent).alias == "team"
     (tmp_path / "store.sqlite3").rmdir()
     await desk.close()
@@ -147,6 +189,37 @@ async def test_keys_of_the_store_follow_it_and_stay_while_it_is_away(tmp_path: P
     await sources.look()
     with pytest.raises(UnauthorizedError, match="revoked"):
         ring.check(sent)
+    await desk.close()
+    await sources.close()
+
+
+async def test_keys_can_be_read_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = store_place(f"sqlite:///{tmp_path}/store.sqlite3")
+    desk = KeyStore(place)
+    await desk.prepare()
+    made = await desk.create(KeyGrant(alias="team"))
+    ring, heard = KeyRing((), changes=True), list[bool]()
+    monkeypatch.setattr(key_sources, "_USE_SECONDS", 0.0)
+    sources = KeySources(ring, store=KeyStore(place), on_away=heard.append)
+    await sources.look()
+    assert ring.check(f"Bearer {made.text}".encode()).alias == "team"
+    with sqlite3.connect(tmp_path / "store.sqlite3") as raw:
+        raw.execute(
+            "CREATE TRIGGER full BEFORE UPDATE ON quire_keys "
+            "BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+        )
+    raw.close()
+    with capture_logs() as lines:
+        await sources.look()
+    assert (lines, heard[-1]) == ([], False)
+    with sqlite3.connect(tmp_path / "store.sqlite3") as raw:
+        raw.execute("DROP TRIGGER full")
+    raw.close()
+    await sources.look()  # nothing is lost
+    [key] = await desk.keys()
+    assert key.last_used is not None
     await desk.close()
     await sources.close()
 

@@ -109,7 +109,10 @@ class AwayAtFirst(Exchange):
 
 async def test_while_the_database_is_away_each_replica_counts_alone() -> None:
     source = AwayAtFirst()
-    sharing = LimitSharing(Metering(), ring(), source, lambda: True, seconds=0.001)
+    heard: list[bool] = []
+    sharing = LimitSharing(
+        Metering(), ring(), source, lambda: True, seconds=0.001, on_alone=heard.append
+    )
     with capture_logs() as lines:
         task = asyncio.create_task(sharing.run())
         await asyncio.wait_for(source.done.wait(), 30)
@@ -117,7 +120,7 @@ async def test_while_the_database_is_away_each_replica_counts_alone() -> None:
             while len(lines) < 2:  # the second line follows an exchange
                 await asyncio.sleep(0)
         task.cancel()
-    assert [line["event"] for line in lines] == [
-        "this replica counts limits alone",
-        "limits are shared with other replicas again",
-    ]
+    first, second = (line["event"] for line in lines)
+    assert first.startswith("limits are not shared with other replicas: their last figures count")
+    assert second == "limits are shared with other replicas again"
+    assert heard[:2] == [True, False]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -27,12 +27,18 @@ KEYS = ("alice", "bob")
 class Archived:
     """An archive with the telemetry that feeds it. ``keep`` is what the end of a request does."""
 
-    def __init__(self, url: str, telemetry: Telemetry, limits: ArchiveLimits) -> None:
+    def __init__(
+        self,
+        url: str,
+        telemetry: Telemetry,
+        limits: ArchiveLimits,
+        on_away: Callable[[bool], None] = lambda away: None,
+    ) -> None:
         self.telemetry = telemetry
         place = store_place(url)
         self.responses = ResponseStore(place, MANY)
         sources = ArchiveSources(telemetry.ended_requests, telemetry.usage)
-        self.archive = RequestArchive(place, limits, self.responses, sources)
+        self.archive = RequestArchive(place, limits, self.responses, sources, on_away=on_away)
 
     def keep(self, *kept: KeptRequest) -> None:
         for one in kept:
@@ -62,9 +68,12 @@ def telemetry(ledger: int | None = None) -> Telemetry:
 
 @asynccontextmanager
 async def archived(
-    url: str, limits: ArchiveLimits | None = None, ledger: int | None = None
+    url: str,
+    limits: ArchiveLimits | None = None,
+    ledger: int | None = None,
+    on_away: Callable[[bool], None] = lambda away: None,
 ) -> AsyncIterator[Archived]:
-    found = Archived(url, telemetry(ledger), limits or ArchiveLimits())
+    found = Archived(url, telemetry(ledger), limits or ArchiveLimits(), on_away)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "_POLL_SECONDS", 0.02)
         async with _open(found):

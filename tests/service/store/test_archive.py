@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
 
 from observability.admin_api import AuditRow, KeptRequest, RequestQuery
 from observability.usage_table import UsageFigures, UsageGroup
@@ -17,13 +20,16 @@ from service.records.row import row_of
 from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
 from service.store.archive_database import ArchiveDatabase
+from service.store.place import store_place
 from service.store.request_query import ArchiveQueryError
+from service.store.schema import database_url
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits
 from service.telemetry.requests import Telemetry
+from tests.service.running_postgres import Postgres
 from tests.service.store.archived import BASE, Archived, archived, ids, kept
 from tests.service.store.archived import telemetry as telemetry_of
-from tests.service.store.stored import MANY, until
+from tests.service.store.stored import MANY, execute, until
 
 HOUR = 3600.0
 NOON = BASE // 86400 * 86400 + 12 * HOUR
@@ -314,7 +320,7 @@ async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_
         monkeypatch.setattr(ArchiveDatabase, "rows", slow)
         asked = [asyncio.create_task(one.archive.query(RequestQuery())) for _ in range(30)]
         await until(lambda: running == archive._MOST_QUERIES)
-        monkeypatch.setattr(archive, "_WAIT_SECONDS", 0.1)
+        monkeypatch.setattr(archive, "_ANSWER_SECONDS", 0.1)
         with pytest.raises(StoreUnavailableError, match="busy"):
             await one.archive.find(kept(1).request_id)
         one.keep(kept(2))
@@ -323,3 +329,48 @@ async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_
         pages = await asyncio.gather(*asked)
         assert all(page.requests for page in pages)
         assert most == archive._MOST_QUERIES
+
+
+@pytest.mark.debian
+async def test_a_database_that_does_not_answer_is_not_waited_for_long(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither when pending usage is written, nor when it is read; the drivers' own limits are 20 s
+    for each. What is pending stays so."""
+    await execute(postgres.url, "CREATE DATABASE locked")
+    url = postgres.url.replace("/postgres", "/locked")
+    engine = create_async_engine(database_url(store_place(url)))
+    async with archived(url) as one:
+        one.use(NOON, ALICE, requests=1)
+        await one.archive.usage("key", NOON, NOON + HOUR)
+        with monkeypatch.context() as patch:
+            patch.setattr(archive, "_FLUSH_SECONDS", 0.2)
+            patch.setattr(archive, "_ANSWER_SECONDS", 0.2)
+            async with engine.begin() as locking, asyncio.timeout(15):
+                await locking.execute(text("LOCK TABLE quire_usage IN ACCESS EXCLUSIVE MODE"))
+                one.use(NOON, ALICE, requests=1)
+                assert not await one.archive.write_now(usage=True)
+                with pytest.raises(StoreUnavailableError):
+                    await one.archive.usage("key", NOON, NOON + HOUR)
+        [row] = await one.archive.usage("key", NOON, NOON + HOUR)
+        assert row.requests == 2
+    await engine.dispose()
+
+
+async def test_it_says_when_nothing_can_be_stored_and_when_it_can_again(tmp_path: Path) -> None:
+    heard: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(archive, "_RETRY_SECONDS", 0.02)
+        async with archived(f"sqlite:///{tmp_path}/store.sqlite3", on_away=heard.append) as one:
+            await until(lambda: heard[-1:] == [False])
+            raw = sqlite3.connect(tmp_path / "store.sqlite3", timeout=60, check_same_thread=False)
+            await asyncio.to_thread(_rename, raw, "quire_requests", "elsewhere")
+            one.keep(kept(1))
+            await until(lambda: heard[-1])
+            await asyncio.to_thread(_rename, raw, "elsewhere", "quire_requests")
+            raw.close()
+            await until(lambda: not heard[-1])
+
+
+def _rename(raw: sqlite3.Connection, old: str, new: str) -> None:
+    raw.execute(f"ALTER TABLE {old} RENAME TO {new}")

@@ -10,19 +10,24 @@ import os
 import socket
 import sqlite3
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 import structlog
+from sqlalchemy import Connection, event
 
 from observability.logging import configure
 from service.errors import StoreUnavailableError
+from service.store.condition import StoreWatch
 from service.store.database import Database
 from service.store.place import StorePlace, store_place
 from service.store.record import StoredResponse
 from service.store.store import ResponseStore, StoreLimits
+from tests.service.running_postgres import Postgres
 from tests.service.store.stored import MANY, execute, opened, record, rows_of, until
 
 pytestmark = pytest.mark.integration
@@ -357,7 +362,7 @@ async def test_without_a_store_nothing_is_kept_and_nothing_is_found() -> None:
     await store.close()
 
 
-async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path: Path) -> None:
+async def test_a_table_that_is_gone_ends_the_store_until_it_is_back(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/store.sqlite3"
     async with opened(url) as store:
         raw = sqlite3.connect(tmp_path / "store.sqlite3", check_same_thread=False, timeout=60)
@@ -367,17 +372,124 @@ async def test_a_write_that_fails_ends_the_store_until_it_answers_again(tmp_path
             await asyncio.to_thread(raw.execute, f"ALTER TABLE {old} RENAME TO {new}")
 
         await rename("quire_responses", "elsewhere")
+        store.save(record("resp_a"))
         with pytest.raises(StoreUnavailableError):
             await store.put(record("resp_b"))
         assert not store.available
-        await until(lambda: store.available)
-        store.save(record("resp_a"))
-        await until(lambda: not store.available)
+        await until(lambda: not store.readable)
         await rename("elsewhere", "quire_responses")
         raw.close()
         await until(lambda: store.available and not store._pending)
         assert await store.get("resp_a", "me") is not None
         assert await store.get("resp_b", "me") is None  # its client never learned that it is stored
+
+
+class Heard:
+    """What a store has reported."""
+
+    def __init__(self) -> None:
+        self.changes: list[tuple[str, bool]] = []
+        self.watch = StoreWatch(
+            unreadable=lambda value: self.changes.append(("unreadable", value)),
+            unwritable=lambda value: self.changes.append(("unwritable", value)),
+        )
+
+    @property
+    def now(self) -> dict[str, bool]:
+        return dict(self.changes)
+
+
+@asynccontextmanager
+async def heard(url: str) -> AsyncIterator[tuple[ResponseStore, Heard]]:
+    found = Heard()
+    store = ResponseStore(store_place(url), MANY, watch=found.watch)
+    store.open()
+    try:
+        await until(lambda: store.available)
+        yield store, found
+    finally:
+        await store.close()
+
+
+async def test_what_a_full_disk_has_can_be_read_until_it_can_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with heard(f"sqlite:///{tmp_path}/store.sqlite3") as (store, found):
+            assert found.now == {"unreadable": False, "unwritable": False}
+            await store.put(record("resp_a"))
+            failed = await fill(store, monkeypatch)
+            with pytest.raises(StoreUnavailableError):
+                await store.put(record("resp_b", text=os.urandom(100_000).hex()))
+            assert not store.available
+            with pytest.raises(StoreUnavailableError, match="cannot be written"):
+                store.require()
+            for before in range(1, 4):  # it is tried again, and stays as it is
+                await until(lambda: failed[0] > before)  # noqa: B023
+                assert await store.get("resp_a", "me") is not None
+                assert found.now == {"unreadable": False, "unwritable": True}
+            await free(store)
+            await until(lambda: store.available)
+            assert found.now == {"unreadable": False, "unwritable": False}
+            await store.put(record("resp_c", text=os.urandom(100_000).hex()))
+            assert await store.get("resp_b", "me") is None
+    assert [line["event"] for line in lines if line["log_level"] != "warning"] == [
+        "response store opened",
+        "response store cannot be written; what it has can be read",
+        "response store opened",
+    ]
+
+
+async def fill(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Let the file have no page more, as on a full disk. Return how many writes have failed."""
+    database = store._database
+    assert database is not None
+    failed = [0]
+    write = database.write
+
+    async def counted(*arguments: Any, **options: Any) -> int:
+        try:
+            return await write(*arguments, **options)
+        except Exception:
+            failed[0] += 1
+            raise
+
+    monkeypatch.setattr(database, "write", counted)
+    event.listen(database._engine.sync_engine, "begin", _forbid_pages)
+    return failed
+
+
+def _forbid_pages(connection: Connection) -> None:
+    connection.exec_driver_sql("PRAGMA max_page_count = 1")
+
+
+async def free(store: ResponseStore) -> None:
+    assert store._database is not None
+    engine = store._database._engine
+    event.remove(engine.sync_engine, "begin", _forbid_pages)
+    await engine.dispose()
+
+
+@pytest.mark.debian
+async def test_a_database_that_became_read_only_can_be_read(postgres: Postgres) -> None:
+    await execute(postgres.url, "CREATE DATABASE readonly")
+    url = postgres.url.replace("/postgres", "/readonly")
+    async with heard(url) as (store, found):
+        await store.put(record("resp_a"))
+        await execute(postgres.url, "ALTER DATABASE readonly SET default_transaction_read_only=on")
+        await execute(postgres.url, _DISCONNECT)
+        store.save(record("resp_b"))
+        await until(lambda: found.now == {"unreadable": False, "unwritable": True})
+        assert await store.get("resp_a", "me") is not None
+        with pytest.raises(StoreUnavailableError, match="cannot be written"):
+            await store.put(record("resp_c"))
+        await execute(postgres.url, "ALTER DATABASE readonly RESET default_transaction_read_only")
+        await execute(postgres.url, _DISCONNECT)
+        await until(lambda: store.available and not store._pending)
+        assert await rows_of(store, "resp_b")
+
+
+_DISCONNECT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'readonly'"
 
 
 async def test_a_lookup_that_fails_says_that_the_store_is_away(tmp_path: Path) -> None:

@@ -103,6 +103,18 @@ def outcome(service: RunningService, name: str) -> float:
     )
 
 
+def figure(service: RunningService, series: str) -> float:
+    lines = service.get("/metrics")[1].decode().splitlines()
+    [found] = [line for line in lines if line.startswith(f"{series} ")]
+    return float(found.rsplit(" ", 1)[1])
+
+
+def unavailable(service: RunningService) -> set[str]:
+    """For what the server cannot use its store."""
+    uses = ("read", "write", "keys", "records", "limits")
+    return {use for use in uses if figure(service, f'quire_store_unavailable{{use="{use}"}}')}
+
+
 class BrokenStore:
     """Takes the table away from under the server, and gives it back."""
 
@@ -196,9 +208,12 @@ def test_a_response_that_could_not_be_stored_is_not_reported_as_a_success(
         assert (status, reply["error"]["code"]) == (503, "store_unavailable")
         status, reply = own.post(RESPONSES, LONG)
         assert (status, reply["store"]) == (200, False)
+        assert unavailable(own) >= {"read", "write"}
     until(lambda: own.post(RESPONSES, {**LONG, "store": True})[0] == 200, 20, "the store's return")
     assert outcome(own, "error:store") == 1
     assert outcome(own, "refused:store") >= 2
+    assert figure(own, "quire_responses_not_stored_total") == 3
+    until(lambda: not unavailable(own), 20, "the gauge")
 
 
 def test_another_process_finds_what_this_one_stored(
@@ -235,10 +250,14 @@ def test_postgresql_is_shared_by_replicas_and_may_go_and_come_back(
             assert stream.end()["type"] == "response.failed"
             status, reply = service.post(RESPONSES, LONG)
             assert (status, reply["store"]) == (200, False)
+            assert figure(service, "quire_responses_not_stored_total") == 2
+            lost = {"read", "write", "records"}
+            until(lambda: unavailable(service) == lost, 20, "the gauge")
         finally:
             postgres.start()
         asked = {**LONG, "store": True}
         until(lambda: service.post(RESPONSES, asked)[0] == 200, 20, "the store's return")
+        until(lambda: not unavailable(service), 20, "the gauge")
 
 
 def test_without_a_store_what_needs_one_is_refused_for_good(

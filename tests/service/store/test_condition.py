@@ -1,0 +1,44 @@
+"""A store's condition is reported at each change, and logged once."""
+
+from __future__ import annotations
+
+from sqlalchemy import select
+from structlog.testing import capture_logs
+
+from service.store.condition import StoreCondition, StoreWatch, can_be_read, try_writing
+from service.store.tables import ResponseRow
+from tests.service.store.stored import opened
+
+
+def test_a_failure_is_logged_once_until_it_ends_or_becomes_another() -> None:
+    unwritable: list[bool] = []
+    condition = StoreCondition(StoreWatch(unwritable=unwritable.append))
+    with capture_logs() as lines:
+        for readable in (True, True, False, False):
+            condition.fail("full", readable=readable)
+            assert (condition.readable, condition.writable) == (readable, False)
+        assert condition.has_failed
+        condition.recover("sqlite")
+        assert not condition.has_failed
+    assert [line["event"] for line in lines] == [
+        "response store cannot be written; what it has can be read",
+        "response store unavailable",
+        "response store opened",
+    ]
+    assert unwritable == [True, True, True, True, False]
+
+
+async def test_a_trial_leaves_nothing(url: str) -> None:
+    async with opened(url) as store:
+        database = store._database
+        assert database is not None
+        await try_writing(database)
+        async with database._sessions() as session:
+            assert (await session.scalars(select(ResponseRow.id))).all() == []
+
+
+async def test_a_database_that_timed_out_is_not_queried_again(url: str) -> None:
+    async with opened(url) as store:
+        assert store._database is not None
+        assert await can_be_read(store._database, ValueError())
+        assert not await can_be_read(store._database, TimeoutError())
