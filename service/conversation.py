@@ -30,8 +30,18 @@ class NamedTool(msgspec.Struct, frozen=True):
 # Every level of effort that clients of OpenAI's and Anthropic's APIs send, Codex's included. A
 # template may know others.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", "persistent")
+# What clients of other vendors send, and Quire's word for it.
+_OTHER_EFFORTS = {"": None, "default": None, "disable": "none"}
 
 ToolChoice = Literal["none", "auto", "required"] | NamedTool
+
+
+def effort_of(word: str | None) -> str | None:
+    """Return the level that a client's word stands for; None leaves it to the template."""
+    if word is None:
+        return None
+    lower = word.lower()
+    return _OTHER_EFFORTS.get(lower, lower if lower in EFFORTS else word)
 
 
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):

@@ -83,8 +83,8 @@ def descriptors_problem() -> str | None:
     if hard == resource.RLIM_INFINITY or hard >= FEWEST_DESCRIPTORS:
         return None
     return (
-        f"the limit of open files is {hard}; a server needs at least {FEWEST_DESCRIPTORS}, better "
-        f"{RESERVED_DESCRIPTORS} and one more for each connection; raise the limit (ulimit -n)"
+        f"the open-file limit is {hard}; a server needs at least {FEWEST_DESCRIPTORS}, preferably "
+        f"{RESERVED_DESCRIPTORS} plus one for each connection; raise it (ulimit -n)"
     )
 
 

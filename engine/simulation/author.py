@@ -69,9 +69,9 @@ class Author:
             return
         self._overruled.add(line)
         logger.warning(
-            "the script's line %d: its reply was changed, because the grammar of request %s (from "
-            "strict tools, parallel_tool_calls, tool_choice or an answer's form) forbids its token "
-            "%d; this is reported once for each line",
+            "line %d of the script: its reply was changed because the grammar of request %s (from "
+            "strict tools, parallel_tool_calls, tool_choice or an answer's form) does not allow "
+            "its token %d; logged once for each line",
             line,
             sequence.request_id,
             sequence.num_output_tokens,

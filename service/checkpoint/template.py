@@ -11,13 +11,13 @@ import datetime
 import functools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 import jinja2.ext
 import jinja2.meta
 from jinja2.exceptions import SecurityError
-from jinja2.nodes import Assign, CallBlock, Compare, Const, Name, Node
+from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -138,28 +138,26 @@ class ChatTemplate:
     @functools.cached_property
     def variables(self) -> frozenset[str]:
         """The external variables that it reads. Raises TemplateError."""
-        names = self._compiled.variables
+        _, names = self._compiled
         return names if self._with_tools is None else names | self._with_tools.variables
 
-    @functools.cached_property
-    def efforts(self) -> frozenset[str]:
-        """The words that it compares ``reasoning_effort`` with. Raises TemplateError."""
-        words = self._compiled.efforts
-        return words if self._with_tools is None else words | self._with_tools.efforts
+    def quotes(self, word: str) -> bool:
+        """True if the template has this word in quotes, as one that it compares a variable with."""
+        quoted = f"'{word}'" in self.source or f'"{word}"' in self.source
+        return quoted or (self._with_tools is not None and self._with_tools.quotes(word))
 
     @functools.cached_property
-    def _compiled(self) -> _Compiled:
+    def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:
         environment = _environment()
         try:
             parsed = environment.parse(self.source)
-            efforts = _compared_with("reasoning_effort", parsed)  # compiling folds lists
             template = environment.from_string(parsed)
             names = jinja2.meta.find_undeclared_variables(parsed)
         except (jinja2.TemplateError, SyntaxError) as error:
             raise TemplateError(f"the chat template does not parse: {error}") from error
         except (RecursionError, OverflowError, MemoryError) as error:
             raise TemplateLimitError("the chat template exceeded its limits") from error
-        return _Compiled(template, frozenset(names) - set(environment.globals), efforts)
+        return template, frozenset(names) - set(environment.globals)
 
     def render(
         self,
@@ -198,7 +196,7 @@ class ChatTemplate:
             "documents": documents,
             "add_generation_prompt": add_generation_prompt,
         }
-        template = self._compiled.template
+        template, _ = self._compiled
         try:
             pieces: Iterable[str] = template.generate(context)
             if offsets is not None:
@@ -213,26 +211,6 @@ class ChatTemplate:
         except (RecursionError, OverflowError, MemoryError) as error:
             raise TemplateLimitError("the chat template exceeded its limits") from error
         return _cut_at_mark(text) if continue_final_message else text
-
-
-class _Compiled(NamedTuple):
-    template: jinja2.Template
-    variables: frozenset[str]
-    efforts: frozenset[str]
-
-
-def _compared_with(variable: str, template: Node) -> frozenset[str]:
-    """Return the constant strings in comparisons with a variable, or with one set from it."""
-    names, words = {variable}, set[str]()
-    for node in template.find_all((Assign, Compare)):
-        if names.isdisjoint(read.name for read in node.find_all(Name)):
-            continue
-        if isinstance(node, Compare):
-            constants = (constant.value for constant in node.find_all(Const))
-            words.update(value for value in constants if isinstance(value, str))
-        elif isinstance(node, Assign) and isinstance(node.target, Name):
-            names.add(node.target.name)
-    return frozenset(words)
 
 
 def _bounded(pieces: Iterable[str], max_chars: int) -> str:

@@ -63,8 +63,8 @@ def resolved(
     has_store: bool = True,
 ) -> list[JsonObject]:
     """Return ``items`` with each item_reference replaced by its target, in ``history`` or in one of
-    the ``referred`` responses. Raises InvalidRequestError or NotFoundError, which says so if there
-    is no store."""
+    the ``referred`` responses. Raises InvalidRequestError or NotFoundError; its message says
+    so if there is no store."""
     if not any(map(_is_reference, items)):
         return items
     known = {item["id"]: item for item in history if isinstance(item.get("id"), str)}

@@ -55,7 +55,9 @@ def rendered(conversation: Conversation, work: Work, offsets: MessageOffsets | N
                 offsets=offsets,
             )
         except TemplateError as error:
-            raise InvalidRequestError(f"{error}.", param=_cause(conversation, error)) from error
+            raise InvalidRequestError(
+                f"{str(error).rstrip('.')}.", param=_cause(conversation, error)
+            ) from error
         work.stage("tokenizer", param)
     return text
 
@@ -87,13 +89,13 @@ def _template_variables(conversation: Conversation, template: ChatTemplate) -> d
 def _check_effort(conversation: Conversation, template: ChatTemplate) -> None:
     """Raise InvalidRequestError for a word that means nothing: it would switch thinking on."""
     effort, param = conversation.reasoning_effort, conversation.effort_param
-    known = (*EFFORTS, *sorted(template.efforts.difference(EFFORTS)))
-    if effort is not None and effort not in known:
-        raise InvalidRequestError(
-            f"Invalid value for '{param}': '{effort[:64]}'; it must be one of "
-            f"{', '.join(map(repr, known))}.",
-            param=param,
-        )
+    if effort is None or effort in EFFORTS or template.quotes(effort):
+        return
+    raise InvalidRequestError(
+        f"Invalid value for '{param}': '{effort[:64]}'; it must be one of "
+        f"{', '.join(map(repr, EFFORTS))}, or a word that the model's chat template names.",
+        param=param,
+    )
 
 
 def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> list[int]:

@@ -22,7 +22,7 @@ def call_arguments(text: str) -> Any:
         # encode.
         parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
-        return _mended(text) or text
+        return _mended(text) or ({} if text.lstrip().startswith("{") else text)
     return parsed if isinstance(parsed, dict) else text
 
 

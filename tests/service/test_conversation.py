@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.conversation import Conversation, NamedTool, ToolDefinition
+from service.conversation import Conversation, NamedTool, ToolDefinition, effort_of
 
 SCHEMA = {"type": "object"}
 TOOLS = (ToolDefinition(name="f", parameters=SCHEMA), ToolDefinition(name="g", description="d"))
@@ -48,3 +48,16 @@ def test_effort_switches_thinking_unless_it_is_switched_itself(
 ) -> None:
     talk = Conversation(messages=[], thinking=thinking, reasoning_effort=effort)
     assert talk.thinking_variables() == variables
+
+
+@pytest.mark.parametrize(
+    ("word", "level"),
+    [
+        *((None, None), ("", None), ("default", None), ("disable", "none")),
+        *(("NONE", "none"), ("High", "high"), ("no_think", "no_think"), ("Turbo", "Turbo")),
+    ],
+)
+def test_the_efforts_of_other_vendors_clients_are_known(
+    word: str | None, level: str | None
+) -> None:
+    assert effort_of(word) == level

@@ -227,5 +227,5 @@ def test_a_limit_of_open_files_that_no_worker_could_live_with_is_a_sentence(
         check=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard)),
     )
-    said = "the limit of open files is 63; a server needs at least 64, better 128 and one more for"
+    said = "the open-file limit is 63; a server needs at least 64, preferably 128 plus one for each"
     assert found.stdout.startswith(said if is_refused else "None")

@@ -50,8 +50,10 @@ class ResponseLookup:
 
     def missing(self, response_id: str) -> NotFoundError:
         """Return the error for a response that was not found."""
-        what = f"Response with id '{response_id[:80]}'"
-        return NotFoundError(missing(what, self._store.is_configured))
+        found = f"Response with id '{response_id[:80]}' not found."
+        if not self._store.is_configured:
+            found += " This server stores no responses (--store-url none)."
+        return NotFoundError(found)
 
     async def _stored(self, response_id: str) -> StoredResponse | None:
         """Return a response from the store, or else from the worker that ran it."""
@@ -83,7 +85,8 @@ class ResponseLookup:
             ) from None
         if record.status in RUNNING:
             raise InvalidRequestError(
-                f"Response '{previous_id}' has not ended yet.", param="previous_response_id"
+                f"Response '{previous_id}' has not ended yet; wait for its end, or cancel it.",
+                param="previous_response_id",
             )
         return history_of(record)
 

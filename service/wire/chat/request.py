@@ -13,6 +13,7 @@ from service.conversation import (
     JsonObject,
     NamedTool,
     ToolChoice,
+    effort_of,
 )
 from service.errors import InvalidRequestError
 from service.wire.call_arguments import call_arguments
@@ -308,7 +309,7 @@ def chat_conversation(request: ChatRequest) -> Conversation:
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
         thinking=request.thinks,
-        reasoning_effort=effort,
+        reasoning_effort=effort_of(effort),
         effort_param=effort_param,
         documents=request.documents,
         variables=request.chat_template_kwargs or {},

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from service.constraint.request import AnswerShape, JsonSchema
-from service.conversation import Conversation, JsonObject
+from service.conversation import Conversation, JsonObject, effort_of
 from service.errors import InvalidRequestError, NoThreadsError
 from service.wire.decode import Ignored, decode
 from service.wire.messages.blocks import (
@@ -261,7 +261,7 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
         tool_choice="auto" if choice is None else choice.choice(),
         parallel_tool_calls=choice is None or not choice.disable_parallel_tool_use,
         thinking=request.thinking is not None and request.thinking.type != "disabled",
-        reasoning_effort=None if request.output_config is None else request.output_config.effort,
+        reasoning_effort=effort_of(request.output_config.effort if request.output_config else None),
         effort_param="output_config.effort",
         add_generation_prompt=not continues,
         continue_final_message=continues,

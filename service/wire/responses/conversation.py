@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from service.conversation import Conversation, JsonObject
+from service.conversation import Conversation, JsonObject, effort_of
 from service.wire.responses.input import (
     MessageWriter,
     PlacedItem,
@@ -70,7 +70,7 @@ def read_request(
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False,
         thinking=request.enable_thinking,
-        reasoning_effort=reasoning.effort if reasoning else None,
+        reasoning_effort=effort_of(reasoning.effort if reasoning else None),
         variables=request.chat_template_kwargs or {},
         param="input",
         effort_param="reasoning.effort",

@@ -97,7 +97,7 @@ def test_a_line_whose_reply_a_grammar_changes_is_named_once(
         guided.submit(lark('start: "Seen" "."?'), TOKENS.encode(asked), temperature=0.0)
         guided.run()
     said = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
-    assert [text.split(":")[0] for text in said] == [f"the script's line {line}"] * bool(line)
+    assert [text.split(":")[0] for text in said] == [f"line {line} of the script"] * bool(line)
 
 
 # --- what it accounts for -----------------------------------------------------------------------

@@ -62,7 +62,7 @@ def test_a_variable_that_the_template_does_not_read_is_refused_by_name(name: str
     assert refused.value.param == f"chat_template_kwargs.{name}"
 
 
-@pytest.mark.parametrize("effort", ["off", "NONE", "disabled", "", "lo"])
+@pytest.mark.parametrize("effort", ["off", "disabled", "lo"])
 def test_an_unknown_effort_is_refused_with_those_that_are_known(effort: str) -> None:
     conversation = Conversation(
         messages=USER, reasoning_effort=effort, effort_param="reasoning.effort"
@@ -82,7 +82,7 @@ def test_the_efforts_of_clients_and_those_of_the_template_are_known(tmp_path: An
     for effort in (*EFFORTS, "no_think"):
         conversation = Conversation(messages=USER, reasoning_effort=effort)
         assert rendered(conversation, work(own)) == effort
-    with pytest.raises(InvalidRequestError, match="'no_think'"):
+    with pytest.raises(InvalidRequestError, match="template names"):
         rendered(Conversation(messages=USER, reasoning_effort="no"), work(own))
 
 

@@ -19,14 +19,12 @@ def test_arguments_are_the_object_that_they_hold(arguments: dict[str, Any]) -> N
     assert call_arguments(json.dumps(arguments)) == arguments
 
 
-@pytest.mark.parametrize(
-    "text", ["not json", "[1]", "1", '"a"', "[1, bad]", "{bad}", "[" * 100_000]
-)
+@pytest.mark.parametrize("text", ["not json", "[1]", "1", '"a"', "[1, bad]", "[" * 100_000])
 def test_arguments_that_are_not_an_object_stay_text(text: str) -> None:
     assert call_arguments(text) == text
 
 
-@pytest.mark.parametrize("text", ["", "  ", "\n\t "])
+@pytest.mark.parametrize("text", ["", "  ", "\n\t ", '{"', "{bad}"])
 def test_no_arguments_are_an_empty_object(text: str) -> None:
     assert call_arguments(text) == {}
 
@@ -62,7 +60,7 @@ MALFORMED: list[tuple[str, dict[str, Any]]] = [
 def test_of_malformed_arguments_what_can_be_read_is_an_object(
     text: str, read: dict[str, Any]
 ) -> None:
-    assert call_arguments(text) == (read or text)
+    assert call_arguments(text) == read
 
 
 def test_a_conversation_with_a_malformed_call_goes_on() -> None:

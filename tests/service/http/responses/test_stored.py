@@ -13,7 +13,6 @@ import msgspec
 
 from service.api_keys import api_keys
 from service.engine.link import EngineState, LinkPhase
-from service.preparation.history import NO_STORE
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.store.record import StoredResponse
@@ -178,4 +177,7 @@ async def test_without_a_store_nothing_is_found_and_sdks_do_not_retry(
             reply = await client.request(method, f"{PATH}/{path}", headers=MINE)
             assert reply.status_code == 404, (method, path)
             assert reply.headers["x-should-retry"] == "false"
-            assert reply.json()["error"]["message"].endswith(f"not found. {NO_STORE}")
+            message = reply.json()["error"]["message"]
+            assert message.endswith(
+                "not found. This server stores no responses (--store-url none)."
+            )
