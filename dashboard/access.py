@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import streamlit as st
 
@@ -119,10 +120,13 @@ def is_operator(groups: Iterable[str], operators: str) -> bool:
 
 
 def uses_oidc() -> bool:
-    """Whether ``secrets.toml`` configures Streamlit's own sign-in."""
+    """Whether ``secrets.toml`` configures Streamlit's own sign-in. Raises FileNotFoundError, as
+    Streamlit does, if the file is there and cannot be read: the dashboard must not be open then."""
     try:
         return "auth" in st.secrets
     except FileNotFoundError:
+        if any(Path(path).exists() for path in st.get_option("secrets.files")):
+            raise
         return False
 
 

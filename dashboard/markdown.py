@@ -94,7 +94,9 @@ def _without_images(text: str, tokens: Sequence[Token], spans: Sequence[tuple[in
     others = _WITHOUT_HTML.parse(text) if "<" in text else tokens
     lines: set[int] = set()
     certain: list[tuple[int, int]] = []
-    if _STREAMLITS_OWN not in text:
+    # Renderers differ on where tables begin, and cells end within backticks.
+    has_table = any(token.type == "table_open" for token in (*tokens, *others))
+    if _STREAMLITS_OWN not in text and not has_table:
         lines = _lines_of(tokens, "fence") & _lines_of(others, "fence")
         if _DEFINES not in text:
             lines |= _indented_after_blank(text, tokens) & _indented_after_blank(text, others)

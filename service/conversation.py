@@ -31,7 +31,7 @@ class NamedTool(msgspec.Struct, frozen=True):
 # template may know others.
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max", "ultra", "persistent")
 # What clients of other vendors send, and Quire's word for it.
-_OTHER_EFFORTS = {"": None, "default": None, "disable": "none"}
+_OTHER_EFFORTS = {"": None, "default": None, "auto": None, "disable": "none"}
 
 ToolChoice = Literal["none", "auto", "required"] | NamedTool
 

@@ -88,7 +88,7 @@ class Drill(NamedTuple):
 
 _THIRD_RESTART = "at the third restart of a worker within 30 minutes"
 _STORE_NEEDED = (
-    "after 2 minutes, if it lasts as long, or if requests failed or responses were not stored "
+    "after 2 minutes, if it lasts that long, or if requests failed or responses were not stored "
     "meanwhile"
 )
 

@@ -327,15 +327,14 @@ _SERVER_ALERTS = (
         "QuireStoreUnavailable",
         _STORE_FAILS,
         Severity.TICKET,
-        "{{ $labels.instance }} cannot use its store, or has not stored responses that were to be "
-        "stored",
-        "The database cannot be used for at least one of its purposes. Responses are answered with "
-        '`"store": false`, and requests that need stored ones are refused; changes of API keys '
-        "wait; usage and ended requests wait in memory, and the latter are dropped when it is "
-        "full; each replica counts the limits of keys alone.",
+        "{{ $labels.instance }} cannot use its store, or has failed to store responses",
+        "The database cannot be used for at least one of its purposes, or was too slow. Responses "
+        'are answered with `"store": false`, and requests that need stored ones are refused; '
+        "changes of API keys wait; usage and ended requests wait in memory, and ended requests are "
+        "dropped when that is full; each replica counts the limits of keys alone.",
         (
-            "Board *API and streaming*, *Store unavailable*: for what. Only "
-            "`write` and `records`: the disk is full, or the database read-only.",
+            "Board *API and streaming*, *Store unavailable*, shows which uses fail. If only "
+            "`write` and `records` do, the disk is full or the database is read-only.",
             "The log's lines about the response store, with the database's error; the database "
             "itself.",
         ),

@@ -343,7 +343,7 @@ API_BOARD = Board(
                 ),
                 Panel(
                     "Responses not stored",
-                    "That were to be stored.",
+                    "Responses that should have been stored.",
                     (PanelQuery(_q.rate(store_metrics.RESPONSES_NOT_STORED), "not stored"),),
                     PanelUnit.PER_SECOND,
                 ),

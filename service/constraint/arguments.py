@@ -91,8 +91,8 @@ class Argument(NamedTuple):
         except NoTextError as error:
             if is_binding(self.tool):
                 raise InvalidRequestError(
-                    f"None of the values that '{self.key[:64]}' may have can be written inside "
-                    "this model's tool calls; allow others.",
+                    f"None of the allowed values of '{self.key[:64]}' can be written in this "
+                    "model's tool calls; allow other values.",
                     param=f"{self.tool.param}.properties.{self.key}",
                 ) from error
             return write(ANY_TEXT, ())
@@ -121,7 +121,7 @@ def listed_arguments(tool: ToolShape, schema: JsonObject, body: Body) -> Listed:
     lost = next((key for key in found.properties if key not in carried), None)
     if lost is not None and is_binding(tool):
         raise InvalidRequestError(
-            f"An argument with the name '{lost[:64]}' cannot be written inside this model's tool "
+            f"An argument with the name '{lost[:64]}' cannot be used in this model's tool "
             "calls; use letters, digits, '_' and '-'.",
             param=f"{tool.param}.properties.{lost}",
         )

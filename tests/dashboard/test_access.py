@@ -1,11 +1,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+import streamlit as st
+from streamlit.config import set_option
+from streamlit.runtime.secrets import Secrets
 
 import dashboard.access
-from dashboard.access import Standing, access, is_operator, remember_key, try_key
+from dashboard.access import (
+    Standing,
+    access,
+    is_operator,
+    remember_key,
+    try_key,
+    uses_oidc,
+)
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
 from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 
@@ -103,3 +114,26 @@ def test_only_members_of_the_named_group_operate() -> None:
     assert is_operator(["staff", "ops"], "ops")
     assert not is_operator(["staff"], "ops")
     assert not is_operator([""], "")
+
+
+@pytest.mark.parametrize(
+    ("secrets", "is_used"),
+    [(None, False), ("", False), ('[auth]\noperators = "ops"', True), ('[auth]\nx = "', None)],
+)
+def test_a_secrets_file_with_a_fault_does_not_open_the_dashboard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, secrets: str | None, is_used: bool | None
+) -> None:
+    file = tmp_path / "secrets.toml"
+    if secrets is not None:
+        file.write_text(secrets)
+    before = st.get_option("secrets.files")
+    monkeypatch.setattr(st, "secrets", Secrets())
+    set_option("secrets.files", [str(file)])
+    try:
+        if is_used is None:
+            with pytest.raises(FileNotFoundError, match="parsing secrets file"):
+                uses_oidc()
+        else:
+            assert uses_oidc() is is_used
+    finally:
+        set_option("secrets.files", before)

@@ -163,6 +163,10 @@ def test_no_text_is_an_image_to_a_markdown_parser(text: str) -> None:
     "text",
     [
         "-|-\n1. a\n-|-\n    ![x](http://a/2.png)",
+        "a|b\n-|-\n`![x](http://a/2.png)|`",
+        "`![x](http://a/2.png)|`\n-|-",
+        "- a|b\n-|-\n\n    ![x](http://a/2.png)",
+        "- a|b\n-|-\n  ```\n![x](http://a/2.png)",
         "[^1]: \n::x[a`\n`![x](http://a/2.png)`",
         "[^1]: a\n\n    ![x](http://a/2.png)",
         "[r]: http://a\n    ![x](http://a/2.png)",

@@ -53,7 +53,7 @@ def test_effort_switches_thinking_unless_it_is_switched_itself(
 @pytest.mark.parametrize(
     ("word", "level"),
     [
-        *((None, None), ("", None), ("default", None), ("disable", "none")),
+        *((None, None), ("", None), ("default", None), ("auto", None), ("disable", "none")),
         *(("NONE", "none"), ("High", "high"), ("no_think", "no_think"), ("Turbo", "Turbo")),
     ],
 )

@@ -292,7 +292,7 @@ CASES: Mapping[str, Case] = {
         },
         "10m",
         SERVER,
-        "a cannot use its store, or has not stored responses that were to be stored",
+        "a cannot use its store, or has failed to store responses",
     ),
     "QuireGpuXid": Case(
         {_XID: "0x20 79x20"},
