@@ -211,7 +211,7 @@ class Choice:
         count, parser, matcher = self.count, self._parser, self._matcher
         self._spans.push(len(piece), count)
         if count >= self._rules.min_tokens:
-            while piece and (size := parser.before_answer(piece)):
+            while piece and (size := parser.before_answer(piece, matcher.held)):
                 parser.feed(matcher.flush() + piece[:size])
                 piece = piece[size:]
             piece = matcher.push(piece)

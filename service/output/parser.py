@@ -92,18 +92,21 @@ class OutputParser(HeldText):
         else:
             self._feed_held(text)
 
-    def before_answer(self, text: str) -> int:
-        """Return how many characters of ``text``, which comes next, precede the answer: those of
-        reasoning or of a header, with its closing tag and the white space after it."""
+    def before_answer(self, text: str, waiting: str = "") -> int:
+        """Return how many characters of ``text`` precede the answer: those of reasoning or of a
+        header, with its closing tag and the white space after it. ``waiting``: text before it that
+        has not been fed yet."""
         if self._reading is not None and self._reading.subject is not Subject.MARK:
             channels = self._readers.form.channels
             return self._reading.header_part(text, channels.message if channels else ())
         if self._in_reasoning:
-            found = self._table.first(self._held + text, self._offset, self._spans)
+            before = self._held + waiting
+            found = self._table.first(before + text, self._offset, self._spans)
             if found is None:
                 return len(text)
-            return max(1, found[0] + len(found[1]) - len(self._held))
-        return len(text) - len(text.lstrip()) if self._after_reasoning else 0
+            return max(1, found[0] + len(found[1]) - len(before))
+        # What waits belongs to the answer, and so does the white space after it.
+        return len(text) - len(text.lstrip()) if self._after_reasoning and not waiting else 0
 
     def _is_free(self) -> bool:
         """True if nothing is pending before the next text."""

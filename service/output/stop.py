@@ -69,17 +69,17 @@ class StopMatcher:
     """Releases text as soon as it can no longer belong to a stop string.
 
     The stop string that is complete first wins; if several are complete at the same character, the
-    longest. Push nothing after a match.
+    longest. Push nothing after a match. ``held``: the text held back.
     """
 
-    __slots__ = ("_automaton", "_held", "_include", "_state", "matched")
+    __slots__ = ("_automaton", "_include", "_state", "held", "matched")
 
     def __init__(self, stops: tuple[str, ...], *, include_in_output: bool = False) -> None:
         stops = tuple(stop for stop in stops if stop)
         self._automaton = _automaton(stops) if stops else None
         self._include = include_in_output
         self._state = 0
-        self._held = ""
+        self.held = ""
         self.matched: str | None = None
 
     def push(self, piece: str) -> str:
@@ -93,16 +93,16 @@ class StopMatcher:
             stop = complete[state]
             if stop is not None:
                 self.matched = stop
-                text, self._held = self._held + piece[:place], ""
+                text, self.held = self.held + piece[:place], ""
                 return text if self._include else text[: len(text) - len(stop)]
         self._state = state
-        text = self._held + piece
+        text = self.held + piece
         cut = len(text) - automaton.lengths[state]
-        self._held = text[cut:]
+        self.held = text[cut:]
         return text[:cut]
 
     def flush(self) -> str:
         """Return the text still held back: at the end of the text, or where other text follows."""
-        held, self._held = self._held, ""
+        held, self.held = self.held, ""
         self._state = 0
         return held

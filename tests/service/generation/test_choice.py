@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.messages import FinishReason, TokenLogprobs
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.engine.sequence import EngineSequence
 from service.errors import EngineFailedError
-from service.formats import Opening
+from service.formats import Opening, ShippedFormat
 from service.generation.choice import Choice, StopRules
 from service.output.log import fold
+from tests.service.formats.test_shipped import SHIPPED, output_format
 from tests.service.generation.desk import WatchedDesk, begun
+from tests.service.output.parsing import cut
 from tests.service.wire.chat.test_answer import fail, finish
 
 
@@ -39,6 +42,10 @@ def end(sequence: EngineSequence, reason: FinishReason, token: int | None = None
     finish(sequence, 0, reason)
     assert sequence.finished is not None
     sequence.finished = msgspec.structs.replace(sequence.finished, stop_token_id=token)
+
+
+def starts_of(text: str) -> st.SearchStrategy[str]:
+    return st.integers(1, len(text)).map(lambda size: text[:size])
 
 
 TEXT = "Grüße 🚀, the quick brown STOP fox"
@@ -137,6 +144,8 @@ def test_a_stop_string_that_the_last_incomplete_character_completes_is_reported(
         ("a\n\nb\n</think>\n\nc\n\nd", ("\n\n",), "a\n\nb", "c", "\n\n"),
         ("a</think>b", ("</think>", "k>b"), "a", "b", None),
         ("a</think>\n\n \n", ("\n",), "a", "", None),
+        ("a</think>\n\nHello STOP world.", ("Hello STOP",), "a", "", "Hello STOP"),
+        ("a</think>\n\nHello  STOP world.", ("Hello STOP",), "a", "Hello  STOP world.", None),
         ("a</think>b</thin", ("</thin",), "a", "b", "</thin"),
         ("a</think>b<think>bad</think>bc", ("ba", "bc"), "abad", "b", "bc"),
         ("a</think>bX<think>X</think>c", ("XX",), "aX", "bXc", None),
@@ -161,6 +170,40 @@ def test_stop_strings_end_the_answer_not_the_reasoning(
         assert (folded.reasoning, folded.content) == (reasoning, shown)
         assert choice.finished is not None
         assert choice.finished.matched == matched
+
+
+REASONING = [shipped for shipped in SHIPPED if shipped.reasoning]
+
+
+@pytest.mark.parametrize("shipped", REASONING, ids=lambda shipped: shipped.names[0])
+@settings(max_examples=20)
+@given(data=st.data())
+def test_stop_strings_end_the_answer_wherever_tokens_are_cut(
+    checkpoint: Checkpoint, shipped: ShippedFormat, data: st.DataObject
+) -> None:
+    form = output_format(shipped)
+    assert form.reasoning is not None
+    word = st.sampled_from(["Hello", "STOP", "a", "o", " ", "\n", "\n\n", "."])
+    words = st.lists(word, min_size=1, max_size=8).map("".join)
+    answer = "Hello" + data.draw(words)
+    stops = data.draw(st.lists(st.one_of(words, starts_of(answer)), min_size=1, max_size=3))
+    close = data.draw(st.sampled_from(form.reasoning.closes))
+    gap = data.draw(st.sampled_from(["", " ", "\n\n"]))
+    places = st.lists(st.integers(0, 10_000), max_size=20)
+    before, after = (cut(text, data.draw(places)) for text in (f"a {answer}\n", gap + answer))
+
+    rules = StopRules(strings=tuple(stops))
+    fields: dict[str, Any] = {"parse": True, "opening": Opening.REASONING, "stop": rules}
+    choice = new_choice(dataclasses.replace(checkpoint, output_format=form), **fields)
+    for piece in (*before, close, *after):
+        choice.sequence.generated += ids(checkpoint, piece)
+    end(choice.sequence, FinishReason.STOP)
+    choice.advance()
+    found = [(answer.index(stop) + len(stop), -len(stop), stop) for stop in stops if stop in answer]
+    first, size, matched = min(found, default=(len(answer), 0, None))
+    assert choice.finished is not None
+    assert choice.finished.matched == matched
+    assert fold(choice.events).content == answer[: first + size]
 
 
 def test_stop_strings_end_calls_after_reasoning(checkpoint: Checkpoint) -> None:

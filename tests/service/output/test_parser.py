@@ -337,6 +337,25 @@ def test_what_precedes_an_answer_is_known_before_it_is_parsed(
 
 
 @pytest.mark.parametrize(
+    ("fed", "waiting", "text", "size"),
+    [
+        ("a</think>", "", "\n b", 2),
+        ("a</think>", "b", "\n b", 0),
+        ("a", "</th", "ink>b", 4),
+        ("a</th", "in", "k>b", 2),
+    ],
+)
+def test_text_that_waits_counts_for_what_precedes_an_answer(
+    fed: str, waiting: str, text: str, size: int
+) -> None:
+    spans = TokenSpans()
+    parser = OutputParser(FORMAT, spans, [], tools=None, opening=Opening.REASONING)
+    spans.push(len(fed + waiting + text), 1)
+    parser.feed(fed)
+    assert parser.before_answer(text, waiting) == size
+
+
+@pytest.mark.parametrize(
     ("pieces", "opening", "spans"),
     [
         (["Hm", ".", "\n", "</think>", "\n\n", "Yes", "."], Opening.REASONING, [(5, 6), (6, 7)]),
