@@ -143,8 +143,8 @@ DRILLS = {
         _STORE_NEEDED,
     ),
     "store_full": Drill(
-        "Once something has to be written, the log says `response store cannot be written`; stored "
-        "responses can be read. Answers are not affected.",
+        "Once something has to be written, the log says `cannot write to the response "
+        "store`; stored responses can be read. Answers are not affected.",
         "QuireStoreUnavailable",
         _STORE_NEEDED,
     ),

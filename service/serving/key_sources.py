@@ -154,7 +154,7 @@ class KeySources:
             return
         self._said_unreadable = None
         if self._from_file and not found:
-            _log.warning("the keys file has an empty list: all keys from it have ended")
+            _log.warning("the keys file lists no keys: all its keys are now invalid")
         self._from_file = found
         self._tell("file", found)
 

@@ -50,6 +50,7 @@ _MOST_QUERIES = 2
 _FLUSH_SECONDS = 2.0
 _ANSWER_SECONDS = 7.5
 _OFF = "This server stores no requests and no usage (--store-url none)."
+_TOO_LONG = "The query took too long; choose a shorter period."
 _AWAY = "The database of requests and usage is unavailable; retry."
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
@@ -256,7 +257,7 @@ class RequestArchive:
             try:
                 return await database.rows(statement)
             except TimeoutError:
-                raise ArchiveQueryError("That took too long; choose a shorter time.") from None
+                raise ArchiveQueryError(_TOO_LONG) from None
 
         return await _page_of(query, await self._ask(read))
 

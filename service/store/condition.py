@@ -19,13 +19,13 @@ _TRIAL_BYTES = 256 * 1024
 AWAY = "The response store is unavailable; retry."
 # In the log.
 _UNAVAILABLE = "response store unavailable"
-_UNWRITABLE = "response store cannot be written; what it has can be read"
+_UNWRITABLE = "cannot write to the response store; stored responses can still be read"
 
 _log = get_logger()
 
 
 class StoreWatch(NamedTuple):
-    """What hears of each change. ``unreadable``, ``unwritable``: whether it is so from now on.
+    """Callbacks for each change. ``unreadable``, ``unwritable``: whether it is so from now on.
     ``unstored``: an answer that was to be stored is not."""
 
     unreadable: Callable[[bool], None] = lambda unreadable: None
@@ -60,7 +60,7 @@ class StoreCondition:
         if not self.readable:
             raise StoreUnavailableError(AWAY)
         if writable and not self.writable:
-            raise StoreUnavailableError("The response store cannot be written now; retry.")
+            raise StoreUnavailableError("The response store is read-only at the moment; retry.")
 
     def note_unstored(self) -> None:
         if self._is_configured:
@@ -75,7 +75,7 @@ class StoreCondition:
             self._said = said
 
     def recover(self, backend: str) -> None:
-        """All can be used."""
+        """The store can be read and written again."""
         self.change(readable=True, writable=True)
         self._said = ""
         _log.info("response store opened", backend=backend)

@@ -59,6 +59,6 @@ async def within(seconds: float, work: Coroutine[Any, Any, _T]) -> _T:
 
 
 def _ignore(task: asyncio.Task[Any]) -> None:
-    """Take note of its error, which would be logged otherwise."""
+    """Retrieve its error, which would be logged otherwise."""
     if not task.cancelled():
         task.exception()

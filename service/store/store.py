@@ -30,6 +30,7 @@ from service.store.condition import (
     can_be_read,
     try_writing,
 )
+from service.store.pending import PendingRecords
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
 
@@ -41,8 +42,6 @@ _RETRY_SECONDS = 2.0
 _WRITE_SECONDS = 10.0
 _FIRST_SECONDS = 5.0
 _CLOSE_SECONDS = 5.0
-_MOST_PENDING = 4096
-_MOST_PENDING_BYTES = 256 * 1024 * 1024
 _BATCH = 64
 _SWEEP_SHARE = 64  # sweep early once a 64th of the limit is new
 # Clients may name any id; ids that cannot exist need not reach the database, and NUL must not.
@@ -82,8 +81,7 @@ class ResponseStore:
         self._condition = StoreCondition(watch, is_configured=place is not None)
         self.limits = limits
         self._database: Database | None = None
-        self._pending: dict[str, StoredResponse] = {}
-        self._pending_bytes = 0
+        self._pending = PendingRecords()
         self._wake = asyncio.Event()
         self._written: dict[str, asyncio.Future[None]] = {}  # writes that are being waited for
         self._new_responses = self._new_bytes = 0  # since the last sweep
@@ -115,7 +113,8 @@ class ResponseStore:
             self._tasks = [asyncio.create_task(self._run(), name="response-store")]
 
     async def close(self) -> None:
-        """Write what is pending, if the database accepts it within seconds."""
+        """Write what is pending, if the database accepts it within seconds; count the rest as
+        unstored."""
         # Let the task end by itself if possible: cancelled within a transaction, it might continue.
         self._closing = True
         self._wake.set()
@@ -126,6 +125,11 @@ class ResponseStore:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=_CLOSE_SECONDS)
+        # Those that are waited for are counted by who waits.
+        for response_id in self._pending.ids - self._written.keys():
+            self._pending.drop(response_id)
+            _log.warning("a response was not stored", response_id=response_id)
+            self.note_unstored()
         self._loaded.set()
         self._tried.set()
         if self._database is not None:
@@ -180,7 +184,7 @@ class ResponseStore:
     def _withdraw(self, record: StoredResponse) -> None:
         """Drop a record that was not reported as stored: it must not be found later."""
         if self._pending.get(record.id) is record:
-            del self._pending[record.id]
+            self._pending.drop(record.id)
         self._running.discard(record.id)
 
     def save(self, record: StoredResponse) -> bool:
@@ -194,14 +198,9 @@ class ResponseStore:
             if self._place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
             return False
-        size = len(record.body) + len(record.events or b"")
-        full = self._pending_bytes + size > _MOST_PENDING_BYTES
-        if full or len(self._pending) >= _MOST_PENDING:
+        if not self._pending.add(record):
             _log.warning("the store is too slow; a response was not stored", response_id=record.id)
             return False
-        self._pending.pop(record.id, None)
-        self._pending[record.id] = record
-        self._pending_bytes += size
         self._wake.set()
         return True
 
@@ -212,7 +211,7 @@ class ResponseStore:
         found = self._pending.get(response_id)
         owned = found is not None and found.owner == owner
         if owned:
-            del self._pending[response_id]
+            self._pending.drop(response_id)
             self._running.discard(response_id)
             self._deleted.add(response_id)  # it may be being written to the database right now
             self._tell(response_id)
@@ -294,6 +293,9 @@ class ResponseStore:
         await self._database.bring_up_to_date()
         if self._condition.has_failed:
             self._condition.change(readable=True, writable=False)
+            # One at a time: a nearly full disk may refuse a batch. Meanwhile nothing is added.
+            while self._pending:
+                await self._write_batch(1)
             await try_writing(self._database)
         self._condition.recover(self._place.backend)
         self._tried.set()
@@ -323,8 +325,8 @@ class ResponseStore:
             or self._new_bytes * _SWEEP_SHARE > limits.bytes
         )
 
-    async def _write_batch(self) -> None:
-        batch = list(self._pending.values())[:_BATCH]
+    async def _write_batch(self, most: int = _BATCH) -> None:
+        batch = self._pending.first(most)
         if not batch:
             return
         self._deleted.clear()
@@ -336,13 +338,10 @@ class ResponseStore:
         for record in batch:
             # It may have been replaced meanwhile.
             if self._pending.get(record.id) is record:
-                del self._pending[record.id]
+                self._pending.drop(record.id)
                 self._tell(record.id)
         self._new_responses += len(batch)
         self._new_bytes += size
-        self._pending_bytes = sum(
-            len(record.body) + len(record.events or b"") for record in self._pending.values()
-        )
 
     async def _sweep(self) -> None:
         """Delete what exceeds the limits, notice what other replicas have deleted, and renew the

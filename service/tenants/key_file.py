@@ -61,7 +61,7 @@ def read_key_file(path: Path, *, may_be_empty: bool = True) -> tuple[StoredKey, 
     if path.suffix == ".txt":
         listed = _listed(data.decode())
         if not (listed or may_be_empty):
-            raise ValueError("the file is empty; to end all of its keys, restart the server")
+            raise ValueError("the file is empty; to revoke all its keys, restart the server")
         return listed
     try:
         found = msgspec.convert(_parsed(path, data), _File, strict=True)
@@ -72,7 +72,8 @@ def read_key_file(path: Path, *, may_be_empty: bool = True) -> tuple[StoredKey, 
         raise ValueError(_COULD_BE_KEY.sub("…", str(error))) from None
     if found.keys is msgspec.UNSET:
         if not may_be_empty:
-            raise ValueError("the file has no keys; to end all of its keys, write an empty list")
+            empty = '{"keys": []}' if path.suffix == ".json" else "keys = []"
+            raise ValueError(f"the file has no keys; to revoke all its keys, write `{empty}`")
         return ()
     keys: dict[str, StoredKey] = {}
     for number, entry in enumerate(found.keys, 1):

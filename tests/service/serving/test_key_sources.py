@@ -113,7 +113,7 @@ async def test_an_explicitly_empty_list_ends_all_keys(tmp_path: Path) -> None:
         await sources.look()
     assert known(ring, 1) == [False]
     assert lines[0]["log_level"] == "warning"
-    assert "all keys from it have ended" in lines[0]["event"]
+    assert "all its keys are now invalid" in lines[0]["event"]
 
 
 @pytest.mark.parametrize("touched", [True, False])

@@ -21,7 +21,7 @@ def test_a_failure_is_logged_once_until_it_ends_or_becomes_another() -> None:
         condition.recover("sqlite")
         assert not condition.has_failed
     assert [line["event"] for line in lines] == [
-        "response store cannot be written; what it has can be read",
+        "cannot write to the response store; stored responses can still be read",
         "response store unavailable",
         "response store opened",
     ]

@@ -10,7 +10,7 @@ import os
 import socket
 import sqlite3
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -389,10 +389,15 @@ class Heard:
 
     def __init__(self) -> None:
         self.changes: list[tuple[str, bool]] = []
+        self.unstored = 0
         self.watch = StoreWatch(
             unreadable=lambda value: self.changes.append(("unreadable", value)),
             unwritable=lambda value: self.changes.append(("unwritable", value)),
+            unstored=self._count,
         )
+
+    def _count(self) -> None:
+        self.unstored += 1
 
     @property
     def now(self) -> dict[str, bool]:
@@ -418,30 +423,74 @@ async def test_what_a_full_disk_has_can_be_read_until_it_can_be_written_again(
         async with heard(f"sqlite:///{tmp_path}/store.sqlite3") as (store, found):
             assert found.now == {"unreadable": False, "unwritable": False}
             await store.put(record("resp_a"))
-            failed = await fill(store, monkeypatch)
+            failed, free = await fill(store, monkeypatch)
             with pytest.raises(StoreUnavailableError):
                 await store.put(record("resp_b", text=os.urandom(100_000).hex()))
             assert not store.available
-            with pytest.raises(StoreUnavailableError, match="cannot be written"):
+            with pytest.raises(StoreUnavailableError, match="read-only"):
                 store.require()
             for before in range(1, 4):  # it is tried again, and stays as it is
                 await until(lambda: failed[0] > before)  # noqa: B023
                 assert await store.get("resp_a", "me") is not None
                 assert found.now == {"unreadable": False, "unwritable": True}
-            await free(store)
+            await free()
             await until(lambda: store.available)
             assert found.now == {"unreadable": False, "unwritable": False}
             await store.put(record("resp_c", text=os.urandom(100_000).hex()))
             assert await store.get("resp_b", "me") is None
     assert [line["event"] for line in lines if line["log_level"] != "warning"] == [
         "response store opened",
-        "response store cannot be written; what it has can be read",
+        "cannot write to the response store; stored responses can still be read",
         "response store opened",
     ]
 
 
-async def fill(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Let the file have no page more, as on a full disk. Return how many writes have failed."""
+async def test_a_nearly_full_disk_counts_as_full_until_it_takes_what_is_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has room for the trial and for some of the records, but not for all of them."""
+    saved = [record(f"resp_n{each}", text=os.urandom(100_000).hex()) for each in range(8)]
+    with structlog.testing.capture_logs() as lines:
+        async with heard(f"sqlite:///{tmp_path}/store.sqlite3") as (store, found):
+            failed, free = await fill(store, monkeypatch, pages_left=100)
+            assert all(store.save(each) for each in saved)
+            await until(lambda: not store.available)
+            found.changes.clear()
+            await until(lambda: failed[0] > 4)
+            assert ("unwritable", False) not in found.changes
+            assert not store.save(record("resp_small"))
+            assert 0 < sum([await rows_of(store, each.id) for each in saved]) < len(saved)
+            await free()
+            await until(lambda: store.available)
+            assert not store._pending
+            assert sum([await rows_of(store, each.id) for each in saved]) == len(saved)
+    assert [line["event"] for line in lines if line["log_level"] != "warning"] == [
+        "response store opened",
+        "cannot write to the response store; stored responses can still be read",
+        "response store opened",
+    ]
+    assert found.unstored == 0
+
+
+async def test_what_is_lost_at_the_end_is_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with heard(f"sqlite:///{tmp_path}/store.sqlite3") as (store, found):
+            await fill(store, monkeypatch)
+            assert store.save(record("resp_lost", text=os.urandom(100_000).hex()))
+            await until(lambda: not store.available)
+            assert found.unstored == 0
+    assert found.unstored == 1
+    lost = {"event": "a response was not stored", "log_level": "warning"}
+    assert lines[-1] == lost | {"response_id": "resp_lost"}
+
+
+async def fill(
+    store: ResponseStore, monkeypatch: pytest.MonkeyPatch, *, pages_left: int = 0
+) -> tuple[list[int], Callable[[], Awaitable[None]]]:
+    """Let the file grow by at most ``pages_left``, as on a full disk. Return how many writes have
+    failed, and what lets it grow again."""
     database = store._database
     assert database is not None
     failed = [0]
@@ -455,19 +504,19 @@ async def fill(store: ResponseStore, monkeypatch: pytest.MonkeyPatch) -> list[in
             raise
 
     monkeypatch.setattr(database, "write", counted)
-    event.listen(database._engine.sync_engine, "begin", _forbid_pages)
-    return failed
+    engine = database._engine
+    async with engine.connect() as connection:
+        pages = (await connection.exec_driver_sql("PRAGMA page_count")).scalar_one()
 
+    def limit(begun: Connection) -> None:
+        begun.exec_driver_sql(f"PRAGMA max_page_count = {pages + pages_left}")
 
-def _forbid_pages(connection: Connection) -> None:
-    connection.exec_driver_sql("PRAGMA max_page_count = 1")
+    async def free() -> None:
+        event.remove(engine.sync_engine, "begin", limit)
+        await engine.dispose()
 
-
-async def free(store: ResponseStore) -> None:
-    assert store._database is not None
-    engine = store._database._engine
-    event.remove(engine.sync_engine, "begin", _forbid_pages)
-    await engine.dispose()
+    event.listen(engine.sync_engine, "begin", limit)
+    return failed, free
 
 
 @pytest.mark.debian
@@ -481,7 +530,7 @@ async def test_a_database_that_became_read_only_can_be_read(postgres: Postgres) 
         store.save(record("resp_b"))
         await until(lambda: found.now == {"unreadable": False, "unwritable": True})
         assert await store.get("resp_a", "me") is not None
-        with pytest.raises(StoreUnavailableError, match="cannot be written"):
+        with pytest.raises(StoreUnavailableError, match="read-only"):
             await store.put(record("resp_c"))
         await execute(postgres.url, "ALTER DATABASE readonly RESET default_transaction_read_only")
         await execute(postgres.url, _DISCONNECT)

@@ -118,3 +118,18 @@ def test_a_text_that_cannot_be_used_is_refused_without_quoting_keys(
     with pytest.raises(ValueError, match=wrong) as caught:
         read(tmp_path, text, "keys.txt")
     assert "long-enough" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("keys.toml", "`keys = []`"), ("keys.json", '`{"keys": []}`'), ("keys.txt", "restart")],
+)
+def test_a_file_that_may_not_be_empty_says_how_to_revoke_all_keys(
+    tmp_path: Path, name: str, written: str
+) -> None:
+    path = tmp_path / name
+    path.write_text("{}" if name.endswith(".json") else "\n")
+    assert read_key_file(path) == ()
+    with pytest.raises(ValueError, match="to revoke all its keys") as raised:
+        read_key_file(path, may_be_empty=False)
+    assert written in str(raised.value)

@@ -1,0 +1,50 @@
+"""Records that wait to be written to the database."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from service.store.record import StoredResponse
+
+_MOST_PENDING = 4096
+_MOST_PENDING_BYTES = 256 * 1024 * 1024
+
+
+class PendingRecords:
+    """In order, one for each id; limited in number and size."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, StoredResponse] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    @property
+    def ids(self) -> set[str]:
+        return set(self._records)
+
+    def get(self, response_id: str) -> StoredResponse | None:
+        return self._records.get(response_id)
+
+    def first(self, most: int) -> list[StoredResponse]:
+        """Return up to ``most`` records, the oldest first."""
+        return list(islice(self._records.values(), most))
+
+    def add(self, record: StoredResponse) -> bool:
+        """Append a record in place of any with the same id; False if there is no room."""
+        if len(self) >= _MOST_PENDING or self._bytes + _size_of(record) > _MOST_PENDING_BYTES:
+            return False
+        self.drop(record.id)
+        self._records[record.id] = record
+        self._bytes += _size_of(record)
+        return True
+
+    def drop(self, response_id: str) -> None:
+        record = self._records.pop(response_id, None)
+        if record is not None:
+            self._bytes -= _size_of(record)
+
+
+def _size_of(record: StoredResponse) -> int:
+    return len(record.body) + len(record.events or b"")
