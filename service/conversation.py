@@ -37,7 +37,7 @@ ToolChoice = Literal["none", "auto", "required"] | NamedTool
 
 
 def effort_of(word: str | None) -> str | None:
-    """Return the level that a client's word stands for; None leaves it to the template."""
+    """Return the level that a client's word means; None leaves it to the template."""
     if word is None:
         return None
     lower = word.lower()
