@@ -240,6 +240,8 @@ def test_ctrl_c_prints_what_has_ended(tmp_path: Path) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # A shell's background job ignores SIGINT, and so would what these tests start.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         try:
             ended.get(timeout=60)

@@ -131,7 +131,7 @@ def test_a_reduced_schema_has_the_names_in_their_order_and_no_prose() -> None:
 def test_a_reduced_schema_has_bounds(hostile: dict[str, Any]) -> None:
     began = time.process_time()
     found = reduced({"f": hostile})
-    assert time.process_time() - began < 2
+    assert time.process_time() - began < 20  # 0.3 s here; without bounds, hours
     assert len(json.dumps(found)) < 2_000_000
 
 
