@@ -45,8 +45,8 @@ def die_with_parent(parent: int) -> None:
 @contextlib.contextmanager
 def end_without_reader() -> Iterator[None]:
     """End this process without a message if what it writes to has no reader: the parent that reads
-    it is gone, and may be so before ``watch_parent`` notices. An interpreter that ends would try to
-    write the rest, and fail again."""
+    it is gone, and may be so before ``watch_parent`` notices. A normal exit would try to write the
+    rest and fail again."""
     try:
         yield
     except BrokenPipeError:

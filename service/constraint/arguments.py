@@ -98,8 +98,8 @@ class Argument(NamedTuple):
             return write(ANY_TEXT, ())
 
     def text_among_others(self, write: Callable[[BareTexts, Sequence[str]], str]) -> str | None:
-        """Return what ``write`` makes of the texts that it may be written as if a mark says so;
-        None if there are none or they cannot be enforced."""
+        """Return what ``write`` makes of the texts that it may be written as where an attribute
+        marks it as text; None if there are none or they cannot be enforced."""
         try:
             return write(self.schema_texts.of(self.part), ())
         except (BeyondTextError, NoTextError):

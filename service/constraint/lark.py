@@ -93,7 +93,8 @@ class TooLargeError(Exception):
 
 
 class Rules:
-    """Accumulates a grammar's lines, with unique names. Raises TooLargeError for too many."""
+    """Accumulates a grammar's lines, with unique names. Raises TooLargeError if they get too
+    long."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []

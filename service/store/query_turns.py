@@ -1,4 +1,4 @@
-"""Queries of the archive take turns, and none is waited for longer than an operator would."""
+"""Queries of the archive take turns, and none is waited for longer than an operator would wait."""
 
 from __future__ import annotations
 

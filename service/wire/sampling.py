@@ -141,7 +141,7 @@ def check_limits(request: SamplingFields, *, max_choices: int) -> None:
         _check_beam_search(request)
 
 
-# A beam search compares outputs by the model alone, and knows only tokens that end them.
+# A beam search compares outputs by the model alone, and only tokens can end them.
 _NOT_WITH_BEAMS = (
     *("logit_bias", "allowed_token_ids", "bad_words", "presence_penalty", "frequency_penalty"),
     *("min_tokens", "prompt_logprobs", "ignore_eos", "stop"),

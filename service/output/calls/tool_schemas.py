@@ -37,7 +37,7 @@ def parameter_types(schema: dict[str, Any] | None, key: str) -> frozenset[str]:
 
 
 def types_of_parameters(schema: dict[str, Any], keys: Iterable[str]) -> dict[str, frozenset[str]]:
-    """Return ``parameter_types`` of all of these arguments, at the cost of one."""
+    """Return ``parameter_types`` of all of these arguments, in one pass."""
     own: dict[str, list[dict[str, Any]]] = {}
     others: Any = None
     for one in _same_value(schema, schema, _Budget(_MOST_WORK)):
@@ -266,7 +266,7 @@ class _Reducer:
             return None
         self._parts_left -= 1
         if not isinstance(part, dict):
-            part = {}
+            part = _ANY  # types are known by the ids of parts
         for _ in range(_MAX_REFERENCES):
             reference = part.get("$ref")
             if not isinstance(reference, str) or part.keys() & _SAYS_ITSELF:
