@@ -23,8 +23,8 @@ from engine.lifetime import end_without_reader, watch_parent
 from engine.messages import FRAME_HEADER
 from observability.stacks import write_stacks_on_sigusr1
 from service.checkpoint.checkpoint import load_checkpoint
-from service.errors import InternalError, InvalidRequestError, QuireError
-from service.preparation.jobs import AnyJob, Failed, Noted, Reply, Setup, Stage, failure
+from service.errors import InternalError, QuireError
+from service.preparation.jobs import AnyJob, Noted, Reply, Setup, Stage, failure, too_much_memory
 from service.preparation.sending import packed
 from service.preparation.steps import perform
 from service.preparation.work import Model, Work
@@ -39,11 +39,15 @@ def answer_jobs(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
     """Answer jobs until the input ends."""
     decoder: msgspec.msgpack.Decoder[AnyJob] = msgspec.msgpack.Decoder(AnyJob)
 
+    reached = Stage("")
+
     def stage(name: str, param: str | None) -> None:
-        _send(sink, Stage(name, param))
+        nonlocal reached
+        reached = Stage(name, param)
+        _send(sink, reached)
 
     while (frame := _read(source)) is not None:
-        noted = Noted()
+        noted, reached = Noted(), Stage("")
         reply: Reply
         try:
             job = decoder.decode(frame)
@@ -53,17 +57,13 @@ def answer_jobs(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
         except QuireError as error:
             reply = failure(error, noted)
         except MemoryError:
-            reply = _too_much(noted)
+            reply = failure(too_much_memory(reached), noted)
+            reply = msgspec.structs.replace(reply, is_last=True)
         except Exception as error:
             fault = InternalError("The server had an error while processing the request.")
             trace = "".join(traceback.format_exception(error))
             reply = msgspec.structs.replace(failure(fault, noted), trace=trace)
         _send(sink, reply)
-
-
-def _too_much(noted: Noted) -> Failed:
-    error = InvalidRequestError("The request needs too much memory to prepare; send less.")
-    return msgspec.structs.replace(failure(error, noted), is_last=True)
 
 
 def _read(source: BinaryIO) -> bytes | None:

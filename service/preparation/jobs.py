@@ -13,7 +13,13 @@ import msgspec
 from engine.messages import Constraint, Ready
 from observability.phases import RequestPhase
 from service import errors
-from service.errors import ContextTooLongError, InternalError, ModelNotFoundError, QuireError
+from service.errors import (
+    ContextTooLongError,
+    InternalError,
+    InvalidRequestError,
+    ModelNotFoundError,
+    QuireError,
+)
 from service.generation.request import GenerationRequest
 from service.pooling.inputs import Input
 from service.telemetry.record import Interval, add_interval
@@ -371,3 +377,38 @@ def error_of(failed: Failed) -> QuireError:
     if isinstance(made, ContextTooLongError):
         made.tokens = failed.tokens
     return made
+
+
+# --- requests that take too much -----------------------------------------------------------------
+
+
+def too_slow(reached: Stage, seconds: float) -> InvalidRequestError:
+    """Return the error of a request whose preparation took more than ``seconds``. ``reached``: the
+    stage that it was in."""
+    within = f"{seconds:.0f} s"
+    if reached.name == "tokenizer":
+        return _untokenizable(f"tokenizing it takes more than {within}", reached)
+    if reached.name == "template":
+        said = (
+            f"The model's chat template took more than {within} on these messages; send fewer, or "
+            "report it to the template's author."
+        )
+    else:
+        said = f"The request took more than {within} to prepare; send less."
+    return InvalidRequestError(said, param=reached.param)
+
+
+def too_much_memory(reached: Stage) -> InvalidRequestError:
+    """Return the error of a request whose preparation needs too much memory, likewise."""
+    if reached.name == "tokenizer":
+        return _untokenizable("tokenizing it takes too much memory", reached)
+    return InvalidRequestError(
+        "The request needs too much memory to prepare; send less.", param=reached.param
+    )
+
+
+def _untokenizable(why: str, reached: Stage) -> ContextTooLongError:
+    # Not a plain InvalidRequestError: clients that know this one shorten the conversation.
+    return ContextTooLongError(
+        f"The prompt is too long: {why}. Shorten the {reached.param}.", param=reached.param
+    )

@@ -13,7 +13,7 @@ import msgspec
 
 from observability.logging import get_logger
 from observability.phases import RENDERING, TOKENIZING
-from service.errors import HelperKilledError, InternalError, InvalidRequestError
+from service.errors import HelperKilledError, InternalError
 from service.preparation.jobs import (
     Done,
     Failed,
@@ -24,6 +24,8 @@ from service.preparation.jobs import (
     Setup,
     Stage,
     error_of,
+    too_much_memory,
+    too_slow,
 )
 from service.preparation.sending import unpacked
 from service.supervision.child_worker import (
@@ -186,12 +188,10 @@ class PreparationProcesses:
             reply: Done | Failed = await process.ask(frame, read, seconds=JOB_SECONDS)
         except ChildTooSlowError as error:
             _log.warning("killed a slow preparation process", stage=reached.name, bytes=len(frame))
-            raise InvalidRequestError(_too_slow(reached), param=reached.param) from error
+            raise too_slow(reached, JOB_SECONDS) from error
         except ChildDiedError as error:
             _log.warning("a preparation process died", stage=reached.name, bytes=len(frame))
-            raise InvalidRequestError(
-                "The request needs too much memory to prepare; send less.", param=reached.param
-            ) from error
+            raise too_much_memory(reached) from error
         except ChildKilledError as error:
             raise HelperKilledError(
                 "The process that prepares requests was killed twice, by an operator or by the "
@@ -219,15 +219,6 @@ class PreparationProcesses:
 
 # Those that stages belong to.
 _PHASES = {"template": RENDERING, "tokenizer": TOKENIZING}
-
-
-def _too_slow(reached: Stage) -> str:
-    if reached.name == "template":
-        return (
-            f"The model's chat template took more than {JOB_SECONDS:.0f} s on these messages; "
-            "send fewer, or report it to the template's author."
-        )
-    return f"The request took more than {JOB_SECONDS:.0f} s to prepare; send less."
 
 
 def _copy(source: Noted, target: Noted) -> None:

@@ -164,8 +164,10 @@ def room(prompt_tokens: int, context: int, param: str) -> int:
 def _too_long(said: str, tokens: int, context: int, param: str) -> ContextTooLongError:
     """``said``: what the message says of ``tokens``. One token is left for output."""
     error = ContextTooLongError(
-        f"This model's maximum context length is {context} tokens, but your {param} resulted "
-        f"in {said} tokens. Shorten the {param}.",
+        # Clients recognize the error, and shorten the conversation, by the first words or by
+        # "prompt is too long".
+        f"This model's maximum context length is {context} tokens, but the prompt is too long: "
+        f"your {param} resulted in {said} tokens. Shorten the {param}.",
         param=param,
     )
     error.tokens = (tokens, context - 1)

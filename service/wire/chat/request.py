@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
@@ -234,16 +234,20 @@ def decode_chat(body: bytes, *, max_choices: int, ignored: Ignored | None = None
             param="functions",
         )
     check_tools(request.tools or (), ignored)
-    for index, message in enumerate(request.messages):
-        check_message(message, f"messages[{index}]", ignored)
+    check_messages(request.messages, ignored)
     _tools_of(request, ignored)
     ignored.add(*_idle_fields(request), *idle_fields_of_form(request))
     return request
 
 
-def check_message(message: Message, path: str, ignored: Ignored) -> None:
+def check_messages(messages: Iterable[Message], ignored: Ignored) -> None:
     """Raise InvalidRequestError for an invalid message; ``ignored`` gains the parts that are
     dropped."""
+    for index, (message, of_a_tool) in enumerate(_with_origins(messages)):
+        _check_message(message, f"messages[{index}]", ignored, of_a_tool=of_a_tool)
+
+
+def _check_message(message: Message, path: str, ignored: Ignored, *, of_a_tool: bool) -> None:
     if message.role == "tool" and message.tool_call_id is None:
         raise InvalidRequestError(
             "A tool message must have a 'tool_call_id'.", param=f"{path}.tool_call_id"
@@ -262,16 +266,18 @@ def check_message(message: Message, path: str, ignored: Ignored) -> None:
         ignored.add(f"{path}.audio")
     if isinstance(message.content, list):
         for place, part in enumerate(message.content):
-            _check_part(part, message, f"{path}.content[{place}]", ignored)
+            _check_part(part, message, f"{path}.content[{place}]", ignored, of_a_tool=of_a_tool)
 
 
-def _check_part(part: JsonObject, message: Message, path: str, ignored: Ignored) -> None:
+def _check_part(
+    part: JsonObject, message: Message, path: str, ignored: Ignored, *, of_a_tool: bool
+) -> None:
     if not isinstance(part.get("type"), str):
         raise InvalidRequestError(
             f"Missing required parameter: '{path}.type'.", param=f"{path}.type"
         )
     if not is_thinking(part):
-        part_text(part, path, of_a_tool=message.role in _TOOL_ROLES)
+        part_text(part, path, of_a_tool=of_a_tool)
         ignored.add(*ignored_in(part, path))
     elif message.role != "assistant" or _thoughts_beside(message):
         ignored.add(f"{path}.{part['type']}")
@@ -304,7 +310,10 @@ def chat_conversation(request: ChatRequest) -> Conversation:
     choice, functions = _tools_of(request)
     effort, effort_param = request.effort
     return Conversation(
-        messages=[_template_message(message) for message in request.messages],
+        messages=[
+            _template_message(message, of_a_tool=of_a_tool)
+            for message, of_a_tool in _with_origins(request.messages)
+        ],
         tools=tuple(function.definition() for function in functions.values()),
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,
@@ -353,11 +362,21 @@ _TOOL_ROLES = ("tool", "function")
 _TEMPLATE_ROLES = {"developer": "system", "function": "tool"}
 
 
-def _template_message(message: Message) -> JsonObject:
+def _with_origins(messages: Iterable[Message]) -> Iterator[tuple[Message, bool]]:
+    """Yield each message, and whether it contains a tool's output. A user message directly after a
+    tool's does: many clients send an image from a tool in it, as a tool message takes text only."""
+    after_tool = False
+    for message in messages:
+        is_tools = message.role in _TOOL_ROLES
+        yield message, is_tools or (after_tool and message.role == "user")
+        after_tool = is_tools
+
+
+def _template_message(message: Message, *, of_a_tool: bool) -> JsonObject:
     """Convert a message: text content to one string, arguments of tool calls to objects, the
     developer role to system."""
     role = _TEMPLATE_ROLES.get(message.role, message.role)
-    result: JsonObject = {"role": role, "content": _text(message)}
+    result: JsonObject = {"role": role, "content": _text(message, of_a_tool=of_a_tool)}
     if message.name is not None:
         result["name"] = message.name
     if message.tool_call_id is not None:
@@ -372,13 +391,12 @@ def _template_message(message: Message) -> JsonObject:
     return result
 
 
-def _text(message: Message) -> str:
+def _text(message: Message, *, of_a_tool: bool) -> str:
     content = message.content
     if content is None:
         return message.refusal or ""
     if isinstance(content, str):
         return content
-    of_a_tool = message.role in _TOOL_ROLES
     return "\n".join(
         part_text(part, "content", of_a_tool=of_a_tool) for part in content if not is_thinking(part)
     )

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from service.errors import InvalidRequestError
-from service.wire.chat.request import Message, check_message
+from service.wire.chat.request import Message, check_messages
 from service.wire.chat.tools import MAX_CHAT_TOOLS, Tool, check_tools
 from service.wire.decode import Ignored, decode
 from service.wire.sampling import Name, TokenId
@@ -55,8 +55,7 @@ def decode_tokenize(body: bytes, ignored: Ignored | None = None) -> TokenizeRequ
     if (request.prompt is None) == (request.messages is None):
         raise InvalidRequestError("Send either 'prompt' or 'messages'.", param="prompt")
     check_tools(request.tools or (), ignored)
-    for index, message in enumerate(request.messages or ()):
-        check_message(message, f"messages[{index}]", ignored)
+    check_messages(request.messages or (), ignored)
     return request
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from service import errors
-from service.errors import InternalError, ModelNotFoundError, QuireError
+from service.errors import ContextTooLongError, InternalError, ModelNotFoundError, QuireError
 from service.preparation.jobs import (
     AnyJob,
     Asked,
@@ -20,8 +20,11 @@ from service.preparation.jobs import (
     Noted,
     Reply,
     ResponsesJob,
+    Stage,
     error_of,
     failure,
+    too_much_memory,
+    too_slow,
 )
 from tests.service.preparation.prepared import LIMITS, engine
 
@@ -81,3 +84,14 @@ def test_a_model_goes_by_any_of_its_names_and_answers_under_the_one_asked_for() 
     with pytest.raises(ModelNotFoundError, match="own, alias") as refused:
         limits.model_name("other")
     assert refused.value.param == "model"
+
+
+@pytest.mark.parametrize("made", [too_much_memory, lambda reached: too_slow(reached, 10.0)])
+def test_a_prompt_that_cannot_be_tokenized_is_too_long(made: Any) -> None:
+    """Agents shorten the conversation for this error, and give up for others."""
+    error = made(Stage("tokenizer", "messages"))
+    assert isinstance(error, ContextTooLongError)
+    assert "prompt is too long" in error.message
+    assert error.param == "messages"
+    for reached in (Stage("template", "messages"), Stage("")):
+        assert not isinstance(made(reached), ContextTooLongError)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from service.checkpoint.template import ChatTemplate
 from service.errors import InvalidRequestError
 from service.wire.chat.request import ChatRequest, chat_conversation, decode_chat
+from service.wire.decode import Ignored
 from service.wire.sampling import IgnoredFields
 
 USER = {"role": "user", "content": "Hi"}
@@ -105,6 +106,38 @@ def test_templates_see_plain_text_and_parsed_arguments() -> None:
     assert assistant["reasoning_content"] == "Hm."
     arguments = [call["function"]["arguments"] for call in assistant["tool_calls"]]
     assert arguments == [{"x": 1}, "not json"]
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+READS_AN_IMAGE: list[dict[str, Any]] = [
+    USER,
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "c", "function": {"name": "read", "arguments": "{}"}}],
+    },
+    {"role": "tool", "tool_call_id": "c", "content": "Image read."},
+]
+
+
+def test_a_tools_image_that_follows_it_as_a_user_message_is_replaced() -> None:
+    """opencode sends it there, as do others: a tool message of OpenAI's takes text only."""
+    sent = [
+        *READS_AN_IMAGE,
+        {"role": "user", "content": [{"type": "text", "text": "a.png:"}, IMAGE]},
+    ]
+    ignored = Ignored()
+    body = json.dumps({"messages": sent}).encode()
+    request = decode_chat(body, max_choices=1, ignored=ignored)
+    (*_, last) = chat_conversation(request).messages
+    assert last["content"] == "a.png:\n[image: this server reads text only]"
+    assert "messages[3].content[1].image_url" in ignored.names
+
+
+@pytest.mark.parametrize("before", [[], [*READS_AN_IMAGE, USER]], ids=["first", "after a user's"])
+def test_an_image_of_the_user_is_refused(before: list[dict[str, Any]]) -> None:
+    with pytest.raises(InvalidRequestError, match="takes text only") as refused:
+        decode(messages=[*before, {"role": "user", "content": [IMAGE]}])
+    assert refused.value.param == f"messages[{len(before)}].content[0].type"
 
 
 def test_templates_see_tools_only_when_they_may_be_called() -> None:
