@@ -23,6 +23,7 @@ from service.errors import StoreUnavailableError
 from service.store.driver_error import error_kind
 from service.store.place import StorePlace
 from service.store.query_turns import QueryTurnError, QueryTurns, within
+from service.store.refusals import Refusals
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
 from service.store.usage_writer import UsageWriter
@@ -97,6 +98,8 @@ class RequestArchive:
         self._moving = asyncio.Lock()  # requests from the queue
         self._turns = QueryTurns(_MOST_QUERIES)
         self._sweep = Sweep(limits, leads)
+        self._refused_requests = Refusals("the database refused records of requests")
+        self._refused_audit = Refusals("the database refused audit rows")
 
     @property
     def available(self) -> bool:
@@ -190,8 +193,9 @@ class RequestArchive:
         async with self._moving:
             records, position = self._ended.first(_BATCH)
             rows = pack_requests(records)
-            refused = await self._database.insert_requests(rows) if rows else 0
-            self._ended.release(position, dropped=len(records) - len(rows) + refused)
+            refused = await self._database.insert_requests(rows) if rows else []
+            self._refused_requests.note(refused)
+            self._ended.release(position, dropped=len(records) - len(rows) + len(refused))
             return len(records) == _BATCH
 
     async def _write_first_requests(self) -> None:
@@ -226,9 +230,9 @@ class RequestArchive:
         async with self._writing_audit:
             rows = list(self._audit)
             if rows:
+                # Those that are refused must not stop what is written after them.
                 refused = await self._database.write_audit([audit_values(row) for row in rows])
-                if refused:  # they must not stop what is written after them
-                    _log.warning("the database refused audit rows", rows=refused)
+                self._refused_audit.note(refused)
                 for _ in rows:
                     self._audit.popleft()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Insert, Select, delete, event, func, text
@@ -16,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from observability.admin_api import AuditRow
 from observability.usage_table import HourlyUsage
 from service.store.archive_tables import AUDIT_TABLE, REQUEST_TABLE, USAGE_TABLE
+from service.store.driver_error import error_kind
 from service.store.partitions import Partitions
 from service.store.place import StorePlace
 from service.store.retention import merge_usage_days
@@ -58,23 +60,29 @@ class ArchiveDatabase:
 
     # --- writing --------------------------------------------------------------------------------
 
-    async def insert_requests(self, rows: Sequence[dict[str, Any]]) -> int:
-        """Insert those that are not there yet. Return how many the database refuses to take,
-        whenever they are sent."""
-        if self._partitions is not None:
-            await self._partitions.ensure(row["ended"] for row in rows)
+    async def insert_requests(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Insert those that are not there yet. Return the errors, one for each row that the
+        database refuses to take, whenever it is sent."""
         if self._requests is not None:
-            return await _accepted(self._requests.insert, rows)
-        return await self._insert(self._insert_requests, rows)
+            return await _insert_accepted(self._requests.insert, rows)
+        assert self._partitions is not None
+        times = [row["ended"] for row in rows]
+        insert = partial(self._insert, self._insert_requests)
+        await self._partitions.ensure(times)
+        try:
+            await insert(rows)
+        except DBAPIError as error:
+            if not _is_refused(error):
+                raise
+            # A day may be missing that was there: dropped by another replica, or by a restore.
+            self._partitions.forget()
+            await self._partitions.ensure(times)
+            return await _insert_accepted(insert, rows)
+        return []
 
-    async def _insert(self, statement: Insert, rows: Sequence[dict[str, Any]]) -> int:
-        """Insert all rows but those that the database refuses; return how many these are."""
-
-        async def insert(some: Sequence[dict[str, Any]]) -> None:
-            async with self._engine.begin() as connection:
-                await connection.execute(statement, some)
-
-        return await _accepted(insert, rows)
+    async def _insert(self, statement: Insert, rows: Sequence[dict[str, Any]]) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(statement, rows)
 
     async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
         """Store figures that replace smaller ones of the same hour, group, ``boot`` and epoch, so
@@ -86,9 +94,9 @@ class ArchiveDatabase:
         async with self._engine.begin() as connection:
             await connection.execute(self._upsert_usage, rows)
 
-    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> int:
-        """Insert all. Return how many the database refuses to take, as ``insert_requests`` does."""
-        return await self._insert(AUDIT_TABLE.insert(), rows)
+    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Insert all. Return the errors of rows that are refused, as ``insert_requests`` does."""
+        return await _insert_accepted(partial(self._insert, AUDIT_TABLE.insert()), rows)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -147,20 +155,21 @@ def _numbers(usage: HourlyUsage) -> dict[str, float]:
     return {**whole, "seconds": usage.figures.seconds}
 
 
-async def _accepted(
+async def _insert_accepted(
     insert: Callable[[Sequence[dict[str, Any]]], Awaitable[None]], rows: Sequence[dict[str, Any]]
-) -> int:
-    """Insert all rows but those at fault, which are found by halves; return how many these are."""
+) -> list[str]:
+    """Insert all rows but those at fault, which are found by halves; return the error of each."""
     try:
         await insert(rows)
     except (DBAPIError, RowsRefusedError) as error:
         if isinstance(error, DBAPIError) and not _is_refused(error):
             raise
         if len(rows) == 1:
-            return 1
+            return [error_kind(error.__cause__ or error)]
         half = len(rows) // 2
-        return await _accepted(insert, rows[:half]) + await _accepted(insert, rows[half:])
-    return 0
+        first = await _insert_accepted(insert, rows[:half])
+        return first + await _insert_accepted(insert, rows[half:])
+    return []
 
 
 def audit_values(row: AuditRow) -> dict[str, Any]:
