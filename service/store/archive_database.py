@@ -10,13 +10,14 @@ from typing import Any
 
 from sqlalchemy import Insert, Select, delete, event, func, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, Row
+from sqlalchemy.engine import Row
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from observability.admin_api import AuditRow
 from observability.usage_table import HourlyUsage
 from service.store.archive_tables import AUDIT_TABLE, REQUEST_TABLE, USAGE_TABLE
+from service.store.database import make_sqlite_engine
 from service.store.driver_error import error_kind
 from service.store.partitions import Partitions
 from service.store.place import StorePlace
@@ -41,9 +42,11 @@ class ArchiveDatabase:
 
     def __init__(self, place: StorePlace) -> None:
         self.backend = place.backend
-        self._engine = _make_archive_engine(database_url(place))
+        self._engine = _make_archive_engine(place)
         self._partitions = Partitions(self._engine) if self.backend == "postgresql" else None
-        self._requests = None if place.file is None else SqliteRequests(place.file)
+        self._requests = None
+        if place.file is not None and place.watched is not None:
+            self._requests = SqliteRequests(place.file, place.watched)
         insert = postgresql.insert if self.backend == "postgresql" else sqlite.insert
         self._insert_requests = postgresql.insert(REQUEST_TABLE).on_conflict_do_nothing()
         larger = func.greatest if self.backend == "postgresql" else func.max
@@ -182,13 +185,13 @@ def _is_refused(error: DBAPIError) -> bool:
     return isinstance(error, DataError | IntegrityError) or state.startswith(_REFUSED)
 
 
-def _make_archive_engine(url: URL) -> AsyncEngine:
-    if url.drivername.startswith("sqlite"):
-        engine = create_async_engine(url, connect_args={"timeout": 10})
-        event.listen(engine.sync_engine, "connect", _tune_sqlite_connection)
+def _make_archive_engine(place: StorePlace) -> AsyncEngine:
+    if place.watched is not None:
+        engine = make_sqlite_engine(place, place.watched)
+        event.listen(engine.sync_engine, "connect", _let_stop)
         return engine
     return create_async_engine(
-        url,
+        database_url(place),
         pool_size=3,
         max_overflow=1,
         pool_timeout=10,
@@ -197,11 +200,8 @@ def _make_archive_engine(url: URL) -> AsyncEngine:
     )
 
 
-def _tune_sqlite_connection(connection: Any, record: Any) -> None:
+def _let_stop(connection: Any, record: Any) -> None:
     """Let ``record.info["until"]`` stop a query at a time."""
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
     until: list[float | None] = [None]
     record.info["until"] = until
 

@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
@@ -39,6 +38,7 @@ from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
 from service.store.schema import bring_up_to_date, database_url
 from service.store.tables import Base, ResponseRow, from_row, to_row
+from service.store.watched_file import WatchedFile
 
 _TABLE = Base.metadata.tables[ResponseRow.__tablename__]
 _UPDATE = update(_TABLE).where(_TABLE.c.id == bindparam("of"))
@@ -51,7 +51,8 @@ class Database:
     FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = make_engine(database_url(place))
+        self._place = place
+        self._engine = make_engine(place)
         # Seconds since the epoch by the database's own clock.
         text = "strftime('%s', 'now')" if place.backend == "sqlite" else "extract(epoch from now())"
         self._now: ColumnElement[int] = cast(literal_column(text), BigInteger)
@@ -75,7 +76,7 @@ class Database:
 
     async def bring_up_to_date(self) -> None:
         """Run the missing migrations."""
-        await bring_up_to_date(self._engine)
+        await bring_up_to_date(self._engine, self._place.watched)
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -193,20 +194,31 @@ def _count(result: Any) -> int:
     return int(result.rowcount)
 
 
-def make_engine(url: URL, *, connections: int = 4) -> AsyncEngine:
+def make_engine(place: StorePlace, *, connections: int = 4) -> AsyncEngine:
     """``connections``: kept to PostgreSQL; under load there may be twice as many."""
-    if url.drivername.startswith("sqlite"):
-        engine = create_async_engine(url, connect_args={"timeout": 10})
-        event.listen(engine.sync_engine, "connect", _tune_sqlite)
-        return engine
+    if place.watched is not None:
+        return make_sqlite_engine(place, place.watched)
     return create_async_engine(
-        url,
+        database_url(place),
         pool_size=connections,
         max_overflow=connections,
         pool_timeout=10,
         pool_pre_ping=True,
         connect_args={"timeout": 5, "command_timeout": 10},
     )
+
+
+def make_sqlite_engine(place: StorePlace, file: WatchedFile) -> AsyncEngine:
+    """Its connections cannot be used while the file is another one: FileReplacedError."""
+    engine = create_async_engine(database_url(place), connect_args={"timeout": 10})
+
+    def check(*_: object) -> None:
+        file.check()
+
+    event.listen(engine.sync_engine, "do_connect", check)
+    event.listen(engine.sync_engine, "checkout", check)
+    event.listen(engine.sync_engine, "connect", _tune_sqlite)
+    return engine
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:

@@ -29,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.store.database import make_engine
 from service.store.place import StorePlace
-from service.store.schema import SchemaError, bring_up_to_date, database_url
+from service.store.schema import SchemaError, bring_up_to_date
 from service.store.tables import ResponseRow
 from service.tenants.stored_key import KeyGrant, StoredKey
 
@@ -68,14 +68,15 @@ class KeyDatabase:
     )
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = make_engine(database_url(place), connections=1)
+        self._place = place
+        self._engine = make_engine(place, connections=1)
 
     async def close(self) -> None:
         await self._engine.dispose()
 
     async def bring_up_to_date(self) -> None:
         """Run the missing migrations."""
-        await bring_up_to_date(self._engine)
+        await bring_up_to_date(self._engine, self._place.watched)
 
     async def revision(self) -> int:
         """Return a number that changes with each change of a key, but not with its use."""

@@ -26,7 +26,6 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from service.store.database import make_engine
 from service.store.place import StorePlace
-from service.store.schema import database_url
 from service.store.tables import ResponseRow
 from service.tenants.limit_ledger import MinuteUse
 from service.tenants.limit_memory import OPEN_LEASE, WINDOW
@@ -53,7 +52,7 @@ class LimitDatabase:
     FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = make_engine(database_url(place), connections=1)
+        self._engine = make_engine(place, connections=1)
 
     async def close(self) -> None:
         await self._engine.dispose()

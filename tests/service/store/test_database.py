@@ -150,6 +150,26 @@ async def test_an_owner_below_its_share_loses_nothing_to_one_above(
     assert await left(database, ["resp_few", *ids]) == ["resp_few", *ids[3:]]
 
 
+async def test_nothing_is_read_or_written_while_another_file_is_in_its_place(
+    database: Database, tmp_path: Path
+) -> None:
+    file, elsewhere = tmp_path / "store.sqlite3", tmp_path / "elsewhere"
+    await database.write([record("resp_a")], (), lease=60)
+    for content in (None, b""):
+        file.rename(elsewhere)
+        if content is not None:
+            file.write_bytes(content)
+        for attempt in (
+            *(database.find("resp_a"), database.write([record("resp_b")], (), lease=60)),
+            database.bring_up_to_date(),
+        ):
+            with pytest.raises(Database.FAILURES, match=r"was deleted or replaced"):
+                await attempt
+        assert file.exists() == (content is not None)
+        elsewhere.replace(file)
+        assert await database.find("resp_a") == record("resp_a")
+
+
 async def test_a_database_that_is_not_there_fails_as_it_says(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     database = Database(store_place(f"sqlite:///{tmp_path}/file/store.sqlite3"))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from service.store.key_database import KeyDatabase
 from service.store.place import store_place
 from service.tenants.stored_key import KeyGrant, new_key
@@ -24,4 +28,18 @@ async def test_the_number_grows_with_each_change_only(url: str) -> None:
     assert ended.expires == 7.0
     [again] = await database.revoke([key.id], 6.0)
     assert again.revoked == 5.0  # it was before
+    await database.close()
+
+
+async def test_keys_of_a_file_that_was_replaced_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "store.sqlite3"
+    database = KeyDatabase(store_place(f"sqlite:///{file}"))
+    await database.bring_up_to_date()
+    assert await database.keys() == ()
+    file.unlink()
+    with pytest.raises(KeyDatabase.FAILURES, match=r"was deleted or replaced"):
+        await database.revision()
+    with pytest.raises(KeyDatabase.FAILURES, match=r"was deleted or replaced"):
+        await database.bring_up_to_date()
+    assert not file.exists()
     await database.close()
