@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -41,6 +41,7 @@ from service.store.tables import Base, ResponseRow, from_row, to_row
 from service.store.watched_file import WatchedFile
 
 _TABLE = Base.metadata.tables[ResponseRow.__tablename__]
+_MOST_VALUES = 10_000
 _UPDATE = update(_TABLE).where(_TABLE.c.id == bindparam("of"))
 
 
@@ -131,15 +132,19 @@ class Database:
 
     async def remaining(self, ids: Collection[str]) -> set[str]:
         """Return which of these responses there are."""
+        found: set[str] = set()
         async with self._sessions() as session:
-            return set(await session.scalars(select(ResponseRow.id).where(ResponseRow.id.in_(ids))))
+            for part in _parts(ids):
+                there = select(ResponseRow.id).where(ResponseRow.id.in_(part))
+                found.update(await session.scalars(there))
+        return found
 
     async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
         """Set leases by the database's clock, because the replicas' clocks may differ."""
-        if ids:
+        for part in _parts(ids):
             await session.execute(
                 update(ResponseRow)
-                .where(ResponseRow.id.in_(sorted(ids)))
+                .where(ResponseRow.id.in_(part))
                 .values(lease_until=self._now + seconds)
             )
 
@@ -188,6 +193,13 @@ class Database:
                 for no_longer in (ResponseRow.expires_at <= now, ResponseRow.id.in_(too_much)):
                     await session.execute(delete(ResponseRow).where(no_longer, has_ended))
             await session.commit()
+
+
+def _parts(ids: Collection[str]) -> Iterator[list[str]]:
+    """Yield as many at a time as a statement accepts: databases limit its values to some 32,000."""
+    ordered = sorted(ids)
+    for at in range(0, len(ordered), _MOST_VALUES):
+        yield ordered[at : at + _MOST_VALUES]
 
 
 def _count(result: Any) -> int:

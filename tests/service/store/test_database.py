@@ -69,6 +69,18 @@ async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Da
     assert await database.remaining(names) == {"resp_new"}
 
 
+async def test_any_number_of_responses_may_be_in_progress(database: Database) -> None:
+    names = [f"resp_{number}" for number in range(40_000)]
+    begun = [msgspec.structs.replace(record(each), status="queued") for each in names[-2:]]
+    await database.write(begun, (), lease=-60)
+    assert await database.remaining(names) == set(names[-2:])
+    await database.sweep(responses=10, size=1 << 30, running=names, lease=60)
+    for each in begun:
+        found = await database.find(each.id)
+        assert found is not None
+        assert not found.abandoned
+
+
 def at(second: int, kept: StoredResponse) -> StoredResponse:
     return msgspec.structs.replace(kept, created_at=second)
 
