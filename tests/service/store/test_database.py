@@ -69,7 +69,9 @@ async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Da
     assert await database.remaining(names) == {"resp_new"}
 
 
-async def test_any_number_of_responses_may_be_in_progress(database: Database) -> None:
+async def test_any_number_of_responses_may_be_in_progress(url: str) -> None:
+    database = Database(store_place(url))
+    await database.bring_up_to_date()
     names = [f"resp_{number}" for number in range(40_000)]
     begun = [msgspec.structs.replace(record(each), status="queued") for each in names[-2:]]
     await database.write(begun, (), lease=-60)
@@ -79,6 +81,7 @@ async def test_any_number_of_responses_may_be_in_progress(database: Database) ->
         found = await database.find(each.id)
         assert found is not None
         assert not found.abandoned
+    await database.close()
 
 
 def at(second: int, kept: StoredResponse) -> StoredResponse:
