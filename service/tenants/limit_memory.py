@@ -148,8 +148,7 @@ class TenantCells:
             self[total] = sum(self._cells[start : start + _RING])
 
     def turn_to(self, day: int, stored: int) -> None:
-        """Count tokens of this day, of which ``stored`` are known elsewhere, and keep those of the
-        day before: after a clock that was wrong, it may be its turn again."""
+        """Begin or resume a day: ``stored`` tokens are known elsewhere. The other's are kept."""
         used = max(stored, self[LAST_USED] if self[LAST_DAY] == day else 0)
         start = self._first + DAY
         self._cells[start : start + 4] = memoryview(array("q", (day, used, self[DAY], self[USED])))

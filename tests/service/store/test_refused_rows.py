@@ -2,12 +2,12 @@ from __future__ import annotations
 
 from structlog.testing import capture_logs
 
-from service.store.refusals import Refusals
+from service.store.refused_rows import RefusedRows
 
 
 def test_a_line_a_minute_counts_all_rows_since_the_one_before() -> None:
     now = 0.0
-    refusals = Refusals("refused", clock=lambda: now)
+    refusals = RefusedRows("refused", clock=lambda: now)
     with capture_logs() as lines:
         refusals.note([])
         assert lines == []

@@ -12,7 +12,7 @@ _QUIET_SECONDS = 60.0
 _log = get_logger()
 
 
-class Refusals:
+class RefusedRows:
     """Writes at most one line a minute: a broken table refuses every row."""
 
     def __init__(self, message: str, *, clock: Callable[[], float] = time.monotonic) -> None:
