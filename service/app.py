@@ -148,7 +148,7 @@ def _works(services: Services) -> Iterator[Coroutine[Any, Any, None]]:
     if services.settings.keys_change:
         yield services.key_sources.run()
         yield services.metering.follow(services.keys, services.archive)
-        place = _place(services.settings)
+        place = services.store.place
         if place is not None and place.backend == "postgresql":
             yield _share_limits(services, place)
 
@@ -249,7 +249,7 @@ def _limits(settings: ServiceSettings, model_dir: Path) -> Limits:
 def _key_sources(
     settings: ServiceSettings, keys: KeyRing, store: ResponseStore, telemetry: Telemetry
 ) -> KeySources:
-    place = _place(settings)
+    place = store.place
     return KeySources(
         keys,
         file=None if settings.keys_file is None else Path(settings.keys_file),
@@ -353,7 +353,7 @@ def _archive(
     )
     supervision = services.supervision
     return RequestArchive(
-        _place(settings),
+        services.store.place,
         limits,
         services.store,
         sources,

@@ -23,6 +23,7 @@ from service.errors import StoreUnavailableError
 from service.store.driver_error import error_kind
 from service.store.place import StorePlace
 from service.store.query_turns import QueryTurnError, QueryTurns, within
+from service.store.refused_rows import RefusedRows
 from service.store.store import ResponseStore
 from service.store.sweep import ArchiveLimits, Sweep
 from service.store.usage_writer import UsageWriter
@@ -97,6 +98,8 @@ class RequestArchive:
         self._moving = asyncio.Lock()  # requests from the queue
         self._turns = QueryTurns(_MOST_QUERIES)
         self._sweep = Sweep(limits, leads)
+        self._refused_requests = RefusedRows("the database refused records of requests")
+        self._refused_audit = RefusedRows("the database refused audit rows")
 
     @property
     def available(self) -> bool:
@@ -190,8 +193,9 @@ class RequestArchive:
         async with self._moving:
             records, position = self._ended.first(_BATCH)
             rows = pack_requests(records)
-            refused = await self._database.insert_requests(rows) if rows else 0
-            self._ended.release(position, dropped=len(records) - len(rows) + refused)
+            refused = await self._database.insert_requests(rows) if rows else []
+            self._refused_requests.note(refused)
+            self._ended.release(position, dropped=len(records) - len(rows) + len(refused))
             return len(records) == _BATCH
 
     async def _write_first_requests(self) -> None:
@@ -226,10 +230,9 @@ class RequestArchive:
         async with self._writing_audit:
             rows = list(self._audit)
             if rows:
-                refused = await self._database.write_audit([audit_values(row) for row in rows])
-                if refused:  # they must not stop what is written after them
-                    _log.warning("the database refused audit rows", rows=refused)
-                for _ in rows:
+                values = [audit_values(row) for row in rows]
+                self._refused_audit.note(await self._database.write_audit(values))
+                for _ in rows:  # those that were refused, too: they must not stop later ones
                     self._audit.popleft()
 
     # --- audit ----------------------------------------------------------------------------------
@@ -276,8 +279,8 @@ class RequestArchive:
                     return rows
             return ()
 
-        rows = await self._ask(read)
-        return (await _unpacked(rows))[0] if rows else None
+        found = await _unpacked(await self._ask(read))
+        return found[0] if found else None
 
     async def usage(
         self, by: str, start: float, end: float, bucket: str = "hour"
@@ -310,11 +313,9 @@ class RequestArchive:
         """Return the newest rows, the newest first; None if the database is away."""
         from service.store.usage_query import audit_statement
 
-        statement = audit_statement(limit)
-
         async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
             await self._write_audit()
-            return await database.rows(statement)
+            return await database.rows(audit_statement(limit))
 
         try:
             found = await self._ask(read)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Insert, Select, delete, event, func, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL, Row
+from sqlalchemy.engine import Row
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 
 from observability.admin_api import AuditRow
 from observability.usage_table import HourlyUsage
 from service.store.archive_tables import AUDIT_TABLE, REQUEST_TABLE, USAGE_TABLE
+from service.store.database import make_sqlite_engine
+from service.store.driver_error import error_kind
 from service.store.partitions import Partitions
 from service.store.place import StorePlace
 from service.store.retention import merge_usage_days
@@ -39,9 +42,11 @@ class ArchiveDatabase:
 
     def __init__(self, place: StorePlace) -> None:
         self.backend = place.backend
-        self._engine = _make_archive_engine(database_url(place))
+        self._engine = _make_archive_engine(place)
         self._partitions = Partitions(self._engine) if self.backend == "postgresql" else None
-        self._requests = None if place.file is None else SqliteRequests(place.file)
+        self._requests = None
+        if place.file is not None and place.watched is not None:
+            self._requests = SqliteRequests(place.file, place.watched)
         insert = postgresql.insert if self.backend == "postgresql" else sqlite.insert
         self._insert_requests = postgresql.insert(REQUEST_TABLE).on_conflict_do_nothing()
         larger = func.greatest if self.backend == "postgresql" else func.max
@@ -58,23 +63,29 @@ class ArchiveDatabase:
 
     # --- writing --------------------------------------------------------------------------------
 
-    async def insert_requests(self, rows: Sequence[dict[str, Any]]) -> int:
-        """Insert those that are not there yet. Return how many the database refuses to take,
-        whenever they are sent."""
-        if self._partitions is not None:
-            await self._partitions.ensure(row["ended"] for row in rows)
+    async def insert_requests(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Insert those that are not there yet. Return the errors, one for each row that the
+        database refuses to take, whenever it is sent."""
         if self._requests is not None:
-            return await _accepted(self._requests.insert, rows)
-        return await self._insert(self._insert_requests, rows)
+            return await _insert_accepted(self._requests.insert, rows)
+        assert self._partitions is not None
+        times = [row["ended"] for row in rows]
+        insert = partial(self._insert, self._insert_requests)
+        await self._partitions.ensure(times)
+        try:
+            await insert(rows)
+        except DBAPIError as error:
+            if not _is_refused(error):
+                raise
+            # A day may be missing that was there: dropped by another replica, or by a restore.
+            self._partitions.forget()
+            await self._partitions.ensure(times)
+            return await _insert_accepted(insert, rows)
+        return []
 
-    async def _insert(self, statement: Insert, rows: Sequence[dict[str, Any]]) -> int:
-        """Insert all rows but those that the database refuses; return how many these are."""
-
-        async def insert(some: Sequence[dict[str, Any]]) -> None:
-            async with self._engine.begin() as connection:
-                await connection.execute(statement, some)
-
-        return await _accepted(insert, rows)
+    async def _insert(self, statement: Insert, rows: Sequence[dict[str, Any]]) -> None:
+        async with self._engine.begin() as connection:
+            await connection.execute(statement, rows)
 
     async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
         """Store figures that replace smaller ones of the same hour, group, ``boot`` and epoch, so
@@ -86,9 +97,9 @@ class ArchiveDatabase:
         async with self._engine.begin() as connection:
             await connection.execute(self._upsert_usage, rows)
 
-    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> int:
-        """Insert all. Return how many the database refuses to take, as ``insert_requests`` does."""
-        return await self._insert(AUDIT_TABLE.insert(), rows)
+    async def write_audit(self, rows: Sequence[dict[str, Any]]) -> list[str]:
+        """Insert all. Return the errors of rows that are refused, as ``insert_requests`` does."""
+        return await _insert_accepted(partial(self._insert, AUDIT_TABLE.insert()), rows)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -147,20 +158,21 @@ def _numbers(usage: HourlyUsage) -> dict[str, float]:
     return {**whole, "seconds": usage.figures.seconds}
 
 
-async def _accepted(
+async def _insert_accepted(
     insert: Callable[[Sequence[dict[str, Any]]], Awaitable[None]], rows: Sequence[dict[str, Any]]
-) -> int:
-    """Insert all rows but those at fault, which are found by halves; return how many these are."""
+) -> list[str]:
+    """Insert all rows but those at fault, which are found by halves; return the error of each."""
     try:
         await insert(rows)
     except (DBAPIError, RowsRefusedError) as error:
         if isinstance(error, DBAPIError) and not _is_refused(error):
             raise
         if len(rows) == 1:
-            return 1
+            return [error_kind(error.__cause__ or error)]
         half = len(rows) // 2
-        return await _accepted(insert, rows[:half]) + await _accepted(insert, rows[half:])
-    return 0
+        first = await _insert_accepted(insert, rows[:half])
+        return first + await _insert_accepted(insert, rows[half:])
+    return []
 
 
 def audit_values(row: AuditRow) -> dict[str, Any]:
@@ -173,13 +185,13 @@ def _is_refused(error: DBAPIError) -> bool:
     return isinstance(error, DataError | IntegrityError) or state.startswith(_REFUSED)
 
 
-def _make_archive_engine(url: URL) -> AsyncEngine:
-    if url.drivername.startswith("sqlite"):
-        engine = create_async_engine(url, connect_args={"timeout": 10})
-        event.listen(engine.sync_engine, "connect", _tune_sqlite_connection)
+def _make_archive_engine(place: StorePlace) -> AsyncEngine:
+    if place.watched is not None:
+        engine = make_sqlite_engine(place, place.watched)
+        event.listen(engine.sync_engine, "connect", _let_stop)
         return engine
     return create_async_engine(
-        url,
+        database_url(place),
         pool_size=3,
         max_overflow=1,
         pool_timeout=10,
@@ -188,11 +200,8 @@ def _make_archive_engine(url: URL) -> AsyncEngine:
     )
 
 
-def _tune_sqlite_connection(connection: Any, record: Any) -> None:
+def _let_stop(connection: Any, record: Any) -> None:
     """Let ``record.info["until"]`` stop a query at a time."""
-    cursor = connection.cursor()
-    cursor.execute("PRAGMA synchronous=NORMAL")
-    cursor.close()
     until: list[float | None] = [None]
     record.info["until"] = until
 

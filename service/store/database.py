@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -26,7 +26,6 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import SQLAlchemyError, StatementError
 from sqlalchemy.ext.asyncio import (
     AsyncEngine,
@@ -39,8 +38,10 @@ from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
 from service.store.schema import bring_up_to_date, database_url
 from service.store.tables import Base, ResponseRow, from_row, to_row
+from service.store.watched_file import WatchedFile
 
 _TABLE = Base.metadata.tables[ResponseRow.__tablename__]
+_MOST_VALUES = 10_000
 _UPDATE = update(_TABLE).where(_TABLE.c.id == bindparam("of"))
 
 
@@ -51,7 +52,8 @@ class Database:
     FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = make_engine(database_url(place))
+        self._place = place
+        self._engine = make_engine(place)
         # Seconds since the epoch by the database's own clock.
         text = "strftime('%s', 'now')" if place.backend == "sqlite" else "extract(epoch from now())"
         self._now: ColumnElement[int] = cast(literal_column(text), BigInteger)
@@ -75,7 +77,7 @@ class Database:
 
     async def bring_up_to_date(self) -> None:
         """Run the missing migrations."""
-        await bring_up_to_date(self._engine)
+        await bring_up_to_date(self._engine, self._place.watched)
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -130,15 +132,19 @@ class Database:
 
     async def remaining(self, ids: Collection[str]) -> set[str]:
         """Return which of these responses there are."""
+        found: set[str] = set()
         async with self._sessions() as session:
-            return set(await session.scalars(select(ResponseRow.id).where(ResponseRow.id.in_(ids))))
+            for part in _parts(ids):
+                there = select(ResponseRow.id).where(ResponseRow.id.in_(part))
+                found.update(await session.scalars(there))
+        return found
 
     async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
         """Set leases by the database's clock, because the replicas' clocks may differ."""
-        if ids:
+        for part in _parts(ids):
             await session.execute(
                 update(ResponseRow)
-                .where(ResponseRow.id.in_(sorted(ids)))
+                .where(ResponseRow.id.in_(part))
                 .values(lease_until=self._now + seconds)
             )
 
@@ -189,24 +195,42 @@ class Database:
             await session.commit()
 
 
+def _parts(ids: Collection[str]) -> Iterator[list[str]]:
+    """Yield as many at a time as a statement accepts: databases limit its values to some 32,000."""
+    ordered = sorted(ids)
+    for at in range(0, len(ordered), _MOST_VALUES):
+        yield ordered[at : at + _MOST_VALUES]
+
+
 def _count(result: Any) -> int:
     return int(result.rowcount)
 
 
-def make_engine(url: URL, *, connections: int = 4) -> AsyncEngine:
+def make_engine(place: StorePlace, *, connections: int = 4) -> AsyncEngine:
     """``connections``: kept to PostgreSQL; under load there may be twice as many."""
-    if url.drivername.startswith("sqlite"):
-        engine = create_async_engine(url, connect_args={"timeout": 10})
-        event.listen(engine.sync_engine, "connect", _tune_sqlite)
-        return engine
+    if place.watched is not None:
+        return make_sqlite_engine(place, place.watched)
     return create_async_engine(
-        url,
+        database_url(place),
         pool_size=connections,
         max_overflow=connections,
         pool_timeout=10,
         pool_pre_ping=True,
         connect_args={"timeout": 5, "command_timeout": 10},
     )
+
+
+def make_sqlite_engine(place: StorePlace, file: WatchedFile) -> AsyncEngine:
+    """Its connections cannot be used while the file is another one: FileReplacedError."""
+    engine = create_async_engine(database_url(place), connect_args={"timeout": 10})
+
+    def check(*_: object) -> None:
+        file.check()
+
+    event.listen(engine.sync_engine, "do_connect", check)
+    event.listen(engine.sync_engine, "checkout", check)
+    event.listen(engine.sync_engine, "connect", _tune_sqlite)
+    return engine
 
 
 def _tune_sqlite(connection: Any, _record: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from service.store.watched_file import FileReplacedError
+
 
 def error_sentence(error: BaseException, password: str | None = None) -> str:
     """Return what the driver says, for an operator: the first line, since PostgreSQL's details
@@ -10,13 +12,15 @@ def error_sentence(error: BaseException, password: str | None = None) -> str:
     said = str(driver).partition("\n")[0]
     kind = error_kind(error)
     said = said.replace(password, "…") if password else said
-    return f"{said} ({kind})" if said else kind
+    return f"{said} ({kind})" if said and said != kind else kind
 
 
 def error_kind(error: BaseException) -> str:
     """Return the name of the driver's error and, from PostgreSQL, its SQLSTATE, since many
-    errors there have the same name."""
+    errors there have the same name. An error of ours is in words."""
     driver = _driver_error(error)
+    if isinstance(driver, FileReplacedError):
+        return str(driver)
     name, state = type(driver).__name__, getattr(driver, "sqlstate", None)
     return f"{name}, SQLSTATE {state}" if state else name
 

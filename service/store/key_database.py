@@ -6,6 +6,7 @@ No row is ever deleted: the first key of an alias, even if it is revoked, says w
 from __future__ import annotations
 
 import asyncio
+import math
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -20,6 +21,7 @@ from sqlalchemy import (
     Table,
     Text,
     bindparam,
+    func,
     or_,
     select,
     update,
@@ -29,7 +31,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from service.store.database import make_engine
 from service.store.place import StorePlace
-from service.store.schema import SchemaError, bring_up_to_date, database_url
+from service.store.schema import SchemaError, bring_up_to_date
 from service.store.tables import ResponseRow
 from service.tenants.stored_key import KeyGrant, StoredKey
 
@@ -68,14 +70,15 @@ class KeyDatabase:
     )
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = make_engine(database_url(place), connections=1)
+        self._place = place
+        self._engine = make_engine(place, connections=1)
 
     async def close(self) -> None:
         await self._engine.dispose()
 
     async def bring_up_to_date(self) -> None:
         """Run the missing migrations."""
-        await bring_up_to_date(self._engine)
+        await bring_up_to_date(self._engine, self._place.watched)
 
     async def revision(self) -> int:
         """Return a number that changes with each change of a key, but not with its use."""
@@ -90,13 +93,19 @@ class KeyDatabase:
 
     async def add(
         self, key: StoredKey, *, ending: Collection[str] = (), at: float = 0.0
-    ) -> tuple[StoredKey, ...]:
-        """Add a key. Those whose ids are in ``ending`` expire ``at`` a time, if not before; they
-        are returned as they are then."""
+    ) -> tuple[StoredKey, tuple[StoredKey, ...]]:
+        """Add a key, as the newest of its alias, and return it as it is stored. Those whose ids are
+        in ``ending`` expire ``at`` a time, if not before; they are returned as they are then."""
+        columns = KEY_TABLE.c
         async with self._engine.begin() as connection:
             await _advance(connection)
+            # The clock of the machine that made the one before may be ahead of this one's.
+            newest = await connection.scalar(
+                select(func.max(columns.created)).where(columns.alias == key.grant.alias)
+            )
+            if newest is not None and newest >= key.created:
+                key = msgspec.structs.replace(key, created=math.nextafter(newest, math.inf))
             await connection.execute(KEY_TABLE.insert(), [_to_values(key)])
-            columns = KEY_TABLE.c
             if ending:
                 await connection.execute(
                     update(KEY_TABLE)
@@ -106,7 +115,7 @@ class KeyDatabase:
                     )
                     .values(expires=at)
                 )
-            return await _all_keys(connection, ending)
+            return key, await _all_keys(connection, ending)
 
     async def revoke(self, ids: Collection[str], at: float) -> tuple[StoredKey, ...]:
         """Return the keys as they are then."""

@@ -63,7 +63,7 @@ class KeyStore:
         """Raises ValueError for an alias or a time that cannot be."""
         key, text = new_key(grant, expires)
         async with self._database.asked() as database:
-            await database.add(key)
+            key, _ = await database.add(key)
         return MadeKey(key, text)
 
     async def rotate(self, name: str, *, overlap: float, expires: float | None = None) -> MadeKey:
@@ -77,7 +77,7 @@ class KeyStore:
                 raise NoSuchKeyError(f"There is no valid key with the id or alias '{name[:64]}'.")
             key, text = new_key(valid[-1].grant, expires)
             ids = [one.id for one in valid]
-            replaced = await database.add(key, ending=ids, at=now + overlap)
+            key, replaced = await database.add(key, ending=ids, at=now + overlap)
         return MadeKey(key, text, replaced)
 
     async def revoke(self, name: str) -> tuple[StoredKey, ...]:

@@ -21,12 +21,11 @@ from sqlalchemy import (
     or_,
     select,
 )
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.dialects.postgresql import ARRAY, Insert, insert
 from sqlalchemy.exc import SQLAlchemyError
 
 from service.store.database import make_engine
 from service.store.place import StorePlace
-from service.store.schema import database_url
 from service.store.tables import ResponseRow
 from service.tenants.limit_ledger import MinuteUse
 from service.tenants.limit_memory import OPEN_LEASE, WINDOW
@@ -53,7 +52,7 @@ class LimitDatabase:
     FAILURES: tuple[type[Exception], ...] = (SQLAlchemyError, OSError, TimeoutError)
 
     def __init__(self, place: StorePlace) -> None:
-        self._engine = make_engine(database_url(place), connections=1)
+        self._engine = make_engine(place, connections=1)
 
     async def close(self) -> None:
         await self._engine.dispose()
@@ -63,33 +62,41 @@ class LimitDatabase:
         replica that no longer reports counts until its last minute is over, its requests in
         progress for ``OPEN_LEASE`` seconds."""
         table, columns = LIMIT_USE_TABLE, LIMIT_USE_TABLE.c
-        # In one order everywhere, so that two replicas do not wait for each other in a circle.
-        rows = [
-            {"replica": replica, "alias": alias, **use._asdict(), "at": func.now()}
-            for alias, use in sorted(used.items())
-        ]
         mine = columns.replica == replica
+        # now() is when the transaction began, so this transaction's rows all have it.
         gone = delete(table).where(
-            or_(mine & columns.alias.not_in(sorted(used)), columns.at < _seconds_ago(WINDOW))
+            or_(mine & (columns.at != func.now()), columns.at < _seconds_ago(WINDOW))
         )
         async with self._engine.begin() as connection:
-            if rows:
-                new = insert(table).values(rows)
-                await connection.execute(
-                    new.on_conflict_do_update(
-                        index_elements=["replica", "alias"],
-                        set_={
-                            name: new.excluded[name]
-                            for name in ("requests", "tokens", "in_progress", "at")
-                        },
-                    )
-                )
+            if used:
+                await connection.execute(_upsert(replica, used))
             await connection.execute(gone)
             live = case((columns.at > _seconds_ago(OPEN_LEASE), columns.in_progress), else_=0)
             sums = (_sum(columns.requests), _sum(columns.tokens), _sum(live))
             others = select(columns.alias, *sums).where(~mine).group_by(columns.alias)
             found = await connection.execute(others)
             return {alias: MinuteUse(*figures) for alias, *figures in found.all()}
+
+
+def _upsert(replica: str, used: Mapping[str, MinuteUse]) -> Insert:
+    """The rows are sent as an array for each column: PostgreSQL accepts at most 32,767 values in a
+    statement."""
+    # In one order everywhere, so that two replicas do not wait for each other in a circle.
+    rows = sorted(used.items())
+    arrays = (
+        literal([alias for alias, _ in rows], ARRAY(Text)),
+        literal([use.requests for _, use in rows], ARRAY(BigInteger)),
+        literal([use.tokens for _, use in rows], ARRAY(BigInteger)),
+        literal([use.in_progress for _, use in rows], ARRAY(Integer)),
+    )
+    names = ("alias", *MinuteUse._fields)
+    sent = func.unnest(*arrays).table_valued(*names, name="sent").render_derived()
+    row = select(literal(replica), *(sent.c[name] for name in names), func.now())
+    new = insert(LIMIT_USE_TABLE).from_select(["replica", *names, "at"], row)
+    return new.on_conflict_do_update(
+        index_elements=["replica", "alias"],
+        set_={name: new.excluded[name] for name in (*MinuteUse._fields, "at")},
+    )
 
 
 def _seconds_ago(seconds: int) -> Any:

@@ -58,6 +58,10 @@ class Partitions:
                 )
         self._there.update(missing)
 
+    def forget(self) -> None:
+        """Look in the database, the next time, for which days there are."""
+        self._there.clear()
+
     async def delete_oldest(self, *, before: float, most: int) -> bool:
         """Drop the days that ended before a time, and those without which there are still ``most``
         rows; if one day alone has more, delete some of its oldest. False: there are no more."""

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qsl, unquote
 
+from service.store.watched_file import WatchedFile
+
 Backend = Literal["sqlite", "postgresql"]
 
 _BACKENDS: dict[str, Backend] = {
@@ -38,11 +40,17 @@ _PARAMETERS = (
 @dataclass(frozen=True, slots=True)
 class StorePlace:
     """``url``: as the operator wrote it; None: SQLite's default file. ``file``: SQLite's, else
-    None."""
+    None. ``watched``: the same; those who use it with this object notice together if it is
+    replaced."""
 
     backend: Backend
     url: str | None = field(repr=False)  # it may hold a password
     file: Path | None
+    watched: WatchedFile | None = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        watched = None if self.file is None else WatchedFile(self.file)
+        object.__setattr__(self, "watched", watched)
 
 
 def state_dir() -> Path:

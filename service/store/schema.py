@@ -23,6 +23,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from observability.logging import get_logger
 from service.store.place import Backend, StorePlace
+from service.store.watched_file import WatchedFile
 
 _DRIVERS: dict[Backend, str] = {
     "sqlite": "sqlite+aiosqlite",
@@ -51,10 +52,12 @@ def database_url(place: StorePlace) -> URL:
 _migrating = threading.Lock()  # Alembic has one context for the whole process
 
 
-async def bring_up_to_date(engine: AsyncEngine) -> None:
+async def bring_up_to_date(engine: AsyncEngine, file: WatchedFile | None = None) -> None:
     """Run the missing migrations, one replica at a time. A schema that is one migration newer is
-    used as it is. Raises SchemaError for a still newer one, and for a version that is not a
-    number."""
+    used as it is. ``file``: SQLite's; another one in its place is left as it is. Raises SchemaError
+    for a still newer schema, and for a version that is not a number, FileReplacedError."""
+    if file is not None:
+        file.check()
     async with _file_lock(engine.url):
         if engine.url.database is not None and engine.url.drivername.startswith("sqlite"):
             await asyncio.to_thread(_write_ahead, engine.url.database)

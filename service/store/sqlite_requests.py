@@ -17,6 +17,7 @@ from sqlalchemy.dialects import sqlite
 
 from service.store.archive_tables import REQUEST_TABLE
 from service.store.retention import BatchSize, delete_oldest_rows
+from service.store.watched_file import WatchedFile
 
 BUSY_SECONDS = 10.0  # that it waits for others to finish writing
 _INSERT = (
@@ -34,13 +35,13 @@ class RowsRefusedError(Exception):
 
 
 class SqliteRequests:
-    """The methods raise sqlite3.Error if the database does not respond."""
+    """The methods raise sqlite3.Error if the database does not respond, or FileReplacedError."""
 
-    def __init__(self, file: Path) -> None:
+    def __init__(self, file: Path, watched: WatchedFile) -> None:
         self._file = file
+        self._watched = watched
         self._batch = BatchSize()
         self._connection: sqlite3.Connection | None = None
-        self._opened_file: tuple[int, int] | None = None
         self._lock = threading.Lock()
 
     async def insert(self, rows: Sequence[dict[str, Any]]) -> None:
@@ -72,6 +73,7 @@ class SqliteRequests:
 
     def _opened(self) -> sqlite3.Connection:
         """As a context, a transaction."""
+        self._watched.check()
         if self._connection is None:
             connection = sqlite3.connect(self._file, timeout=BUSY_SECONDS, check_same_thread=False)
             try:
@@ -79,21 +81,8 @@ class SqliteRequests:
             except sqlite3.Error:
                 connection.close()
                 raise
-            self._connection, self._opened_file = connection, self._identity()
-        elif self._identity() != self._opened_file:
-            # SQLite would keep writing to a file that no longer has a name.
-            raise sqlite3.OperationalError(
-                f"{self._file} was deleted or replaced while the server had it open; restart the "
-                "server"
-            )
+            self._connection = connection
         return self._connection
-
-    def _identity(self) -> tuple[int, int] | None:
-        try:
-            found = self._file.stat()
-        except FileNotFoundError:
-            return None
-        return found.st_dev, found.st_ino
 
     def _close(self) -> None:
         with self._lock:

@@ -62,10 +62,10 @@ class StoreLimits:
 
 
 class ResponseStore:
-    """``open`` and ``close`` it on the event loop that uses it. ``place`` None: there is no store,
-    and nothing is kept. ``leads``: this worker is the one of its server that deletes what exceeds
-    the limits. ``on_deleted`` gets the id of a response in progress that another replica has
-    deleted."""
+    """``open`` and ``close`` it on the event loop that uses it. ``place``: all who use the database
+    share it; None: there is no store, and nothing is kept. ``leads``: this worker is the one of its
+    server that deletes what exceeds the limits. ``on_deleted`` gets the id of a response in
+    progress that another replica has deleted."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ResponseStore:
         on_deleted: Callable[[str], None] = lambda response_id: None,
         watch: StoreWatch = NO_WATCH,
     ) -> None:
-        self._place = place
+        self.place = place
         self._leads = leads
         self._on_deleted = on_deleted
         self._condition = StoreCondition(watch, is_configured=place is not None)
@@ -95,7 +95,7 @@ class ResponseStore:
 
     @property
     def is_configured(self) -> bool:
-        return self._place is not None
+        return self.place is not None
 
     @property
     def available(self) -> bool:
@@ -109,7 +109,7 @@ class ResponseStore:
 
     def open(self) -> None:
         """Start loading the database code, and connecting; never raises."""
-        if self._place is not None:
+        if self.place is not None:
             self._tasks = [asyncio.create_task(self._run(), name="response-store")]
 
     async def close(self) -> None:
@@ -195,7 +195,7 @@ class ResponseStore:
         else:
             self._running.discard(record.id)
         if not self._condition.writable:
-            if self._place is not None:
+            if self.place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
             return False
         if not self._pending.add(record):
@@ -206,7 +206,7 @@ class ResponseStore:
 
     async def delete(self, response_id: str, owner: str) -> bool:
         """Delete a response; True if there was one. Raises StoreUnavailableError."""
-        if self._place is None or not _ID.fullmatch(response_id):
+        if self.place is None or not _ID.fullmatch(response_id):
             return False
         found = self._pending.get(response_id)
         owned = found is not None and found.owner == owner
@@ -224,7 +224,7 @@ class ResponseStore:
     async def get(self, response_id: str, owner: str) -> StoredResponse | None:
         """Return a response; None if there is none that this owner may see. Raises
         StoreUnavailableError."""
-        if self._place is None or not _ID.fullmatch(response_id):
+        if self.place is None or not _ID.fullmatch(response_id):
             return None
         record = self._pending.get(response_id)
         if record is None:
@@ -286,9 +286,9 @@ class ResponseStore:
             future.exception()  # avoids logging the error if those who waited have left
 
     async def _connect(self) -> None:
-        assert self._place is not None
+        assert self.place is not None
         if self._database is None:
-            self._database = await _load_database(self._place)
+            self._database = await _load_database(self.place)
             self._loaded.set()
         await self._database.bring_up_to_date()
         if self._condition.has_failed:
@@ -297,7 +297,7 @@ class ResponseStore:
             while self._pending:
                 await self._write_batch(1)
             await try_writing(self._database)
-        self._condition.recover(self._place.backend)
+        self._condition.recover(self.place.backend)
         self._tried.set()
 
     async def _serve(self) -> None:

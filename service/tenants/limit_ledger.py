@@ -27,6 +27,8 @@ from service.errors import (
 from service.tenants.key_limits import KeyLimits
 from service.tenants.limit_memory import (
     DAY,
+    LAST_DAY,
+    LAST_USED,
     NEWEST_REQUEST,
     NEWEST_TOKENS,
     OTHERS_AT,
@@ -82,9 +84,8 @@ class LimitLedger:
         self.memory = LimitMemory(descriptor, clock=clock, wall=wall, is_stored=self._is_stored)
         self._clock = clock
         self._wall = wall
-        # What the store has of a day, by alias.
-        self._stored_day = 0
-        self._stored: dict[str, int] = {}
+        # What the store has of a day, by alias; of the last two days that were noted.
+        self._stored: dict[int, dict[str, int]] = {}
 
     def enter(self, alias: str, limits: KeyLimits) -> LimitUse:
         """Count a request. Raises RequestLimitError, TokenLimitError or QuotaError, each with the
@@ -151,18 +152,21 @@ class LimitLedger:
     def note_day(self, day: int, used: Mapping[str, int]) -> None:
         """Note what the store knows of a day (of UTC, since the epoch): the usage before this
         server started, and that of other replicas."""
-        if day > self._stored_day:
-            self._stored_day, self._stored = day, {}
+        stored = self._stored.setdefault(day, {})
+        if len(self._stored) > 2:
+            del self._stored[next(iter(self._stored))]
         for alias, tokens in used.items():
-            if day == self._stored_day:
-                self._stored[alias] = max(self._stored.get(alias, 0), tokens)
+            stored[alias] = max(stored.get(alias, 0), tokens)
             with self.memory.lock():
                 tenant = self.memory.known(alias)
-                if tenant is not None and tenant[DAY] == day:
-                    tenant[USED] = max(tenant[USED], tokens)
+                if tenant is None:
+                    continue
+                for of, count in ((DAY, USED), (LAST_DAY, LAST_USED)):
+                    if tenant[of] == day:
+                        tenant[count] = max(tenant[count], tokens)
 
     def _stored_of(self, alias: str, day: int) -> int:
-        return self._stored.get(alias, 0) if day == self._stored_day else 0
+        return self._stored.get(day, {}).get(alias, 0)
 
     def _is_stored(self, alias: str, day: int, tokens: int) -> bool:
         return self._stored_of(alias, day) >= tokens
@@ -213,9 +217,8 @@ class LimitLedger:
             ) from None
         tenant.advance(int(now))
         today = self._today()
-        if tenant[DAY] < today:
-            tenant[USED] = self._stored_of(alias, today)
-            tenant[DAY] = today
+        if tenant[DAY] != today:
+            tenant.turn_to(today, self._stored_of(alias, today))
         return tenant
 
     def _today(self) -> int:

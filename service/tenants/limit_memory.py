@@ -18,11 +18,12 @@ import mmap
 import os
 import secrets
 import time
+from array import array
 from collections.abc import Callable
 
 from observability.logging import get_logger
 
-MOST_TENANTS = 10_240  # of 1,656 bytes each; a keys file has fewer
+MOST_TENANTS = 10_240  # of 1,672 bytes each; a keys file has fewer
 MOST_WORKERS = 32
 _CELL = 8
 _ALIAS_BYTES = 32
@@ -45,8 +46,9 @@ _EMPTY_RING = memoryview(bytes(_RING * _CELL)).cast("q")
 SECOND = _ALIAS_CELLS  # the newest that its ring has
 REQUESTS, TOKENS = SECOND + 1, SECOND + 2  # in the window
 NEWEST_REQUEST, NEWEST_TOKENS = SECOND + 3, SECOND + 4  # the newest seconds with any
-DAY, USED = SECOND + 5, SECOND + 6  # tokens of that day
-_REQUEST_RING = SECOND + 7
+DAY, USED = SECOND + 5, SECOND + 6  # tokens of that day,
+LAST_DAY, LAST_USED = SECOND + 7, SECOND + 8  # and of the day that was counted before it
+_REQUEST_RING = SECOND + 9
 _TOKEN_RING = _REQUEST_RING + _RING
 _OPEN = _TOKEN_RING + _RING  # of each worker: its open requests,
 _RESERVED = _OPEN + MOST_WORKERS  # and the tokens they have reserved of the day's budget
@@ -145,6 +147,12 @@ class TenantCells:
             start = self._first + ring
             self[total] = sum(self._cells[start : start + _RING])
 
+    def turn_to(self, day: int, stored: int) -> None:
+        """Begin or resume a day: ``stored`` tokens are known elsewhere. The other's are kept."""
+        used = max(stored, self[LAST_USED] if self[LAST_DAY] == day else 0)
+        start = self._first + DAY
+        self._cells[start : start + 4] = memoryview(array("q", (day, used, self[DAY], self[USED])))
+
     # --- with other replicas --------------------------------------------------------------------
 
     @property
@@ -209,9 +217,7 @@ class LimitMemory:
         self._clock, self._wall = clock, wall
         self._is_stored = is_stored
         self._full_until = 0.0
-        if descriptor is None:
-            descriptor = -1
-        self._descriptor = descriptor
+        self._descriptor = descriptor = -1 if descriptor is None else descriptor
         self._stuck_until = 0.0
         self.inexact = 0  # how often the lock was not to be had
         held = self._acquire(lambda: 0)
@@ -328,8 +334,9 @@ class LimitMemory:
             tenant = self._tenant(slot)
             if not tenant.is_idle(now):
                 continue
-            used = tenant[USED] if tenant[DAY] >= today else 0
-            if not used or self._is_stored(_text(self._name(slot)), tenant[DAY], used):
+            days = (tenant[DAY], tenant[USED]), (tenant[LAST_DAY], tenant[LAST_USED])
+            counts = [each for each in days if each[0] >= today and each[1]]
+            if all(self._is_stored(_text(self._name(slot)), *each) for each in counts):
                 self._next_idle = slot + 1
                 return slot
         self._full_until = clock + _FULL_SECONDS

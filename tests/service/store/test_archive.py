@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+from collections.abc import MutableMapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
+from structlog.testing import capture_logs
 
 from observability.admin_api import AuditRow, KeptRequest, RequestQuery
 from observability.usage_table import UsageFigures, UsageGroup
@@ -370,6 +372,25 @@ async def test_it_says_when_nothing_can_be_stored_and_when_it_can_again(tmp_path
             await asyncio.to_thread(_rename, raw, "elsewhere", "quire_requests")
             raw.close()
             await until(lambda: not heard[-1])
+
+
+async def test_the_log_says_that_the_file_was_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "store.sqlite3"
+    with capture_logs() as lines:
+        async with archived(f"sqlite:///{file}") as one:
+            one.keep(kept(1))
+            await one.written()
+            file.unlink()
+            one.keep(kept(2))
+            await until(lambda: _errors(lines) != [])
+            assert not file.exists()
+    [line] = _errors(lines)
+    assert "was deleted or replaced" in line["error"]
+
+
+def _errors(lines: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    said = "requests and usage cannot be stored"
+    return [line for line in lines if line["event"] == said]
 
 
 def _rename(raw: sqlite3.Connection, old: str, new: str) -> None:

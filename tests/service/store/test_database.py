@@ -69,6 +69,21 @@ async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Da
     assert await database.remaining(names) == {"resp_new"}
 
 
+async def test_any_number_of_responses_may_be_in_progress(url: str) -> None:
+    database = Database(store_place(url))
+    await database.bring_up_to_date()
+    names = [f"resp_{number}" for number in range(40_000)]
+    begun = [msgspec.structs.replace(record(each), status="queued") for each in names[-2:]]
+    await database.write(begun, (), lease=-60)
+    assert await database.remaining(names) == set(names[-2:])
+    await database.sweep(responses=10, size=1 << 30, running=names, lease=60)
+    for each in begun:
+        found = await database.find(each.id)
+        assert found is not None
+        assert not found.abandoned
+    await database.close()
+
+
 def at(second: int, kept: StoredResponse) -> StoredResponse:
     return msgspec.structs.replace(kept, created_at=second)
 
@@ -148,6 +163,26 @@ async def test_an_owner_below_its_share_loses_nothing_to_one_above(
     await database.sweep(responses=3, size=1 << 30, running=(), lease=60)
     ids = [one.id for one in many]
     assert await left(database, ["resp_few", *ids]) == ["resp_few", *ids[3:]]
+
+
+async def test_nothing_is_read_or_written_while_another_file_is_in_its_place(
+    database: Database, tmp_path: Path
+) -> None:
+    file, elsewhere = tmp_path / "store.sqlite3", tmp_path / "elsewhere"
+    await database.write([record("resp_a")], (), lease=60)
+    for content in (None, b""):
+        file.rename(elsewhere)
+        if content is not None:
+            file.write_bytes(content)
+        for attempt in (
+            *(database.find("resp_a"), database.write([record("resp_b")], (), lease=60)),
+            database.bring_up_to_date(),
+        ):
+            with pytest.raises(Database.FAILURES, match=r"was deleted or replaced"):
+                await attempt
+        assert file.exists() == (content is not None)
+        elsewhere.replace(file)
+        assert await database.find("resp_a") == record("resp_a")
 
 
 async def test_a_database_that_is_not_there_fails_as_it_says(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from service.store.driver_error import error_kind, error_sentence
 from service.store.place import store_place
 from service.store.schema import database_url
+from service.store.watched_file import FileReplacedError
 from tests.service.running_postgres import Postgres
 
 
@@ -19,6 +20,11 @@ def test_other_errors_are_named_by_their_kind() -> None:
     wrapped = DBAPIError("SELECT 1", None, OSError("row 1"))
     assert error_kind(wrapped) == "OSError"
     assert error_sentence(wrapped) == "row 1 (OSError)"
+
+
+def test_an_error_of_ours_is_in_words() -> None:
+    error = FileReplacedError("the file was replaced")
+    assert error_kind(error) == error_sentence(error) == "the file was replaced"
 
 
 @pytest.mark.debian

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from service.store.key_database import KeyDatabase
 from service.store.place import store_place
 from service.tenants.stored_key import KeyGrant, new_key
@@ -16,7 +20,8 @@ async def test_the_number_grows_with_each_change_only(url: str) -> None:
     numbers.append(await database.revision())
     await database.note_use({key.id: 1.0})
     numbers.append(await database.revision())
-    [ended] = await database.add(new_key(KeyGrant(alias="team"))[0], ending=[key.id], at=7.0)
+    second, _ = new_key(KeyGrant(alias="team"))
+    _, [ended] = await database.add(second, ending=[key.id], at=7.0)
     numbers.append(await database.revision())
     await database.revoke([key.id], 5.0)
     numbers.append(await database.revision())
@@ -24,4 +29,18 @@ async def test_the_number_grows_with_each_change_only(url: str) -> None:
     assert ended.expires == 7.0
     [again] = await database.revoke([key.id], 6.0)
     assert again.revoked == 5.0  # it was before
+    await database.close()
+
+
+async def test_keys_of_a_file_that_was_replaced_cannot_be_read(tmp_path: Path) -> None:
+    file = tmp_path / "store.sqlite3"
+    database = KeyDatabase(store_place(f"sqlite:///{file}"))
+    await database.bring_up_to_date()
+    assert await database.keys() == ()
+    file.unlink()
+    with pytest.raises(KeyDatabase.FAILURES, match=r"was deleted or replaced"):
+        await database.revision()
+    with pytest.raises(KeyDatabase.FAILURES, match=r"was deleted or replaced"):
+        await database.bring_up_to_date()
+    assert not file.exists()
     await database.close()

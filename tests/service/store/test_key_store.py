@@ -11,7 +11,7 @@ import pytest
 from service.errors import StoreUnavailableError
 from service.store.key_store import KeyStore, NoSuchKeyError
 from service.store.place import store_place
-from service.tenants.stored_key import KeyGrant, digest_of
+from service.tenants.stored_key import KeyGrant, digest_of, tenant_grants
 
 TEAM = KeyGrant(alias="team", tokens_per_minute=1000, models=("m\0", "ü"))
 
@@ -62,6 +62,25 @@ async def test_rotation_makes_a_like_key_and_ends_the_ones_before(store: KeyStor
     assert len(await store.keys()) == 3
     with pytest.raises(NoSuchKeyError):
         await store.rotate("nobody", overlap=0)
+
+
+async def test_the_order_of_an_alias_s_keys_does_not_depend_on_clocks(
+    store: KeyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await store.create(TEAM)
+    with monkeypatch.context() as patch:
+        now = time.time()
+        patch.setattr("service.tenants.stored_key.time.time", lambda: now - 300)
+        rotated = await store.rotate("team", overlap=3600)
+        newest = await store.create(KeyGrant(alias="team", tokens_per_minute=5))
+        other = await store.create(KeyGrant(alias="late"))
+    keys = await store.keys()
+    assert [key for key in keys if key.grant.alias == "team"][1:] == [rotated.key, newest.key]
+    assert [key.id for key in keys] == [
+        *(other.key.id, first.key.id, rotated.key.id, newest.key.id)
+    ]
+    assert other.key.created == now - 300
+    assert tenant_grants(keys, now)["team"].tokens_per_minute == 5
 
 
 async def test_revocation_ends_one_key_or_all_of_an_alias(store: KeyStore) -> None:

@@ -8,7 +8,7 @@ from service.store.key_store import KeyStore
 from service.store.limit_database import LimitDatabase
 from service.store.place import store_place
 from service.tenants.limit_ledger import MinuteUse
-from service.tenants.limit_memory import OPEN_LEASE, WINDOW
+from service.tenants.limit_memory import MOST_TENANTS, OPEN_LEASE, WINDOW
 from tests.service.running_postgres import Postgres
 from tests.service.store.stored import execute
 
@@ -34,6 +34,16 @@ async def test_each_replica_learns_the_sums_of_the_others(url: str) -> None:
     assert await store.exchange("a", {"team": OTHER}) == {"team": TEAM}
     assert await store.exchange("c", {}) == {"team": MinuteUse(6, 720, 2)}
     assert await store.exchange("b", {}) == {"team": OTHER}
+    await store.close()
+
+
+async def test_as_many_tenants_as_have_limits_are_shared(url: str) -> None:
+    store = LimitDatabase(store_place(url))
+    used = {f"tenant{number}": MinuteUse(number, 10**12, 1) for number in range(MOST_TENANTS)}
+    await store.exchange("a", used)
+    assert await store.exchange("b", used) == used
+    assert await store.exchange("a", {"tenant1": TEAM}) == used
+    assert await store.exchange("b", {}) == {"tenant1": TEAM}
     await store.close()
 
 

@@ -15,6 +15,7 @@ from service.store import sqlite_requests
 from service.store.archive_database import ArchiveDatabase
 from service.store.packed_request import pack_request
 from service.store.sqlite_requests import RowsRefusedError, SqliteRequests
+from service.store.watched_file import FileReplacedError, WatchedFile
 from tests.service.store.archived import archived, ids, kept
 
 
@@ -23,7 +24,7 @@ async def table(folder: Path) -> AsyncIterator[tuple[SqliteRequests, sqlite3.Con
     """The table in a new database, and a connection that looks at it."""
     file = folder / "store.sqlite3"
     async with archived(f"sqlite:///{file}"):
-        requests = SqliteRequests(file)
+        requests = SqliteRequests(file, WatchedFile(file))
         with closing(sqlite3.connect(file, check_same_thread=False)) as connection:
             yield requests, connection
         await requests.close()
@@ -58,7 +59,7 @@ async def test_a_file_that_was_deleted_is_an_error_not_a_silent_loss(
         file.unlink()
         if is_replaced:
             file.write_bytes(b"")
-        with pytest.raises(sqlite3.OperationalError, match=r"was deleted or replaced"):
+        with pytest.raises(FileReplacedError):
             await requests.insert([pack_request(row_of(kept(2)))])
 
 
@@ -101,7 +102,7 @@ async def test_a_database_that_could_not_be_opened_is_opened_again_later(
     async with table(tmp_path):
         pass
     file = tmp_path / "store.sqlite3"
-    requests = SqliteRequests(file)
+    requests = SqliteRequests(file, WatchedFile(file))
     with closing(sqlite3.connect(file)) as holder:
         holder.execute("PRAGMA locking_mode=EXCLUSIVE")
         holder.execute("BEGIN EXCLUSIVE")

@@ -445,6 +445,28 @@ async def test_what_a_full_disk_has_can_be_read_until_it_can_be_written_again(
     ]
 
 
+async def test_a_file_that_was_replaced_is_unavailable_until_it_is_back(tmp_path: Path) -> None:
+    file, elsewhere = tmp_path / "store.sqlite3", tmp_path / "elsewhere"
+    with structlog.testing.capture_logs() as lines:
+        async with heard(f"sqlite:///{file}") as (store, found):
+            await store.put(record("resp_a"))
+            file.rename(elsewhere)
+            file.touch()
+            with pytest.raises(StoreUnavailableError):
+                await store.get("resp_a", "me")
+            with pytest.raises(StoreUnavailableError):
+                await store.put(record("resp_b"))
+            await until(lambda: not store.readable)
+            assert found.now == {"unreadable": True, "unwritable": True}
+            assert file.stat().st_size == 0
+            elsewhere.replace(file)
+            await until(lambda: store.available)
+            assert await store.get("resp_a", "me") is not None
+    [line] = [line for line in lines if line["log_level"] == "error"]
+    assert line["event"] == "response store unavailable"
+    assert "was deleted or replaced" in line["error"]
+
+
 async def test_a_nearly_full_disk_counts_as_full_until_it_takes_what_is_pending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

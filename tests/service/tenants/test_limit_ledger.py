@@ -203,6 +203,34 @@ def test_what_the_store_knows_of_the_day_counts(ledger: LimitLedger) -> None:
     ledger.enter("other-team", limits)
 
 
+@pytest.mark.parametrize("days", [1, -1, 400])
+def test_tokens_count_in_their_own_day_after_a_clock_that_was_wrong(
+    ledger: LimitLedger, time: Time, days: int
+) -> None:
+    limits = KeyLimits(tokens_per_day=100)
+
+    def use(tokens: int) -> None:
+        use = ledger.enter("team", limits)
+        ledger.take(use, tokens)
+        ledger.settle(use, tokens)
+
+    today = time.day // DAY
+    use(5)
+    time.day += days * DAY
+    use(1)
+    ledger.note_day(today + days, {"team": 1})
+    time.day -= days * DAY
+    assert ledger.used_today("team") == 5
+    use(90)
+    ledger.note_day(today, {"team": 97})
+    assert ledger.used_today("team") == 97
+    time.day += days * DAY
+    assert ledger.used_today("team") == 1
+    ledger.note_day(today, {"team": 98})
+    time.day -= days * DAY
+    assert ledger.used_today("team") == 98
+
+
 class Uses(RuleBasedStateMachine):
     """Whatever happens in whatever order, what is open and reserved is what has not ended, and no
     minute has more than its limit."""

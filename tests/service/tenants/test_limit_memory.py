@@ -91,6 +91,30 @@ def test_a_tenant_of_whom_nothing_counts_gives_its_place_up(
         assert memory.known("third") is None
 
 
+@pytest.mark.parametrize("now_first", [True, False])
+def test_tokens_of_this_day_keep_a_place_after_a_clock_that_was_wrong(
+    monkeypatch: pytest.MonkeyPatch, now_first: bool
+) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 1)
+    asked: list[tuple[str, int, int]] = []
+
+    def is_stored(alias: str, day: int, tokens: int) -> bool:
+        asked.append((alias, day, tokens))
+        return len(asked) > 1
+
+    memory = LimitMemory(None, clock=lambda: 1e6, wall=lambda: 5 * 86_400.0, is_stored=is_stored)
+    with memory.lock():
+        team = memory.tenant("team")
+        for day in (5, 4) if now_first else (4, 5):
+            team.turn_to(day, 0)
+            team[limit_memory.USED] = day * 10
+        with pytest.raises(LimitMemoryFullError):
+            memory.tenant("other")
+        monkeypatch.setattr(memory, "_full_until", 0.0)
+        assert memory.tenant("other")[limit_memory.LAST_USED] == 0
+    assert asked == [("team", 5, 50)] * 2
+
+
 def test_what_other_replicas_count_keeps_a_place(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limit_memory, "MOST_TENANTS", 1)
     clock = [1e6]
