@@ -147,10 +147,9 @@ def test_a_host_without_power_only_costs_time(proxy: Command) -> None:
 
 
 def test_nginx_repeats_no_request_that_a_replica_may_be_computing() -> None:
-    seconds = {
-        name: int(value) * (3600 if unit == "h" else 1)
-        for name, value, unit in re.findall(r"(\w+) (\d+)([sh]);", configuration("nginx", []))
-    }
-    connecting, repeating = seconds["proxy_connect_timeout"], seconds["proxy_next_upstream_timeout"]
-    # "timeout" is also one of these; after it, it is too late for another replica.
-    assert connecting * 2 < repeating < min(60, seconds["proxy_read_timeout"])
+    found = re.findall(r"(proxy_\w+) (\d+)([smh]);", configuration("nginx", []))
+    seconds = {name: int(value) * {"s": 1, "m": 60, "h": 3600}[unit] for name, value, unit in found}
+    # "timeout" is what did not connect in time, too; after the other one, no replica is tried.
+    assert seconds["proxy_next_upstream_timeout"] < seconds["proxy_read_timeout"]
+    # A replica that starts accepts connections long before it can refuse requests.
+    assert seconds["proxy_next_upstream_timeout"] >= 60
