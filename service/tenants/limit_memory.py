@@ -1,4 +1,5 @@
-"""The memory in which all API workers of a server count what tenants use, and its lock.
+"""The memory in which all API workers of a server count what tenants use and have open, and its
+lock.
 
 The memory is an open file that the supervisor holds. Cells are 8 aligned bytes, so that a kill
 leaves a cell's old or its new value. One lock guards them all, a record lock: the kernel releases
@@ -21,6 +22,7 @@ import time
 from collections.abc import Callable
 
 from observability.logging import get_logger
+from service.tenants.places import PLACES_CELLS, SharedPlaces
 
 MOST_TENANTS = 10_240  # of 1,656 bytes each; a keys file has fewer
 MOST_WORKERS = 32
@@ -54,7 +56,8 @@ _RESERVED = _OPEN + MOST_WORKERS  # and the tokens they have reserved of the day
 OTHERS_REQUESTS = _RESERVED + MOST_WORKERS
 OTHERS_TOKENS, OTHERS_OPEN, OTHERS_AT = (OTHERS_REQUESTS + cell for cell in (1, 2, 3))
 _TENANT_CELLS = OTHERS_AT + 1
-_SIZE = (_HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS) * _CELL
+_PLACES = _HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS  # the first of their cells
+_SIZE = (_PLACES + PLACES_CELLS) * _CELL
 
 # What is locked: the first byte guards the cells, each further one is a worker's column.
 _MUTEX = 0
@@ -225,8 +228,9 @@ class LimitMemory:
             self._lock = _Lock(self)
             if not self._cells[_IDENTITY]:
                 self._cells[_IDENTITY] = secrets.randbits(62) | 1
+            self.places = SharedPlaces(self._cells[_PLACES:])
             self._column = 0
-            self._column = self._take_column()
+            self._column = self.places.column = self._take_column()
         finally:
             if held:
                 self._unlock(_MUTEX)
@@ -359,6 +363,7 @@ class LimitMemory:
         return dead
 
     def _close(self, column: int) -> None:
+        self.places.free_column(column)
         for slot in range(MOST_TENANTS):
             if not self._name(slot)[0]:
                 break
