@@ -76,7 +76,8 @@ def duration_seconds(text: str) -> float:
 
 
 def time_of(text: str) -> float:
-    """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``."""
+    """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``, at
+    most ten years from now."""
     if _DURATION.fullmatch(text):
         return time.time() + duration_seconds(text)
     try:
@@ -87,7 +88,10 @@ def time_of(text: str) -> float:
         ) from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=datetime.UTC)
-    return found.timestamp()
+    seconds = found.timestamp()
+    if seconds > time.time() + _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be at most ten years from now (got {text!r})")
+    return seconds
 
 
 def add_key_commands(parser: argparse.ArgumentParser) -> None:
@@ -302,7 +306,11 @@ def _shown(key: StoredKey) -> dict[str, Any]:
 def _date(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        found = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (OverflowError, OSError, ValueError):  # earlier releases stored any time
+        return "after 9999"
+    return found.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -177,3 +177,28 @@ def test_times() -> None:
     for text in ("", "5", "-5m", "5w", "4000d"):
         with pytest.raises(argparse.ArgumentTypeError):
             duration_seconds(text)
+
+
+def test_a_time_is_at_most_ten_years_away() -> None:
+    far = "9999-12-31T23:59:59-12:00"
+    with pytest.raises(argparse.ArgumentTypeError, match="at most ten years from now"):
+        time_of(far)
+    with pytest.raises(argparse.ArgumentTypeError, match="at most ten years from now"):
+        time_of("9999-12-31")
+
+
+def test_a_key_whose_end_no_calendar_has_is_listed(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earlier releases stored it."""
+    quire(capsys, "create", "--alias", "far")
+    quire(capsys, "create", "--alias", "near")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE quire_keys SET expires = 253402343999 WHERE alias = 'far'")
+    code, rows, _ = quire(capsys, "list")
+    assert code == 0
+    [row] = [line for line in rows.splitlines() if " far " in line]
+    assert " after 9999 " in row
+    assert " near " in rows
+    code, _, said = quire(capsys, "rotate", "far")
+    assert (code, "is valid until" in said) == (0, True)
