@@ -202,3 +202,49 @@ def test_a_key_whose_end_no_calendar_has_is_listed(
     assert " near " in rows
     code, _, said = quire(capsys, "rotate", "far")
     assert (code, "is valid until" in said) == (0, True)
+
+
+FULL = Path("/dev/full")
+
+
+def _with_full_stdout(*words: str) -> tuple[int, str]:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "service.cli", "keys", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
+def test_a_key_that_could_not_be_printed_is_revoked(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = _with_full_stdout("create", "--alias", "unseen")
+    assert code == 1
+    assert re.fullmatch(
+        r"quire: the key could not be printed \(No space left on device\), "
+        r"so key_\w+ was revoked at once\n",
+        said,
+    )
+    [key] = json.loads(quire(capsys, "list", "--all", "--json")[1])
+    assert (key["alias"], key["state"]) == ("unseen", "revoked")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
+def test_a_rotation_whose_key_could_not_be_printed_changes_nothing(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quire(capsys, "create", "--alias", "team")
+    quire(capsys, "create", "--alias", "team", "--expires", "90d")
+    before = json.loads(quire(capsys, "list", "--json")[1])
+    code, said = _with_full_stdout("rotate", "team", "--overlap", "0s")
+    assert code == 1
+    assert "was revoked at once" in said
+    assert json.loads(quire(capsys, "list", "--json")[1]) == before
+    states = [key["state"] for key in json.loads(quire(capsys, "list", "--all", "--json")[1])]
+    assert states == ["valid", "valid", "revoked"]
