@@ -34,7 +34,8 @@ def run(
 ) -> int:
     """Read messages from stdin and stream answers to stdout until the input ends.
 
-    Returns the exit status: 0, or 1 if the server cannot be used.
+    Returns the exit status: 0, or 1 if the server cannot be used, or if the input is not that of a
+    terminal and a request failed.
     """
     try:
         client = ChatClient(base_url, api_key)
@@ -49,27 +50,42 @@ def run(
     interactive = sys.stdin.isatty()
     if interactive:
         print(f"{printable(name)} at {client.url}. {__doc__}")
+    failed = False
     while True:
         try:
-            text = input("> " if interactive else "").strip()
+            text = _read("> " if interactive else "")
         except EOFError:
-            return 0
+            return int(failed and not interactive)
         except KeyboardInterrupt:
             print()
+            continue
+        except UnicodeError:
+            print(f"quire: the input is not {sys.stdin.encoding.upper()} text", file=sys.stderr)
+            if not interactive:
+                return 1  # what follows in it may be lost
             continue
         if text == "/new":
             messages = list(opening)
         elif text:
-            messages = _exchange(client, request, messages, text)
+            messages, answered = _exchange(client, request, messages, text)
+            failed = failed or not answered
+
+
+def _read(prompt: str) -> str:
+    """Return the next line. Raises EOFError, UnicodeError."""
+    text = input(prompt).strip()
+    text.encode()  # in some locales, what cannot be decoded is read as lone surrogates
+    return text
 
 
 def _exchange(
     client: ChatClient, request: dict[str, Any], messages: list[dict[str, Any]], text: str
-) -> list[dict[str, Any]]:
-    """Send ``text`` and print the answer. Returns the conversation afterwards: unchanged if there
-    was no answer."""
+) -> tuple[list[dict[str, Any]], bool]:
+    """Send ``text`` and print the answer. Returns the conversation afterwards, unchanged if there
+    was no answer, and False if the request failed."""
     asked = [*messages, {"role": "user", "content": text}]
     answer: list[str] = []
+    answered = True
     colours = sys.stdout.isatty()
     stream = client.stream({**request, "messages": asked})
     try:
@@ -84,10 +100,11 @@ def _exchange(
     except KeyboardInterrupt:
         print("\n(stopped)")
     except ServerError as error:
+        answered = False
         print(f"\nquire: {printable(str(error))}", file=sys.stderr)
     if not answer:
-        return messages
-    return [*asked, {"role": "assistant", "content": "".join(answer)}]
+        return messages, answered
+    return [*asked, {"role": "assistant", "content": "".join(answer)}], answered
 
 
 def printable(text: str) -> str:

@@ -9,8 +9,13 @@ import streamlit as st
 
 
 def moment(epoch: float, form: str = "%Y-%m-%d %H:%M:%S %Z") -> str:
-    """``form``: as for strftime; ``%Z`` names the zone."""
-    return datetime.fromtimestamp(epoch, UTC).astimezone(_zone()).strftime(form)
+    """``form``: as for strftime; ``%Z`` names the zone. A time that no calendar has, such as a key
+    may have as its end, is "after 9999"."""
+    try:
+        found = datetime.fromtimestamp(epoch, UTC).astimezone(_zone())
+    except (OverflowError, OSError, ValueError):
+        return "after 9999"
+    return found.strftime(form)
 
 
 def _zone() -> tzinfo | None:

@@ -39,6 +39,7 @@ from service.hub.errors import HubError, NotServableError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
+from service.printing import with_output
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
 from service.start_checks import check_model, descriptors_problem, settings_problem
@@ -55,7 +56,11 @@ DEFAULT_BASE_URL = "http://127.0.0.1:8000"
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command. Returns its exit status: 0, 1 for a failure, 2 for a usage error,
-    130 if it was interrupted."""
+    130 if it was interrupted, 141 if what it printed had no reader."""
+    return with_output(lambda: _main(argv))
+
+
+def _main(argv: list[str] | None) -> int:
     parser = _parser()
     try:
         namespace, rest = parser.parse_known_args(argv)

@@ -24,8 +24,9 @@ from engine.options import (
 )
 from engine.queueing import ServiceClass
 from service.errors import StoreUnavailableError
+from service.printing import discard_unwritten
 from service.problems import problem_in
-from service.store.key_store import KeyStore, NoSuchKeyError
+from service.store.key_store import KeyStore, MadeKey, NoSuchKeyError
 from service.store.place import StorePlace, store_place
 from service.tenants.caller import KeyScope
 from service.tenants.key_limits import limits_text
@@ -76,7 +77,8 @@ def duration_seconds(text: str) -> float:
 
 
 def time_of(text: str) -> float:
-    """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``."""
+    """Return the time in ``90d`` from now, or of ``2027-01-31`` (UTC) or ``2027-01-31T12:00Z``, at
+    most ten years from now."""
     if _DURATION.fullmatch(text):
         return time.time() + duration_seconds(text)
     try:
@@ -87,7 +89,10 @@ def time_of(text: str) -> float:
         ) from None
     if found.tzinfo is None:
         found = found.replace(tzinfo=datetime.UTC)
-    return found.timestamp()
+    seconds = found.timestamp()
+    if seconds > time.time() + _MOST_SECONDS:
+        raise argparse.ArgumentTypeError(f"must be at most ten years from now (got {text!r})")
+    return seconds
 
 
 def add_key_commands(parser: argparse.ArgumentParser) -> None:
@@ -223,13 +228,24 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
     except msgspec.ValidationError as error:
         raise ValueError(problem_in(error, KeyGrant).text) from None
     made = await store.create(grant, namespace.expires)
-    # The key alone goes to stdout, for KEY=$(quire keys create …).
-    print(made.text)
+    await _print_key(store, made)
     print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
     print(
         f"It is accepted by servers that run with --stored-keys on {store.place}.", file=sys.stderr
     )
     return 0
+
+
+async def _print_key(store: KeyStore, made: MadeKey) -> None:
+    """Print the key alone to stdout, for KEY=$(quire keys create …). Raises ValueError."""
+    try:
+        print(made.text, flush=True)
+    except OSError as error:
+        discard_unwritten(error)
+        await store.withdraw(made)  # no one has seen it
+        raise ValueError(
+            f"the key could not be printed ({error.strerror}), so {made.key.id} was revoked at once"
+        ) from None
 
 
 async def _list(store: KeyStore, namespace: argparse.Namespace) -> int:
@@ -259,7 +275,7 @@ async def _show(store: KeyStore, namespace: argparse.Namespace) -> int:
 
 async def _rotate(store: KeyStore, namespace: argparse.Namespace) -> int:
     made = await store.rotate(namespace.name, overlap=namespace.overlap, expires=namespace.expires)
-    print(made.text)
+    await _print_key(store, made)
     print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
     for key in made.replaced:
         print(f"{key.id} ({key.shown}…) is valid until {_date(key.expires)}.", file=sys.stderr)
@@ -302,7 +318,11 @@ def _shown(key: StoredKey) -> dict[str, Any]:
 def _date(seconds: float | None) -> str:
     if seconds is None:
         return "-"
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+    try:
+        found = datetime.datetime.fromtimestamp(seconds, datetime.UTC)
+    except (OverflowError, OSError, ValueError):  # earlier releases stored any time
+        return "after 9999"
+    return found.strftime("%Y-%m-%d %H:%M UTC")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

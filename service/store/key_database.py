@@ -117,8 +117,15 @@ class KeyDatabase:
                 )
             return key, await _all_keys(connection, ending)
 
-    async def revoke(self, ids: Collection[str], at: float) -> tuple[StoredKey, ...]:
-        """Return the keys as they are then."""
+    async def revoke(
+        self,
+        ids: Collection[str],
+        at: float,
+        *,
+        restored: Collection[tuple[StoredKey, float | None]] = (),
+    ) -> tuple[StoredKey, ...]:
+        """Return the keys as they are then. ``restored``: other keys, and when they are to expire,
+        unless that has been changed since they were read."""
         async with self._engine.begin() as connection:
             await _advance(connection)
             columns = KEY_TABLE.c
@@ -127,6 +134,12 @@ class KeyDatabase:
                 .where(columns.id.in_(sorted(ids)), columns.revoked.is_(None))
                 .values(revoked=at)
             )
+            for key, expires in restored:
+                await connection.execute(
+                    update(KEY_TABLE)
+                    .where(columns.id == key.id, columns.expires == key.expires)
+                    .values(expires=expires)
+                )
             return await _all_keys(connection, ids)
 
     async def note_use(self, times: Mapping[str, float]) -> None:

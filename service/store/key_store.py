@@ -22,11 +22,12 @@ class NoSuchKeyError(LookupError):
 
 class MadeKey(NamedTuple):
     """``text``: the key itself, which is not stored. ``replaced``: keys that it takes
-    the place of, with the time at which they end."""
+    the place of, with the time at which they end; ``before``: the same as they were."""
 
     key: StoredKey
     text: str
     replaced: tuple[StoredKey, ...] = ()
+    before: tuple[StoredKey, ...] = ()
 
 
 class KeyStore:
@@ -78,7 +79,15 @@ class KeyStore:
             key, text = new_key(valid[-1].grant, expires)
             ids = [one.id for one in valid]
             key, replaced = await database.add(key, ending=ids, at=now + overlap)
-        return MadeKey(key, text, replaced)
+        return MadeKey(key, text, replaced, tuple(valid))
+
+    async def withdraw(self, made: MadeKey) -> None:
+        """Revoke a key that was just made, and give those that it replaced their ends back, unless
+        they have been changed meanwhile."""
+        ends = {key.id: key.expires for key in made.before}
+        restored = [(key, ends[key.id]) for key in made.replaced]
+        async with self._database.asked() as database:
+            await database.revoke([made.key.id], time.time(), restored=restored)
 
     async def revoke(self, name: str) -> tuple[StoredKey, ...]:
         """End the key of this id, or all of this alias, at once. Raises NoSuchKeyError."""

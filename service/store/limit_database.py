@@ -28,7 +28,7 @@ from service.store.database import make_engine
 from service.store.place import StorePlace
 from service.store.tables import ResponseRow
 from service.tenants.limit_ledger import MinuteUse
-from service.tenants.limit_memory import OPEN_LEASE, WINDOW
+from service.tenants.tenant_cells import OPEN_LEASE, WINDOW
 
 _metadata = ResponseRow.metadata
 

@@ -25,7 +25,8 @@ from service.errors import (
     TokenLimitError,
 )
 from service.tenants.key_limits import KeyLimits
-from service.tenants.limit_memory import (
+from service.tenants.limit_memory import LimitMemory, LimitMemoryFullError
+from service.tenants.tenant_cells import (
     DAY,
     LAST_DAY,
     LAST_USED,
@@ -40,8 +41,6 @@ from service.tenants.limit_memory import (
     TOKENS,
     USED,
     WINDOW,
-    LimitMemory,
-    LimitMemoryFullError,
     TenantCells,
 )
 

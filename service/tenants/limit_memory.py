@@ -1,4 +1,5 @@
-"""The memory in which all API workers of a server count what tenants use, and its lock.
+"""The memory in which all API workers of a server count what tenants use and have open, and its
+lock.
 
 The memory is an open file that the supervisor holds. Cells are 8 aligned bytes, so that a kill
 leaves a cell's old or its new value. One lock guards them all, a record lock: the kernel releases
@@ -18,16 +19,24 @@ import mmap
 import os
 import secrets
 import time
-from array import array
 from collections.abc import Callable
 
 from observability.logging import get_logger
+from service.tenants.places import PLACES_CELLS, SharedPlaces
+from service.tenants.tenant_cells import (
+    ALIAS_BYTES,
+    ALIAS_CELLS,
+    CELL_BYTES,
+    DAY,
+    LAST_DAY,
+    LAST_USED,
+    MOST_WORKERS,
+    TENANT_CELLS,
+    USED,
+    TenantCells,
+)
 
 MOST_TENANTS = 10_240  # of 1,672 bytes each; a keys file has fewer
-MOST_WORKERS = 32
-_CELL = 8
-_ALIAS_BYTES = 32
-_ALIAS_CELLS = _ALIAS_BYTES // _CELL
 
 # Cells of the file's head.
 _DIRTY = 0  # the number of the tenant, from 1, that is being changed
@@ -37,26 +46,8 @@ _REUSED = 3  # how often a slot was given to another tenant
 _TAKEN = 4  # one cell for each worker
 _HEAD_CELLS = _TAKEN + MOST_WORKERS
 
-WINDOW = 61  # seconds: the current one and those of a whole minute before it
-OPEN_LEASE = 10  # seconds for which the requests that another replica has in progress count
-_RING = 64
-_EMPTY_RING = memoryview(bytes(_RING * _CELL)).cast("q")
-
-# Cells of a tenant.
-SECOND = _ALIAS_CELLS  # the newest that its ring has
-REQUESTS, TOKENS = SECOND + 1, SECOND + 2  # in the window
-NEWEST_REQUEST, NEWEST_TOKENS = SECOND + 3, SECOND + 4  # the newest seconds with any
-DAY, USED = SECOND + 5, SECOND + 6  # tokens of that day,
-LAST_DAY, LAST_USED = SECOND + 7, SECOND + 8  # and of the day that was counted before it
-_REQUEST_RING = SECOND + 9
-_TOKEN_RING = _REQUEST_RING + _RING
-_OPEN = _TOKEN_RING + _RING  # of each worker: its open requests,
-_RESERVED = _OPEN + MOST_WORKERS  # and the tokens they have reserved of the day's budget
-# What other replicas count, and the second in which this was learned.
-OTHERS_REQUESTS = _RESERVED + MOST_WORKERS
-OTHERS_TOKENS, OTHERS_OPEN, OTHERS_AT = (OTHERS_REQUESTS + cell for cell in (1, 2, 3))
-_TENANT_CELLS = OTHERS_AT + 1
-_SIZE = (_HEAD_CELLS + MOST_TENANTS * _TENANT_CELLS) * _CELL
+_PLACES = _HEAD_CELLS + MOST_TENANTS * TENANT_CELLS  # the first of their cells
+_SIZE = (_PLACES + PLACES_CELLS) * CELL_BYTES
 
 # What is locked: the first byte guards the cells, each further one is a worker's column.
 _MUTEX = 0
@@ -79,125 +70,6 @@ _log = get_logger()
 
 class LimitMemoryFullError(RuntimeError):
     """There are more tenants with limits, or more workers, than there is room for."""
-
-
-class TenantCells:
-    """The cells of one tenant. Use it within the memory's lock. ``column``: of this worker."""
-
-    __slots__ = ("_cells", "_column", "_first")
-
-    def __init__(self, cells: memoryview[int], first: int, column: int) -> None:
-        self._cells = cells
-        self._first = first
-        self._column = column
-
-    def __getitem__(self, cell: int) -> int:
-        return self._cells[self._first + cell]
-
-    def __setitem__(self, cell: int, value: int) -> None:
-        self._cells[self._first + cell] = value
-
-    # --- the last minute ------------------------------------------------------------------------
-
-    def advance(self, second: int) -> None:
-        """Forget what is older than the window that ends with ``second``."""
-        last = self[SECOND]
-        if second <= last:
-            return
-        for ring, total in ((_REQUEST_RING, REQUESTS), (_TOKEN_RING, TOKENS)):
-            if second - last >= WINDOW:
-                start = self._first + ring
-                self._cells[start : start + _RING] = _EMPTY_RING
-                self[total] = 0
-                continue
-            for one in range(last + 1, second + 1):
-                left = ring + (one - WINDOW) % _RING
-                self[total] -= self[left]
-                self[left] = 0
-        self[SECOND] = second
-
-    def count_requests(self, second: int, number: int) -> None:
-        self[_REQUEST_RING + second % _RING] += number
-        self[REQUESTS] += number
-        self[NEWEST_REQUEST] = max(self[NEWEST_REQUEST], second)
-
-    def count_tokens(self, second: int, number: int) -> None:
-        self[_TOKEN_RING + second % _RING] += number
-        self[TOKENS] += number
-        self[NEWEST_TOKENS] = max(self[NEWEST_TOKENS], second)
-
-    def has(self, second: int) -> bool:
-        """True if what was counted in this second still counts."""
-        return self[SECOND] - second < WINDOW
-
-    def second_when_free(self, total: int, number: int) -> int:
-        """Return the second of the window with which ``number`` of what ``total`` counts (REQUESTS
-        or TOKENS) will have left it."""
-        ring = _REQUEST_RING if total == REQUESTS else _TOKEN_RING
-        left = 0
-        for second in range(self[SECOND] - WINDOW + 1, self[SECOND] + 1):
-            left += self[ring + second % _RING]
-            if left >= number:
-                return second
-        return self[SECOND]
-
-    def add_up(self) -> None:
-        """Make totals right again after a worker was killed while it changed them."""
-        for ring, total in ((_REQUEST_RING, REQUESTS), (_TOKEN_RING, TOKENS)):
-            start = self._first + ring
-            self[total] = sum(self._cells[start : start + _RING])
-
-    def turn_to(self, day: int, stored: int) -> None:
-        """Begin or resume a day: ``stored`` tokens are known elsewhere. The other's are kept."""
-        used = max(stored, self[LAST_USED] if self[LAST_DAY] == day else 0)
-        start = self._first + DAY
-        self._cells[start : start + 4] = memoryview(array("q", (day, used, self[DAY], self[USED])))
-
-    # --- with other replicas --------------------------------------------------------------------
-
-    @property
-    def all_requests(self) -> int:
-        """The requests in the window, of all replicas as far as known."""
-        return self[REQUESTS] + self._of_others(OTHERS_REQUESTS, WINDOW)
-
-    @property
-    def all_tokens(self) -> int:
-        return self[TOKENS] + self._of_others(OTHERS_TOKENS, WINDOW)
-
-    @property
-    def all_open(self) -> int:
-        return self.open_requests + self._of_others(OTHERS_OPEN, OPEN_LEASE)
-
-    def _of_others(self, cell: int, seconds: int) -> int:
-        return self[cell] if self[SECOND] - self[OTHERS_AT] < seconds else 0
-
-    def is_idle(self, now: int) -> bool:
-        """True if no limit but the day's needs what was counted."""
-        mine = now - max(self[NEWEST_REQUEST], self[NEWEST_TOKENS]) >= WINDOW
-        others = self[OTHERS_REQUESTS] or self[OTHERS_TOKENS] or self[OTHERS_OPEN]
-        return mine and not (others and now - self[OTHERS_AT] < WINDOW) and not self.open_requests
-
-    # --- what is open ---------------------------------------------------------------------------
-
-    @property
-    def open_requests(self) -> int:
-        start = self._first + _OPEN
-        return sum(self._cells[start : start + MOST_WORKERS])
-
-    @property
-    def reserved(self) -> int:
-        start = self._first + _RESERVED
-        return sum(self._cells[start : start + MOST_WORKERS])
-
-    def open(self, number: int) -> None:
-        self[_OPEN + self._column] += number
-
-    def reserve(self, tokens: int) -> None:
-        self[_RESERVED + self._column] += tokens
-
-    def close_column(self, column: int) -> None:
-        """Take back what a dead worker had open."""
-        self[_OPEN + column] = self[_RESERVED + column] = 0
 
 
 class LimitMemory:
@@ -231,8 +103,9 @@ class LimitMemory:
             self._lock = _Lock(self)
             if not self._cells[_IDENTITY]:
                 self._cells[_IDENTITY] = secrets.randbits(62) | 1
+            self.places = SharedPlaces(self._cells[_PLACES:])
             self._column = 0
-            self._column = self._take_column()
+            self._column = self.places.column = self._take_column()
         finally:
             if held:
                 self._unlock(_MUTEX)
@@ -288,11 +161,11 @@ class LimitMemory:
         return tenant
 
     def _tenant(self, slot: int) -> TenantCells:
-        return TenantCells(self._cells, _HEAD_CELLS + slot * _TENANT_CELLS, self._column)
+        return TenantCells(self._cells, _HEAD_CELLS + slot * TENANT_CELLS, self._column)
 
     def _name(self, slot: int) -> bytes:
-        at = (_HEAD_CELLS + slot * _TENANT_CELLS) * _CELL
-        return self._memory[at : at + _ALIAS_BYTES]
+        at = (_HEAD_CELLS + slot * TENANT_CELLS) * CELL_BYTES
+        return self._memory[at : at + ALIAS_BYTES]
 
     def _look(self, name: bytes) -> int | None:
         """Return the slot with this name."""
@@ -316,11 +189,11 @@ class LimitMemory:
             self._cells[_REUSED] += 1
             self._reused = self._cells[_REUSED]
         self._slots[name] = free
-        at = _HEAD_CELLS + free * _TENANT_CELLS
+        at = _HEAD_CELLS + free * TENANT_CELLS
         # Never without a name: if this process is killed here, others would take it for the end.
-        for cell in range(at + _ALIAS_CELLS, at + _TENANT_CELLS):
+        for cell in range(at + ALIAS_CELLS, at + TENANT_CELLS):
             self._cells[cell] = 0
-        self._memory[at * _CELL : at * _CELL + _ALIAS_BYTES] = name
+        self._memory[at * CELL_BYTES : at * CELL_BYTES + ALIAS_BYTES] = name
         return free
 
     def _idle_slot(self) -> int:
@@ -366,6 +239,7 @@ class LimitMemory:
         return dead
 
     def _close(self, column: int) -> None:
+        self.places.free_column(column)
         for slot in range(MOST_TENANTS):
             if not self._name(slot)[0]:
                 break
@@ -430,7 +304,7 @@ class _Lock:
 
 
 def _name_of(alias: str) -> bytes:
-    return alias.encode().ljust(_ALIAS_BYTES, b"\0")[:_ALIAS_BYTES]
+    return alias.encode().ljust(ALIAS_BYTES, b"\0")[:ALIAS_BYTES]
 
 
 def _text(name: bytes) -> str:

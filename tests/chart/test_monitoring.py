@@ -205,7 +205,12 @@ def test_an_ingress_cuts_no_stream(helm: Helm) -> None:
     assert nginx[f"{prefix}/proxy-buffering"] == "off"
     assert nginx[f"{prefix}/proxy-read-timeout"] == "900"
     assert nginx[f"{prefix}/proxy-body-size"] == "8388608", "what the server itself takes"
-    assert "timeout" not in nginx[f"{prefix}/proxy-next-upstream"].split()
+    assert "http_503" in nginx[f"{prefix}/proxy-next-upstream"].split()
+    assert f"{prefix}/proxy-request-buffering" not in nginx, "off, nginx repeats hardly any POST"
+    for seconds in (1, 2, 900):
+        given = annotations("nginx", timeoutSeconds=seconds)
+        repeating = int(given[f"{prefix}/proxy-next-upstream-timeout"])
+        assert repeating <= seconds, "what a pod may be computing is not repeated"
     own = annotations("nginx", annotations={f"{prefix}/proxy-read-timeout": "7"})
     assert own[f"{prefix}/proxy-read-timeout"] == "7"
     assert annotations("haproxy")["haproxy.org/timeout-server"] == "3600s"

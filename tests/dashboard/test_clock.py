@@ -37,3 +37,7 @@ def test_a_time_is_that_of_the_browsers_zone_and_names_it(
     monkeypatch.setattr(type(st.context), "timezone", zone)
     assert moment(NOON) == shown
     assert moment(NOON, "%H:%M") == shown[11:16]
+
+
+def test_a_time_that_no_calendar_has_is_shown() -> None:
+    assert moment(253_402_343_999.0) == "after 9999"

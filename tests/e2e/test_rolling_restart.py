@@ -8,10 +8,9 @@ import asyncio
 import json
 import re
 import shutil
-import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,9 @@ import pytest
 from websockets.sync.client import connect
 
 from service.store.schema import NEWEST
-from tests.e2e.quire_server import ROOT, QuireServer, free_port, until
+from tests.e2e.proxies import PROXIES, SERVED_BY, Command, proxied
+from tests.e2e.quire_server import ROOT, QuireServer, until
 from tests.service.running_postgres import Postgres, programs
-
-PAGE = ROOT / "docs" / "proxies.md"
-HAPROXY, NGINX = shutil.which("haproxy"), shutil.which("nginx")
 
 pytestmark = [
     pytest.mark.slow,
@@ -41,7 +38,6 @@ DRAIN_SECONDS = 20
 # As docs/proxies.md says: longer than the proxy's interval between checks.
 DELAY_SECONDS = 3
 GRACE_SECONDS = 30
-SERVED_BY = "x-served-by"
 UNKNOWN = "unknown"
 NAMES = ("one", "two", "three")  # of the replicas, in the page
 
@@ -56,76 +52,6 @@ APIS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "responses": ("/v1/responses", {"input": "Tell me a story.", "max_output_tokens": 2 * OUTPUT}),
 }
-
-
-def configuration(language: str, ports: list[int]) -> str:
-    """A configuration of the page, with these ports instead of 8000 and the next ones."""
-    found = re.search(rf"```{language}\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert found is not None
-    text = found[1]
-    for number, port in enumerate(ports):
-        assert f"127.0.0.1:{8000 + number}" in text
-        text = text.replace(f"127.0.0.1:{8000 + number}", f"127.0.0.1:{port}")
-    return text
-
-
-def haproxy(folder: Path, ports: list[int]) -> list[str]:
-    assert HAPROXY is not None
-    file = folder / "haproxy.cfg"
-    # What the page has, and which replica an answer comes from.
-    named = f"backend quire\n    http-response set-header {SERVED_BY} %s"
-    file.write_text(configuration("haproxy", ports).replace("backend quire", named, 1))
-    return [HAPROXY, "-db", "-f", str(file)]
-
-
-def nginx(folder: Path, ports: list[int]) -> list[str]:
-    assert NGINX is not None
-    file = folder / "nginx.conf"
-    file.write_text(
-        f"daemon off; pid {folder}/pid; error_log {folder}/errors; events {{ }}\n"
-        f"http {{ access_log off; client_body_temp_path {folder}/body; "
-        f"proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/f; "
-        f"uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;\n"
-        f"{configuration('nginx', ports)} }}\n"
-    )
-    return [NGINX, "-p", str(folder), "-c", str(file)]
-
-
-PROXIES = {
-    "haproxy": pytest.param(
-        haproxy, marks=pytest.mark.skipif(HAPROXY is None, reason="needs Debian's haproxy")
-    ),
-    "nginx": pytest.param(
-        nginx, marks=pytest.mark.skipif(NGINX is None, reason="needs Debian's nginx")
-    ),
-}
-
-
-@contextmanager
-def proxied(
-    command: Callable[[Path, list[int]], list[str]], replicas: list[QuireServer]
-) -> Iterator[str]:
-    """The URL of a proxy before these replicas."""
-    with tempfile.TemporaryDirectory(prefix="quire-proxy-") as folder:
-        Path(folder).chmod(0o755)  # nginx's workers have another user
-        port = free_port()
-        ports = [port, *(replica.port for replica in replicas)]
-        process = subprocess.Popen(command(Path(folder), ports))
-        try:
-            url = f"http://127.0.0.1:{port}"
-
-            def answers() -> bool:
-                assert process.poll() is None
-                try:
-                    return httpx.get(f"{url}/health/ready").status_code == 200
-                except httpx.TransportError:
-                    return False
-
-            until(answers, 30, "the proxy to answer")
-            yield url
-        finally:
-            process.terminate()
-            process.wait(30)
 
 
 @contextmanager
@@ -231,7 +157,7 @@ def text_of(event: dict[str, Any]) -> str:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("proxy", PROXIES.values(), ids=PROXIES)
 def test_no_stream_notices_that_all_replicas_are_restarted(
-    proxy: Callable[[Path, list[int]], list[str]],
+    proxy: Command,
 ) -> None:
     with three_replicas() as replicas, proxied(proxy, replicas) as url:
         streams = Streams(url)
@@ -260,7 +186,7 @@ def test_no_stream_notices_that_all_replicas_are_restarted(
 
 @pytest.mark.parametrize("proxy", PROXIES.values(), ids=PROXIES)
 def test_the_proxies_pass_websockets_on_and_reuse_connections(
-    proxy: Callable[[Path, list[int]], list[str]],
+    proxy: Command,
 ) -> None:
     arguments = (MODEL, "--served-model-name", "m", "--no-admin")
     with QuireServer(*arguments) as server, proxied(proxy, [server] * 3) as url:
@@ -319,7 +245,7 @@ def restart_as(replica: QuireServer, release: Path | None) -> None:
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("proxy", PROXIES.values(), ids=PROXIES)
 def test_a_release_with_a_newer_schema_and_its_rollback_go_unnoticed(
-    proxy: Callable[[Path, list[int]], list[str]],
+    proxy: Command,
 ) -> None:
     with next_release() as newer, three_replicas() as replicas, proxied(proxy, replicas) as url:
         streams = Streams(url)
@@ -369,7 +295,7 @@ def generated(replica: QuireServer) -> dict[str, float]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("proxy", [PROXIES["haproxy"]])
 def test_a_killed_replica_costs_only_the_streams_that_it_had_begun(
-    proxy: Callable[[Path, list[int]], list[str]],
+    proxy: Command,
 ) -> None:
     with three_replicas() as replicas, proxied(proxy, replicas) as url:
         streams = Streams(url)

@@ -9,9 +9,12 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
 from tests.e2e.quire_server import QuireServer, until, workers_of
 from tests.e2e.test_worker_death import EngineWatcher, Stream, request_lines
@@ -163,3 +166,23 @@ def test_what_one_worker_signs_another_accepts(server: QuireServer) -> None:
 
     with ThreadPoolExecutor(WORKERS) as clients:  # at once: one alone could get the same worker
         until(another_accepts, 60, "an answer of another worker")
+
+
+def test_the_bound_of_websockets_is_that_of_all_workers() -> None:
+    """However they cluster in one worker: the kernel does not distribute connections evenly."""
+    with ExitStack() as stack:
+        arguments = (f"--api-workers={WORKERS}", "--max-websockets=8", "--no-admin")
+        server = stack.enter_context(QuireServer("simulated:output=2", *arguments))
+        url = f"ws://127.0.0.1:{server.port}/v1/responses"
+        for _ in range(8):
+            stack.enter_context(connect(url))
+        for _ in range(WORKERS):
+            with pytest.raises(InvalidStatus) as caught:
+                connect(url)
+            assert caught.value.response.status_code == 426
+        worker_pids = workers_of(server)
+        for pid in worker_pids.values():
+            os.kill(pid, signal.SIGKILL)
+        until(lambda: stands_again(server, worker_pids), 30, "all workers")
+        for _ in range(8):
+            stack.enter_context(connect(url))

@@ -177,3 +177,74 @@ def test_times() -> None:
     for text in ("", "5", "-5m", "5w", "4000d"):
         with pytest.raises(argparse.ArgumentTypeError):
             duration_seconds(text)
+
+
+def test_a_time_is_at_most_ten_years_away() -> None:
+    far = "9999-12-31T23:59:59-12:00"
+    with pytest.raises(argparse.ArgumentTypeError, match="at most ten years from now"):
+        time_of(far)
+    with pytest.raises(argparse.ArgumentTypeError, match="at most ten years from now"):
+        time_of("9999-12-31")
+
+
+def test_a_key_whose_end_no_calendar_has_is_listed(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Earlier releases stored it."""
+    quire(capsys, "create", "--alias", "far")
+    quire(capsys, "create", "--alias", "near")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("UPDATE quire_keys SET expires = 253402343999 WHERE alias = 'far'")
+    code, rows, _ = quire(capsys, "list")
+    assert code == 0
+    [row] = [line for line in rows.splitlines() if " far " in line]
+    assert " after 9999 " in row
+    assert " near " in rows
+    code, _, said = quire(capsys, "rotate", "far")
+    assert (code, "is valid until" in said) == (0, True)
+
+
+FULL = Path("/dev/full")
+
+
+def _with_full_stdout(*words: str) -> tuple[int, str]:
+    with FULL.open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "service.cli", "keys", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    return done.returncode, done.stderr
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
+def test_a_key_that_could_not_be_printed_is_revoked(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, said = _with_full_stdout("create", "--alias", "unseen")
+    assert code == 1
+    assert re.fullmatch(
+        r"quire: the key could not be printed \(No space left on device\), "
+        r"so key_\w+ was revoked at once\n",
+        said,
+    )
+    [key] = json.loads(quire(capsys, "list", "--all", "--json")[1])
+    assert (key["alias"], key["state"]) == ("unseen", "revoked")
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="needs Linux's /dev/full")
+def test_a_rotation_whose_key_could_not_be_printed_changes_nothing(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quire(capsys, "create", "--alias", "team")
+    quire(capsys, "create", "--alias", "team", "--expires", "90d")
+    before = json.loads(quire(capsys, "list", "--json")[1])
+    code, said = _with_full_stdout("rotate", "team", "--overlap", "0s")
+    assert code == 1
+    assert "was revoked at once" in said
+    assert json.loads(quire(capsys, "list", "--json")[1]) == before
+    states = [key["state"] for key in json.loads(quire(capsys, "list", "--all", "--json")[1])]
+    assert states == ["valid", "valid", "revoked"]

@@ -13,7 +13,6 @@ This module parses only the few fields that concern the connection.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -26,13 +25,13 @@ from service.errors import (
     NotFoundError,
     OverloadedError,
     QuireError,
-    UpgradeRequiredError,
 )
 from service.http.connections import Connections
 from service.http.origins import OriginRules
 from service.http.responses.memory import ON_CONNECTION, Exchanged, Memories
 from service.http.responses.message import Envelope, SocketMessage
 from service.http.responses.message_exchange import EventsAsMessages, MessageAsBody, socket_error
+from service.http.responses.places import SocketPlaces
 from service.http.scope import AsgiApp, api_key_header, header
 from service.http.unrouted import unrouted
 from service.routes.route import WEBSOCKET
@@ -40,7 +39,7 @@ from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.services import Services
 from service.tenants.caller import Caller
-from service.tenants.shares import share
+from service.tenants.limit_memory import LimitMemory
 from service.tenants.upload_room import FREE_BYTES, Gained
 
 SOCKET: Final = PUBLIC.named(f"{WEBSOCKET} /v1/responses")
@@ -81,20 +80,19 @@ class ResponsesSockets:
         self._origins = origins
         self._connections = connections
         self._memories = Memories()
-        self._open: Counter[str] = Counter()  # by owner
+        self._places = SocketPlaces(lambda: _counted_in(services), services.settings.max_websockets)
 
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection, from its handshake to its end."""
         await receive()  # websocket.connect
         try:
             caller = self._check(scope)
+            place = self._places.take(caller)
         except QuireError as error:
             await _refuse(send, error, self._note_unrouted(scope, error))
             return
-        owner = caller.owner
         host, port = scope["client"] or ("", 0)
         peer = self._connections.enter((host, int(port)))
-        self._open[owner] += 1
         try:
             await send({"type": "websocket.accept", "subprotocol": None, "headers": []})
             socket = _Socket(
@@ -113,9 +111,7 @@ class ResponsesSockets:
             finally:
                 self._memories.forget(socket)
         finally:
-            self._open[owner] -= 1
-            if not self._open[owner]:
-                del self._open[owner]
+            self._places.free(place)
             self._connections.leave(peer)
 
     def _note_unrouted(self, scope: Scope, error: QuireError) -> dict[str, str]:
@@ -136,30 +132,13 @@ class ResponsesSockets:
         caller = self._access.check(SOCKET, header(scope, b"authorization"), api_key_header(scope))
         if self._services.drain.refuses:
             raise self._services.drain.refusal()
-        self._check_places(caller)
         return caller
 
-    def _check_places(self, caller: Caller) -> None:
-        """If several keys share the server, a key without connections is always admitted, and none
-        may exceed its share. Raises UpgradeRequiredError."""
-        settings = self._services.settings
-        most = -(-settings.max_websockets // settings.api_workers)
-        if not most:
-            raise UpgradeRequiredError(
-                "WebSocket is disabled on this server (--max-websockets 0); use HTTP."
-            )
-        own = self._open[caller.owner]
-        if caller.shares:
-            allowed = share(most, len(self._open) - (caller.owner in self._open))
-            if own >= allowed:
-                raise UpgradeRequiredError(
-                    f"{own} WebSocket connections of this key are open, which is its share; use "
-                    "HTTP."
-                )
-        if self._open.total() >= most and (own or not caller.shares):
-            raise UpgradeRequiredError(
-                f"{most} WebSocket connections are open, the most allowed; use HTTP."
-            )
+
+def _counted_in(services: Services) -> LimitMemory:
+    # Alone, a worker needs none that others see, which would take 17 MB.
+    alone = services.settings.api_workers == 1
+    return LimitMemory(None) if alone else services.metering.ledger.memory
 
 
 async def _refuse(send: Send, error: QuireError, more: dict[str, str]) -> None:

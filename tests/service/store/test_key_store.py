@@ -111,3 +111,22 @@ async def test_a_database_that_is_away_is_said_without_its_password() -> None:
         await store.keys()
     assert "birdpassword" not in error.value.message
     await store.close()
+
+
+async def test_what_was_made_can_be_withdrawn(store: KeyStore) -> None:
+    first = await store.create(TEAM)
+    await store.rotate("team", overlap=60)
+    before = await store.keys()
+    made = await store.rotate("team", overlap=1)
+    assert {key.id for key in made.replaced} == {key.id for key in before}
+    await store.withdraw(made)
+    *others, last = await store.keys()
+    assert tuple(others) == before
+    assert (last.id, last.revoked is None) == (made.key.id, False)
+    # What was changed meanwhile stays.
+    made = await store.rotate("team", overlap=30)
+    await store.rotate(first.key.id, overlap=0)
+    after = {key.id: key.expires for key in await store.keys()}
+    await store.withdraw(made)
+    now = {key.id: key.expires for key in await store.keys()}
+    assert now[first.key.id] == after[first.key.id]

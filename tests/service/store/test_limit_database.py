@@ -8,7 +8,8 @@ from service.store.key_store import KeyStore
 from service.store.limit_database import LimitDatabase
 from service.store.place import store_place
 from service.tenants.limit_ledger import MinuteUse
-from service.tenants.limit_memory import MOST_TENANTS, OPEN_LEASE, WINDOW
+from service.tenants.limit_memory import MOST_TENANTS
+from service.tenants.tenant_cells import OPEN_LEASE, WINDOW
 from tests.service.running_postgres import Postgres
 from tests.service.store.stored import execute
 

@@ -26,7 +26,7 @@ from service.errors import (
 from service.tenants import limit_memory
 from service.tenants.key_limits import KeyLimits
 from service.tenants.limit_ledger import LimitLedger, LimitUse, MinuteUse
-from service.tenants.limit_memory import REQUESTS, TOKENS, USED, WINDOW
+from service.tenants.tenant_cells import REQUESTS, TOKENS, USED, WINDOW
 
 ROOT = Path(__file__).resolve().parents[3]
 CHILD = Path(__file__).with_name("limit_child.py")

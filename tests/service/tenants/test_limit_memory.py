@@ -6,38 +6,9 @@ import os
 
 import pytest
 
-from service.tenants import key_file, limit_memory
-from service.tenants.limit_memory import (
-    REQUESTS,
-    SECOND,
-    TOKENS,
-    WINDOW,
-    LimitMemory,
-    LimitMemoryFullError,
-)
-
-
-def test_what_was_counted_in_a_second_leaves_the_window_after_a_minute() -> None:
-    memory = LimitMemory(None)
-    with memory.lock():
-        tenant = memory.tenant("team")
-        tenant.advance(1000)
-        for second in (1000, 1001, 1040):
-            tenant.advance(second)
-            tenant.count_requests(second, 2)
-            tenant.count_tokens(second, 10)
-        tenant.advance(1000 + WINDOW - 1)
-        assert (tenant[REQUESTS], tenant[TOKENS]) == (6, 30)
-        tenant.advance(1000 + WINDOW)
-        assert (tenant[REQUESTS], tenant[TOKENS]) == (4, 20)
-        assert not tenant.has(1000)
-        assert tenant.has(1001)
-        assert tenant.second_when_free(REQUESTS, 2) == 1001
-        assert tenant.second_when_free(REQUESTS, 3) == 1040
-        tenant.advance(900)  # another worker was later
-        assert tenant[SECOND] == 1000 + WINDOW
-        tenant.advance(5000)
-        assert (tenant[REQUESTS], tenant[TOKENS]) == (0, 0)
+from service.tenants import key_file, limit_memory, tenant_cells
+from service.tenants.limit_memory import LimitMemory, LimitMemoryFullError
+from service.tenants.tenant_cells import REQUESTS, SECOND, WINDOW
 
 
 def test_totals_are_added_up_after_a_worker_was_killed_between_two_stores() -> None:
@@ -121,7 +92,7 @@ def test_what_other_replicas_count_keeps_a_place(monkeypatch: pytest.MonkeyPatch
     memory = LimitMemory(None, clock=lambda: clock[0])
     with memory.lock():
         tenant = memory.tenant("team")
-        tenant[limit_memory.OTHERS_REQUESTS], tenant[limit_memory.OTHERS_AT] = 1, int(clock[0])
+        tenant[tenant_cells.OTHERS_REQUESTS], tenant[tenant_cells.OTHERS_AT] = 1, int(clock[0])
         with pytest.raises(LimitMemoryFullError):
             memory.tenant("next")
         clock[0] += WINDOW
