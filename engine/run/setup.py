@@ -114,7 +114,11 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
         model,
         device,
         _choose_dtype(config, whole, device),
-        positions_within(config, model.max_position_embeddings),
+        positions_within(
+            config,
+            model.max_tokens,
+            model.dynamic_tokens if isinstance(model, PluginConfig) else 0,
+        ),
         pooling_rules(directory, asked=config.pooling, default=Pooling.LAST),
     )
 
