@@ -103,14 +103,27 @@ def read_tokenizer(directory: Path) -> str:
 def named_end(directory: Path) -> int | None:
     """Return the id of the tokenizer's ``eos_token``; None if it has none. Raises ConfigError."""
     end = special_tokens(directory).get("eos_token")
-    if end is None or not (directory / TOKENIZER).is_file():
+    if end is None or (text := _found(directory)) is None:
         return None
-    try:
-        text = read_tokenizer(directory)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {directory / TOKENIZER}: {error}") from error
     added = _added_ids(directory, text)
     return added[end] if end in added else _vocabulary(directory, text).get(end)
+
+
+def token_ids(directory: Path) -> set[int]:
+    """Return the ids of all tokens; none if there is no tokenizer. Raises ConfigError."""
+    if (text := _found(directory)) is None:
+        return set()
+    return {*_vocabulary(directory, text).values(), *_added_ids(directory, text).values()}
+
+
+def _found(directory: Path) -> str | None:
+    """Do as ``read_tokenizer``; None if there is no file. Raises ConfigError."""
+    if not (directory / TOKENIZER).is_file():
+        return None
+    try:
+        return read_tokenizer(directory)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {directory / TOKENIZER}: {error}") from error
 
 
 def _special_fields(directory: Path) -> dict[str, object]:

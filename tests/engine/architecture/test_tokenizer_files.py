@@ -12,7 +12,7 @@ from tokenizers.models import BPE, Unigram
 from tokenizers.pre_tokenizers import ByteLevel
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.tokenizer_files import named_end, read_tokenizer, special_tokens
+from engine.architecture.tokenizer_files import named_end, read_tokenizer, special_tokens, token_ids
 
 LETTERS = {letter: number for number, letter in enumerate("<>aehilnost")}
 NEXT = len(LETTERS) + 1  # after the only added token
@@ -216,3 +216,9 @@ def test_without_a_tokenizer_no_end_is_named_and_a_broken_one_is_refused(tmp_pat
         named_end(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     assert named_end(tmp_path) is None
+
+
+def test_all_ids_are_those_of_the_vocabulary_and_of_added_tokens(tmp_path: Path) -> None:
+    assert token_ids(tmp_path) == set()
+    written(tmp_path, added_tokens={"<hi>": NEXT})
+    assert token_ids(tmp_path) == {*range(NEXT + 1)}
