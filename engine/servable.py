@@ -93,7 +93,7 @@ def find_native(config: EngineConfig) -> Native:
 
 
 def _check_own_code(config: EngineConfig, model: ModelConfig) -> None:
-    positions_within(config, model.max_position_embeddings)
+    positions_within(config, model.max_tokens)
     if config.tensor_parallel_size > 1:
         if config.deterministic:
             raise ModelError("--deterministic supports a single device")
@@ -124,10 +124,10 @@ def _refuse_settings_of_own_code(config: EngineConfig) -> None:
         )
 
 
-def positions_within(config: EngineConfig, positions: int) -> int:
-    """Return the length of the longest sequence. ``positions``: of the model. Raises ModelError if
-    ``--max-model-len`` exceeds them."""
-    longest = config.max_model_len or positions
-    if longest > positions:
-        raise ModelError(f"--max-model-len {longest} exceeds the model's {positions} positions")
+def positions_within(config: EngineConfig, positions: int, most: int = 0) -> int:
+    """Return the length of the longest sequence. ``positions``: of the model; ``most``: if it has
+    more where ``--max-model-len`` says so. Raises ModelError if that exceeds both."""
+    longest, most = config.max_model_len or positions, max(positions, most)
+    if longest > most:
+        raise ModelError(f"--max-model-len {longest} exceeds the model's {most} positions")
     return longest

@@ -28,7 +28,7 @@ from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.layers import Sizes
 from engine.architecture.names import ARCHITECTURES, BARE_ARCHITECTURES, ENCODERS, SUPPORTED
 from engine.architecture.quantization import read_quantization
-from engine.architecture.rope import RopeConfig
+from engine.architecture.rope import RopeConfig, scaled_positions
 from engine.architecture.text_part import TextModelPart, text_fields, text_part
 
 _FAMILIES = ARCHITECTURES | BARE_ARCHITECTURES
@@ -106,6 +106,12 @@ class ModelConfig:
     rotated_norms: bool = False  # likewise of queries and keys, where these are rotated, after it
     adjacent_pairs: bool = False  # a checkpoint's heads have what turns together side by side
     layer_scales: bool = False
+
+    @property
+    def max_tokens(self) -> int:
+        """The longest sequence that has positions, with the scaling of rotary embeddings."""
+        ropes = {rope for rope in self.ropes if rope is not None}
+        return scaled_positions(self.family, ropes, self.max_position_embeddings)
 
     @property
     def features(self) -> frozenset[Feature]:

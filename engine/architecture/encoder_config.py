@@ -78,8 +78,9 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
         )
     vocab_size = fields.integer("vocab_size", 30522, low=1, high=_MAX_SIZE)
     num_positions = fields.integer("max_position_embeddings", 512, low=4, high=1 << 24)
-    # RoBERTa numbers positions starting after the padding token's id.
-    padding = fields.integer("pad_token_id", 1, low=0, high=num_positions - 3)
+    first_position = 0
+    if family == "roberta":  # numbers positions starting after the padding token's id
+        first_position = 1 + fields.integer("pad_token_id", 1, low=0, high=num_positions - 3)
     num_scores = _num_scores(fields) if architecture.endswith(_CLASSIFIER) else 0
     return EncoderConfig(
         architecture=architecture,
@@ -90,7 +91,7 @@ def load_encoder_config(directory: Path) -> EncoderConfig:
         num_layers=fields.integer("num_hidden_layers", 12, low=1, high=4096),
         num_heads=num_heads,
         num_positions=num_positions,
-        first_position=padding + 1 if family == "roberta" else 0,
+        first_position=first_position,
         num_token_types=fields.integer("type_vocab_size", 2, low=1, high=1024),
         norm_eps=fields.number("layer_norm_eps", 1e-12, low=0.0, high=1.0),
         activation=read_activation(fields, "hidden_act", "gelu"),

@@ -8,6 +8,7 @@ scaling.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from engine.architecture.errors import UnsupportedError
@@ -48,6 +49,22 @@ class RopeConfig:
 
 NO_ROPE = RopeConfig(share=0.0)
 """Turns nothing, for kernels that turn every layer's queries and keys."""
+
+
+def scaled_positions(model_type: str, ropes: Iterable[RopeConfig], positions: int) -> int:
+    """Return how many positions the scaling reaches, as vLLM counts them. ``positions``: what
+    config.json says, which is before scaling, but not with YaRN's, which names the original ones,
+    and not for Gemma 3 and other kinds of scaling, where it includes them."""
+    if "gemma3" in model_type:
+        return positions
+    reached = [int(_before_scaling(rope, positions) * rope.factor) for rope in ropes]
+    return max(positions, min(max(reached, default=0), _MAX_LENGTH))
+
+
+def _before_scaling(rope: RopeConfig, positions: int) -> int:
+    if rope.kind == "yarn":
+        return rope.original_positions
+    return positions if rope.kind in ("linear", "dynamic") else 0
 
 
 def read_rope(
@@ -112,14 +129,12 @@ def read_scaling(
     if kind == "linear":
         factor = scaling.number("factor", low=1e-3, high=1e6)
         return RopeConfig(theta=theta, kind=kind, factor=factor)
-    original = scaling.integer(
-        "original_max_position_embeddings",
-        fields.integer(
-            "original_max_position_embeddings", max_position_embeddings, low=1, high=_MAX_LENGTH
-        ),
-        low=1,
-        high=_MAX_LENGTH,
-    )
+    # As in transformers, the one outside the scaling counts where they differ.
+    original = max_position_embeddings
+    for place in (scaling, fields):
+        original = place.integer(
+            "original_max_position_embeddings", original, low=1, high=_MAX_LENGTH
+        )
     if kind == "llama3":
         return _read_llama3(scaling, theta, original)
     return _read_yarn(scaling, theta, original, max_position_embeddings)

@@ -19,12 +19,16 @@ from engine.architecture.fields import ConfigFields, read_object
 
 TOKENIZER = "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
-SPECIAL_TOKENS = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token")
+SPECIAL_TOKENS = (
+    *("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token"),
+    "mask_token",
+)
 
 _SPECIAL_MAP = "special_tokens_map.json"
 _ADDED = "added_tokens.json"
 _DECODER = "added_tokens_decoder"
 _LISTS = ("additional_special_tokens", "extra_special_tokens")
+_OWN = "model_specific_special_tokens"
 _ID = re.compile("[0-9]{1,9}")
 _FLAGS = ("single_word", "lstrip", "rstrip")
 
@@ -54,10 +58,9 @@ class _Vocabulary(msgspec.Struct):
 
 
 def special_tokens(directory: Path) -> dict[str, str]:
-    """Return the texts of those of SPECIAL_TOKENS that the files name. Raises ConfigError."""
-    named = _special_fields(directory)
-    texts = {name: _text(named.get(name)) for name in SPECIAL_TOKENS}
-    return {name: text for name, text in texts.items() if text is not None}
+    """Return the texts of the tokens that the files name: SPECIAL_TOKENS, and those that only this
+    model has, such as ``image_token``. Raises ConfigError."""
+    return _named(_special_fields(directory))
 
 
 def read_tokenizer(directory: Path) -> str:
@@ -100,14 +103,27 @@ def read_tokenizer(directory: Path) -> str:
 def named_end(directory: Path) -> int | None:
     """Return the id of the tokenizer's ``eos_token``; None if it has none. Raises ConfigError."""
     end = special_tokens(directory).get("eos_token")
-    if end is None or not (directory / TOKENIZER).is_file():
+    if end is None or (text := _found(directory)) is None:
         return None
-    try:
-        text = read_tokenizer(directory)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"cannot read {directory / TOKENIZER}: {error}") from error
     added = _added_ids(directory, text)
     return added[end] if end in added else _vocabulary(directory, text).get(end)
+
+
+def token_ids(directory: Path) -> set[int]:
+    """Return the ids of all tokens; none if there is no tokenizer. Raises ConfigError."""
+    if (text := _found(directory)) is None:
+        return set()
+    return {*_vocabulary(directory, text).values(), *_added_ids(directory, text).values()}
+
+
+def _found(directory: Path) -> str | None:
+    """Do as ``read_tokenizer``; None if there is no file. Raises ConfigError."""
+    if not (directory / TOKENIZER).is_file():
+        return None
+    try:
+        return read_tokenizer(directory)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"cannot read {directory / TOKENIZER}: {error}") from error
 
 
 def _special_fields(directory: Path) -> dict[str, object]:
@@ -118,25 +134,38 @@ def _special_fields(directory: Path) -> dict[str, object]:
     return config.values | {name: named.values[name] for name in named.values if named.has(name)}
 
 
+def _named(fields: dict[str, object]) -> dict[str, str]:
+    """Return the texts of tokens by their names. The last place that has a name counts."""
+    own = {name: token for name, token in fields.items() if name.endswith("_token")}
+    texts: dict[str, str] = {}
+    for group in (fields.get(_OWN), own, *map(fields.get, _LISTS)):
+        for name, token in group.items() if isinstance(group, dict) else ():
+            if (text := _text(token)) is not None:
+                texts[name] = text
+    return texts
+
+
 def _declared(directory: Path) -> Iterator[dict[str, Any]]:
     """Yield the added tokens that files other than ``tokenizer.json`` name, as it would."""
     config = _object(directory / TOKENIZER_CONFIG)
+    fields = _special_fields(directory)
+    named = {*_named(fields).values()}
     if (decoder := config.section(_DECODER)) is not None:
         for number, token in decoder.values.items():
             text = _text(token)
             if not _ID.fullmatch(number) or text is None or not isinstance(token, dict):
                 raise decoder.error(number, "an id with a token", token)
-            is_special = token.get("special") is True
+            is_special = token.get("special") is True or text in named
             flags = {flag: token.get(flag) is True for flag in _FLAGS}
-            normalized = token.get("normalized", not is_special) is True
-            yield _added(text, int(number), is_special, normalized=normalized, **flags)
+            flags["normalized"] = token.get("normalized", not is_special) is True
+            yield _added(text, int(number), is_special, **flags)
         return
-    special = {*_special_texts(_special_fields(directory))}
+    usual = {*_usual_texts(fields)}
     added = _object(directory / _ADDED)
     for content in added.values:
         place = added.integer(content, low=0, high=(1 << 31) - 1)
-        is_special = content in special
-        yield _added(content, place, is_special, normalized=not is_special)
+        is_usual = content in usual
+        yield _added(content, place, is_usual or content in named, normalized=not is_usual)
 
 
 def _added(text: str, number: int, is_special: bool, **flags: bool) -> dict[str, Any]:
@@ -144,7 +173,9 @@ def _added(text: str, number: int, is_special: bool, **flags: bool) -> dict[str,
     return {"id": number, "content": text, **usual, **flags, "special": is_special}
 
 
-def _special_texts(fields: dict[str, object]) -> Iterator[str]:
+def _usual_texts(fields: dict[str, object]) -> Iterator[str]:
+    """Yield the texts of the special tokens that transformers does not normalize by default: all
+    but those that only this model names."""
     listed = [
         one for name in _LISTS if isinstance(found := fields.get(name), list) for one in found
     ]

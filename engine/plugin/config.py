@@ -35,19 +35,21 @@ class AttentionLayer:
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
     """The counterpart of ``engine.architecture.config.ModelConfig``. ``source``: the configuration
-    as transformers read it."""
+    as transformers read it. ``max_tokens``: of a sequence, with frequencies that do not depend on
+    it; ``dynamic_tokens``: with those that do, if that is more."""
 
     architecture: str
     vocab_size: int
     hidden_size: int
     largest_matrix: int  # elements
-    max_position_embeddings: int
+    max_tokens: int
     dtype: str  # the checkpoint's
     eos_token_ids: frozenset[int]
     attentions: tuple[AttentionLayer, ...]
     source: Any
     mixers: tuple[str, ...] = ()  # modules that keep a state
     generates: bool = True
+    dynamic_tokens: int = 0
     text_part: TextModelPart | None = None  # if the checkpoint has more than this decoder
 
     @property

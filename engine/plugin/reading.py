@@ -22,7 +22,7 @@ from engine.plugin.gate import attention_layers
 from engine.plugin.loading import holds_head_of
 from engine.plugin.mixers import mixers
 from engine.plugin.probe import probe
-from engine.plugin.rope import freeze_frequencies
+from engine.plugin.rope import freeze_frequencies, reach
 from engine.plugin.trial import try_kind
 
 _META = torch.device("meta")
@@ -52,6 +52,7 @@ def read_plugin_config(directory: Path, *, has_files: bool = False) -> PluginCon
         generates = holds_head_of(model, directory, part)
     if not generates:
         model = model_without_head(source, _META, torch.float32)
+    usual, dynamic = reach(model, source.model_type, positions)
     freeze_frequencies(model, positions)
     probed = probe(model)
     keeping = mixers(model)
@@ -63,12 +64,13 @@ def read_plugin_config(directory: Path, *, has_files: bool = False) -> PluginCon
         vocab_size=probed.vocab_size,
         hidden_size=probed.hidden_size,
         largest_matrix=max(shape.numel() for shape in matrices if probed.vocab_size not in shape),
-        max_position_embeddings=positions,
+        max_tokens=usual,
         dtype=dtype,
         eos_token_ids=end_tokens(directory),
         attentions=attentions,
         source=source,
         mixers=tuple(keeping),
         generates=generates,
+        dynamic_tokens=dynamic,
         text_part=part,
     )

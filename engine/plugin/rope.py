@@ -8,13 +8,53 @@ accepts.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from torch import nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
+from engine.architecture.rope import RopeConfig, scaled_positions
+
 _BY_LENGTH = ("dynamic", "longrope")
 _FROZEN = "frozen"  # a kind of which transformers updates nothing
+
+
+class Reach(NamedTuple):
+    """The longest sequences, in tokens: with frequencies that do not depend on it, and with those
+    that do (``dynamic``)."""
+
+    usual: int
+    dynamic: int
+
+
+def reach(model: nn.Module, model_type: str, positions: int) -> Reach:
+    """Return how long sequences may be where ``model`` scales its rotary embeddings.
+    ``positions``: of its configuration. To be called before frequencies are chosen."""
+    ropes = {*_scalings(model)}
+    usual = {rope for rope in ropes if rope.kind != "dynamic"}
+    return Reach(
+        scaled_positions(model_type, usual, positions),
+        scaled_positions(model_type, ropes, positions),
+    )
+
+
+def _scalings(model: nn.Module) -> Iterator[RopeConfig]:
+    module: Any
+    for module in model.modules():
+        kinds = getattr(module, "rope_type", None)
+        if isinstance(kinds, str):
+            yield _scaling(kinds, module.config.rope_parameters)
+        elif isinstance(kinds, dict):
+            for layer_type, kind in kinds.items():
+                yield _scaling(kind, module.config.rope_parameters[layer_type] or {})
+
+
+def _scaling(kind: str, parameters: dict[str, Any]) -> RopeConfig:
+    """Return what of ``parameters`` says how long sequences may be."""
+    factor = parameters.get("factor") or 1.0
+    original = parameters.get("original_max_position_embeddings") or 0
+    return RopeConfig(kind=kind, factor=float(factor), original_positions=original)
 
 
 def freeze_frequencies(model: nn.Module, max_positions: int) -> None:

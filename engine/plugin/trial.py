@@ -229,7 +229,7 @@ def _settings(
         vocab_size=0,
         hidden_size=config.hidden_size,
         largest_matrix=0,
-        max_position_embeddings=max(_LENGTHS),
+        max_tokens=max(_LENGTHS),
         dtype="float32",
         eos_token_ids=frozenset(),
         attentions=layers,

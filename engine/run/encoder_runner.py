@@ -15,6 +15,7 @@ from engine.model.bert import EncoderBatch
 from engine.pooling.declared import PoolingRules, pooling_rules
 from engine.pooling.pool import Pooler, PoolingError, shape_vector
 from engine.run.loader import LoadSettings, described_quantization, load_encoder
+from engine.run.missing_rows import warn_of_missing_rows
 from engine.servable import positions_within, servable_encoder
 from engine.step.sequence import Sequence
 from engine.step.step import (
@@ -39,6 +40,7 @@ class EncoderRunner:
         on_progress("config", 0, 1)
         directory = Path(config.model)
         self._config = servable_encoder(config)
+        warn_of_missing_rows(directory, self._config.vocab_size)
         self._device = choose_device(config.device)
         self._rules = pooling_rules(directory, asked=config.pooling, default=Pooling.MEAN)
         self._pooler = Pooler(self._rules.pooling)

@@ -27,6 +27,7 @@ from engine.gpu.planned import PlannedAttention, require_flashinfer
 from engine.messages import Pooling
 from engine.plugin.config import PluginConfig
 from engine.pooling.declared import PoolingRules, pooling_rules
+from engine.run.missing_rows import warn_of_missing_rows
 from engine.servable import find_native, positions_within
 from engine.sharding.collectives import Collectives
 from engine.weights.head import stores_head
@@ -86,23 +87,9 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     device = choose_device(config.device)
     directory = Path(config.model)
     whole = _read_config(config)
-    if whole.text_part is not None and collectives.shard.rank == 0:
-        logger.info(
-            "serving only the language model of %s: input other than text (%s) is not supported",
-            whole.architecture,
-            ", ".join(whole.text_part.inputs),
-        )
-    if not whole.generates and collectives.shard.rank == 0:
-        logger.info(
-            "%s has no output head in its files, so it serves embeddings only",
-            whole.architecture,
-        )
-    if whole.generates and not whole.eos_token_ids and collectives.shard.rank == 0:
-        logger.warning(
-            "no end-of-sequence token is known, so answers end only at stop strings or at their "
-            "token limit; set eos_token_id in generation_config.json, or eos_token in "
-            "tokenizer_config.json"
-        )
+    if collectives.shard.rank == 0:
+        _report(whole)
+        warn_of_missing_rows(directory, whole.vocab_size)
     model = whole if isinstance(whole, PluginConfig) else collectives.shard.config(whole)
     if device.type == "cpu":
         processes = ranks * config.data_parallel_size
@@ -114,9 +101,34 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
         model,
         device,
         _choose_dtype(config, whole, device),
-        positions_within(config, model.max_position_embeddings),
+        positions_within(
+            config,
+            model.max_tokens,
+            model.dynamic_tokens if isinstance(model, PluginConfig) else 0,
+        ),
         pooling_rules(directory, asked=config.pooling, default=Pooling.LAST),
     )
+
+
+def _report(model: AnyConfig) -> None:
+    """Log what of the model is not served, or not known."""
+    if model.text_part is not None:
+        logger.info(
+            "serving only the language model of %s: input other than text (%s) is not supported",
+            model.architecture,
+            ", ".join(model.text_part.inputs),
+        )
+    if not model.generates:
+        logger.info(
+            "%s has no output head in its files, so it serves embeddings only",
+            model.architecture,
+        )
+    if model.generates and not model.eos_token_ids:
+        logger.warning(
+            "no end-of-sequence token is known, so answers end only at stop strings or at their "
+            "token limit; set eos_token_id in generation_config.json, or eos_token in "
+            "tokenizer_config.json"
+        )
 
 
 def _read_config(config: EngineConfig) -> AnyConfig:

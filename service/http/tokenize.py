@@ -37,11 +37,11 @@ async def tokenizer_info(request: HttpCall) -> Response[bytes]:
     checkpoint, engine = request.services.checkpoint, request.services.engine
     template = checkpoint.template
     info: dict[str, object] = {
+        **dict.fromkeys(SPECIAL_TOKENS),
+        **checkpoint.special_tokens,
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": engine.max_model_len,
         "vocab_size": engine.vocab_size,
         "chat_template": None if template is None else template.source,
-        **dict.fromkeys(SPECIAL_TOKENS),
-        **checkpoint.special_tokens,
     }
     return request.answer(msgspec.json.encode(info))

@@ -52,6 +52,25 @@ def test_what_fits_is_accepted(llama: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("kind", "positions"),
+    [
+        ({"rope_type": "yarn", "original_max_position_embeddings": 400}, 1600),
+        ({"rope_type": "linear"}, 4 * MAX_POSITIONS),
+        ({"rope_type": "llama3", "low_freq_factor": 1, "high_freq_factor": 4}, MAX_POSITIONS),
+    ],
+    ids=["yarn", "linear", "llama3"],
+)
+def test_scaled_rotary_embeddings_allow_longer_sequences(
+    llama: Path, tmp_path: Path, kind: dict[str, Any], positions: int
+) -> None:
+    scaling = {"factor": 4.0, **kind}
+    directory = renamed(llama, tmp_path, rope_scaling=scaling, rope_parameters=None)
+    check_settings(config_of(directory, max_model_len=positions))
+    with pytest.raises(ModelError, match=f"exceeds the model's {positions} positions"):
+        check_settings(config_of(directory, max_model_len=positions + 1))
+
+
+@pytest.mark.parametrize(
     ("settings", "reason"),
     [
         ({"max_model_len": MAX_POSITIONS + 1}, f"the model's {MAX_POSITIONS} positions"),

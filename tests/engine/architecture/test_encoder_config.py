@@ -40,6 +40,14 @@ def test_roberta_s_positions_begin_behind_the_padding_token(tmp_path: Path) -> N
     assert (config.first_position, config.max_tokens, config.padding_id) == (2, 512, 1)
 
 
+def test_bert_s_positions_do_not_depend_on_the_padding_token(tmp_path: Path) -> None:
+    sizes = {"pad_token_id": 2000, "max_position_embeddings": 64}
+    config = load_encoder_config(write(tmp_path, **BERT, **sizes))
+    assert (config.first_position, config.max_tokens, config.padding_id) == (0, 64, None)
+    with pytest.raises(ConfigError, match="pad_token_id must be an integer from 0 to 61"):
+        load_encoder_config(write(tmp_path, architectures=["RobertaModel"], **sizes))
+
+
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_served_encoder_is_known_as_one(name: str, tmp_path: Path) -> None:
     assert is_encoder(write(tmp_path, architectures=[name]))

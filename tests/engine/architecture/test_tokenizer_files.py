@@ -12,7 +12,7 @@ from tokenizers.models import BPE, Unigram
 from tokenizers.pre_tokenizers import ByteLevel
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.tokenizer_files import named_end, read_tokenizer, special_tokens
+from engine.architecture.tokenizer_files import named_end, read_tokenizer, special_tokens, token_ids
 
 LETTERS = {letter: number for number, letter in enumerate("<>aehilnost")}
 NEXT = len(LETTERS) + 1  # after the only added token
@@ -50,6 +50,66 @@ def test_special_tokens_come_from_the_map_unless_the_configuration_lists_its_tok
     written(tmp_path, tokenizer_config=decoder(**old), special_tokens_map=both)
     assert special_tokens(tmp_path) == old
     assert special_tokens(tmp_path / "nothing") == {}
+
+
+SAVED = {"__type": "AddedToken", "content": "<s>", "lstrip": False, "normalized": False}
+
+
+@pytest.mark.parametrize(
+    ("files", "texts"),
+    [
+        ({"tokenizer_config": {"extra_special_tokens": {"turn": "<s>"}}}, {"turn": "<s>"}),
+        ({"tokenizer_config": {"extra_special_tokens": {"turn": SAVED}}}, {"turn": "<s>"}),
+        ({"tokenizer_config": {"model_specific_special_tokens": {"turn": SAVED}}}, {"turn": "<s>"}),
+        ({"tokenizer_config": {"image_token": "<s>"}}, {"image_token": "<s>"}),
+        ({"tokenizer_config": {"image_token": SAVED, "x": "a"}}, {"image_token": "<s>"}),
+        ({"tokenizer_config": {"mask_token": "<s>", "add_eos_token": True}}, {"mask_token": "<s>"}),
+        ({"special_tokens_map": {"extra_special_tokens": {"turn": "<s>"}}}, {"turn": "<s>"}),
+        ({"special_tokens_map": {"image_token": "<s>"}}, {"image_token": "<s>"}),
+        (
+            {
+                "tokenizer_config": {
+                    "bos_token": "a",
+                    "image_token": "e",
+                    "extra_special_tokens": {"bos_token": "<s>", "image_token": "<s>"},
+                }
+            },
+            {"bos_token": "<s>", "image_token": "<s>"},
+        ),
+    ],
+)
+def test_tokens_that_only_one_model_names_are_named_as_in_transformers(
+    tmp_path: Path, files: dict[str, Any], texts: dict[str, str]
+) -> None:
+    transformers = pytest.importorskip("transformers")
+    written(tmp_path, **files)
+    assert special_tokens(tmp_path) == texts
+    assert transformers.AutoTokenizer.from_pretrained(tmp_path).special_tokens_map == texts
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {
+            "tokenizer_config": {"extra_special_tokens": {"turn": "<hi>"}},
+            "added_tokens": {"<hi>": NEXT},
+        },
+        {"tokenizer_config": {"mask_token": "<hi>"}, "added_tokens": {"<hi>": NEXT}},
+        {
+            "tokenizer_config": {
+                "image_token": "<hi>",
+                "added_tokens_decoder": {str(NEXT): {"content": "<hi>", "special": False}},
+            }
+        },
+    ],
+)
+def test_a_named_token_is_special_as_in_transformers(tmp_path: Path, files: dict[str, Any]) -> None:
+    transformers = pytest.importorskip("transformers")
+    written(tmp_path, **files)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path).added_tokens_decoder[NEXT]
+    ours = Tokenizer.from_str(read_tokenizer(tmp_path)).get_added_tokens_decoder()[NEXT]
+    assert ours.special
+    assert (ours.special, ours.normalized) == (theirs.special, theirs.normalized)
 
 
 @pytest.mark.parametrize(
@@ -156,3 +216,9 @@ def test_without_a_tokenizer_no_end_is_named_and_a_broken_one_is_refused(tmp_pat
         named_end(tmp_path)
     (tmp_path / "tokenizer.json").unlink()
     assert named_end(tmp_path) is None
+
+
+def test_all_ids_are_those_of_the_vocabulary_and_of_added_tokens(tmp_path: Path) -> None:
+    assert token_ids(tmp_path) == set()
+    written(tmp_path, added_tokens={"<hi>": NEXT})
+    assert token_ids(tmp_path) == {*range(NEXT + 1)}

@@ -50,7 +50,7 @@ def test_what_the_engine_needs_is_found_without_weights(tmp_path: Path) -> None:
     config = read_plugin_config(tmp_path)
     assert config.architecture == "GptOssForCausalLM"
     assert (config.vocab_size, config.hidden_size, config.dtype) == (199, 64, "bfloat16")
-    assert config.max_position_embeddings == 256
+    assert config.max_tokens == 32 * 4096  # YaRN's
     assert config.eos_token_ids == frozenset({7, 8, 9})
     assert config.largest_matrix == 64 * 192
     assert [layer.window for layer in config.kv_layers] == [6, None, 6, None]

@@ -8,7 +8,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
-from engine.plugin.rope import freeze_frequencies
+from engine.plugin.rope import Reach, freeze_frequencies, reach
 from tests.engine.plugin.families import tiny_config
 
 
@@ -34,6 +34,29 @@ def test_a_position_turns_alike_in_any_company(kind: str, longest: int) -> None:
     torch.testing.assert_close(rotations(ours, [5, longest - 1]), expected)
     torch.testing.assert_close(rotations(ours, [5]), expected[:1])
     torch.testing.assert_close(rotations(ours, [5, 3]), rotations(ours, [5, 3, 511])[:2])
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("llama", Reach(256, 256)),
+        ("llama#dynamic", Reach(256, 768)),
+        ("phi3#longrope", Reach(512, 512)),
+        ("olmo3", Reach(256, 256)),
+    ],
+)
+def test_only_frequencies_by_length_need_to_be_asked_for(kind: str, expected: Reach) -> None:
+    model = new_model(kind)
+    positions = model.config.max_position_embeddings
+    assert reach(model, model.config.model_type, positions) == expected
+
+
+def test_each_type_of_layers_may_scale() -> None:
+    config = tiny_config("olmo3")
+    yarn = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 100}
+    config.rope_parameters["full_attention"] |= yarn
+    model = AutoModelForCausalLM.from_config(config)
+    assert reach(model, "olmo3", 256) == Reach(400, 400)
 
 
 def test_a_model_without_weights_is_frozen_too() -> None:

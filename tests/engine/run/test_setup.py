@@ -46,6 +46,28 @@ def test_a_model_without_an_end_token_is_served_with_a_warning(
     assert ("no end-of-sequence token is known" in caplog.text) is (eos is None)
 
 
+@pytest.mark.parametrize(
+    ("kind", "default", "most"),
+    [
+        ({"rope_type": "yarn", "original_max_position_embeddings": 400}, 1600, 1600),
+        ({"rope_type": "dynamic"}, MAX_POSITIONS, 4 * MAX_POSITIONS),  # transformers' code
+    ],
+    ids=["yarn", "dynamic"],
+)
+def test_the_longest_sequence_is_the_longest_that_needs_no_other_frequencies(
+    model: Path, tmp_path: Path, kind: dict[str, Any], default: int, most: int
+) -> None:
+    values = json.loads((model / "config.json").read_text())
+    values["rope_parameters"] = {"rope_theta": 10_000.0, "factor": 4.0, **kind}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    config = EngineConfig(model=str(tmp_path), load_format="dummy", device="cpu", threads=1)
+    assert set_up(config, ALONE).max_positions == default
+    longest = msgspec.structs.replace(config, max_model_len=most)
+    assert set_up(longest, ALONE).max_positions == most
+    with pytest.raises(ModelError, match=f"exceeds the model's {most} positions"):
+        set_up(msgspec.structs.replace(config, max_model_len=most + 1), ALONE)
+
+
 def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:
     with pytest.raises(ModelError, match=f"{MAX_POSITIONS} positions"):
         load_runner(model, max_model_len=MAX_POSITIONS + 1)

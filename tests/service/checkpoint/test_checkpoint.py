@@ -53,6 +53,15 @@ def test_special_and_added_tokens_may_be_in_files_of_their_own(tmp_path: Path) -
     assert (ids, checkpoint.tokenizer.token_id("<note>")) == ([size], size)
 
 
+def test_named_tokens_of_this_model_are_variables_of_its_template(tmp_path: Path) -> None:
+    named = {"extra_special_tokens": {"turn_token": "<|im_start|>"}, "mask_token": "<|im_end|>"}
+    directory = model(tmp_path, tokenizer_config=named)
+    (directory / "chat_template.jinja").write_text("{{ turn_token }}user{{ mask_token }}")
+    checkpoint = load_checkpoint(directory)
+    assert checkpoint.template is not None
+    assert checkpoint.template.render([]) == "<|im_start|>user<|im_end|>"
+
+
 def test_a_special_tokens_map_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"special_tokens_map\.json"):
         load_checkpoint(model(tmp_path, special_tokens_map=[]))

@@ -29,6 +29,6 @@ def test_the_tokenizer_is_described_for_evaluation_harnesses(service: RunningSer
     status, body = service.get("/tokenizer_info")
     assert status == 200
     info = json.loads(body)
-    assert {"eos_token", "bos_token", "pad_token", "chat_template"} <= set(info)
+    assert {"eos_token", "bos_token", "pad_token", "mask_token", "chat_template"} <= set(info)
     _, tokenized = service.post("/tokenize", {"prompt": "Hi"})
     assert info["model_max_length"] == tokenized["max_model_len"]
