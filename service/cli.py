@@ -41,7 +41,12 @@ from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
-from service.start_checks import check_model, descriptors_problem, settings_problem
+from service.start_checks import (
+    check_model,
+    descriptors_problem,
+    settings_problem,
+    settings_warning,
+)
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
@@ -319,6 +324,8 @@ def _serve(namespace: argparse.Namespace) -> int:
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
+    if warning := settings_warning(service):
+        _log.warning(warning)
     for unknown in unknown_variables(os.environ):
         _log.warning("ignoring an unknown variable", **unknown._asdict())
     try:
