@@ -50,6 +50,7 @@ from service.start_checks import (
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
+from service.unknown_arguments import unknown_arguments
 from service.unknown_variables import unknown_variables
 from service.version import VERSION
 
@@ -65,7 +66,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         namespace, rest = parser.parse_known_args(argv)
         if rest and namespace.command not in (_dashboard, _join):
-            parser.error(f"unknown arguments: {' '.join(rest)}")
+            used: argparse.ArgumentParser = namespace.own_parser
+            used.error(unknown_arguments(used, rest))
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command
         return command(namespace)
@@ -134,6 +136,8 @@ def _parser() -> argparse.ArgumentParser:
             "doctor", allow_abbrev=False, help="say what this machine can do, and what is missing"
         )
     )
+    for one in commands.choices.values():
+        one.set_defaults(own_parser=one)
     return parser
 
 
