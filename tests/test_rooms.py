@@ -85,15 +85,8 @@ ORDER = {
         *("serving", "admin"),
         *("grpc", "http", "injection", "start_checks", "doctor", "app"),
         *("admin_app", "worker"),
-        *(
-            "settings_page",
-            "unknown_arguments",
-            "unknown_variables",
-            "routes_page",
-            "drill_page",
-            "key_commands",
-            "cli",
-        ),
+        *("settings_page", "unknown_arguments", "unknown_variables", "routes_page", "drill_page"),
+        *("key_commands", "cli"),
     ),
 }
 # Libraries, and the only room that may import each. Generated code is left out.

@@ -16,7 +16,7 @@ _IN_SCHEMA = "failed to compile JSON schema: "
 _MOST_SHOWN = 200
 
 
-def explained(error: str, *, has_place: bool) -> str:
+def plain_error(error: str, *, has_place: bool) -> str:
     """Return the library's error in plain words. ``has_place``: say in which line of the grammar it
     is."""
     place = _PLACE.match(error)

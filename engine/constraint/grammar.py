@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.architecture.tokenizer_files import read_tokenizer
-from engine.constraint.explained import explained
+from engine.constraint.explained import plain_error
 from engine.messages import Constraint
 from engine.step.grammar_state import GrammarError
 from engine.step.mask import Allowed, TokenMask
@@ -130,7 +130,7 @@ def explain(matcher: LLMatcher, *, has_place: bool = False) -> str:
     ``has_place``: with the line in the grammar."""
     text, *_ = _LISTING.split(matcher.get_error(), maxsplit=1)
     text = " ".join(text.removesuffix("<non-verbose/>").split())
-    text = explained(text, has_place=has_place)[:_MAX_ERROR_CHARS]
+    text = plain_error(text, has_place=has_place)[:_MAX_ERROR_CHARS]
     if text == "NoExtensionBias":
         return "no text matches the grammar"
     return text or "the grammar failed"

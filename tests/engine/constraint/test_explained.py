@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from engine.constraint.explained import explained
+from engine.constraint.explained import plain_error
 from engine.constraint.grammar import Tokens, compile_grammar
 from engine.messages import Constraint
 from engine.step.grammar_state import GrammarError
@@ -88,4 +88,4 @@ def test_a_grammar_of_the_client_has_lines(lark: str, words: str, tokens: Tokens
 @pytest.mark.parametrize("has_place", [True, False])
 def test_another_error_stays_as_it_is(has_place: bool) -> None:
     for error in ("", "no start rule found", "look at 3(5): it"):
-        assert explained(error, has_place=has_place) == error
+        assert plain_error(error, has_place=has_place) == error
