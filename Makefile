@@ -20,7 +20,7 @@ export PYTHONDONTWRITEBYTECODE :=
 check test quick coverage test-slow test-chart test-agents test-transformers: export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents
+.PHONY: help install develop serve dashboard tour chat doctor observe check quick test test-slow test-chart test-agents
 .PHONY: test-transformers coverage
 .PHONY: lint types dead audit lock format hooks bench peers soak docs proto clean
 
@@ -43,6 +43,8 @@ $(VENV)/.develop: $(VENV)/.base
 
 install: $(VENV)/.base ## Create .venv and install the server into it, gRPC included
 	@echo 'Installed as $(BIN)/quire. To have it on your PATH: source $(BIN)/activate'
+
+develop: $(VENV)/.develop ## Install what tests, linters and benchmarks need, too
 
 serve: $(VENV)/.base ## Serve the embedded model on http://127.0.0.1:8000 (ARGS="MODEL --flags")
 	@$(BIN)/quire serve $(ARGS)

@@ -1,7 +1,7 @@
 """Does llama.cpp read the same model from a GGUF file as we do, and as transformers from its
 checkpoint?
 
-    make peers                           # once: llama.cpp, in a separate environment
+    make develop; make peers             # once; llama.cpp is in a separate environment
     python -m bench.gguf_families
 
 For each family, a file of tiny random float32 weights, written by the tests. Printed: how far our

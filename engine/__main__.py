@@ -20,8 +20,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from engine.architecture.errors import ModelError
 from engine.beats import Page
-from engine.config import EngineConfig, OnProgress, hosts_problem
+from engine.config import DeviceError, EngineConfig, OnProgress, hosts_problem
 from engine.faults.page import FaultPage
 from engine.loop.core import EngineCore
 from engine.loop.process import EngineProcess
@@ -33,7 +34,7 @@ from engine.options import (
     forget_secrets,
     from_namespace,
 )
-from engine.simulation.spec import is_simulated
+from engine.simulation.spec import SpecError, is_simulated, parse_spec
 from engine.step.runner import Runner
 from observability.logging import configure
 from observability.stacks import write_stacks_on_sigusr1
@@ -129,7 +130,7 @@ def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitSt
     """Generate for one prompt, printing to stdout. Returns the exit status: 0, or 1 if the engine
     refused the prompt."""
     assert settings.prompt_token_ids is not None
-    prompt = [int(text) for text in settings.prompt_token_ids.split(",")]
+    prompt = _token_ids(settings.prompt_token_ids)
     runner = load_model(config, _log_progress, ends, rank_arguments=_rank_arguments(settings))
     sizes = config.sizes(runner.info.default_sizes)
     core = EngineCore(
@@ -165,12 +166,28 @@ def continue_prompt(config: EngineConfig, settings: ProcessOptions, ends: ExitSt
             return 1 if finished.reason is FinishReason.ERROR else 0
 
 
+def _token_ids(text: str) -> list[int]:
+    """Raises OptionError."""
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise OptionError(
+            "--prompt-token-ids: must be whole numbers separated by commas, such as 1,2,3"
+        ) from None
+
+
 def _log_progress(phase: str, done: int, total: int) -> None:
     logging.getLogger("engine").info("loading %s: %d of %d", phase, done, total)
 
 
 def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
-    parser = argparse.ArgumentParser(prog="python -m engine", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m engine",
+        # The list of all flags would bury the error below it.
+        usage="python -m engine --model MODEL (--socket PATH | --prompt-token-ids 1,2,3) "
+        "[--FLAG VALUE ...]  (all flags: python -m engine --help)",
+        description=__doc__,
+    )
     add_arguments(parser, ProcessOptions, "process")
     add_arguments(parser, EngineConfig)
     try:
@@ -179,7 +196,10 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
         namespace = parser.parse_args(argv)
         config = from_namespace(EngineConfig, namespace)
         settings = from_namespace(ProcessOptions, namespace)
-    except OptionError as error:
+        _token_ids(settings.prompt_token_ids or "0")
+        if is_simulated(config.model):
+            parse_spec(config.model)
+    except (OptionError, SpecError) as error:
         parser.error(str(error))
     if problem := hosts_problem(config):
         parser.error(problem)
@@ -195,7 +215,11 @@ def main(argv: list[str]) -> int:
     configure(log_format=settings.log_format, level=settings.log_level, process="engine")
     with ExitStack() as ends:
         if settings.socket is None:
-            return continue_prompt(config, settings, ends)
+            try:
+                return continue_prompt(config, settings, ends)
+            except (ModelError, DeviceError) as error:  # the message is sufficient
+                print(f"python -m engine: error: {error}", file=sys.stderr)
+                return 1
 
         def load(config: EngineConfig, on_progress: OnProgress) -> Runner:
             arguments = _rank_arguments(settings)

@@ -42,10 +42,16 @@ from service.key_commands import add_key_commands, making_keys
 from service.printing import with_output
 from service.served_model import ServedModel, served_model
 from service.settings import ServiceSettings
-from service.start_checks import check_model, descriptors_problem, settings_problem
+from service.start_checks import (
+    check_model,
+    descriptors_problem,
+    settings_problem,
+    settings_warning,
+)
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.supervisor import Supervisor
+from service.unknown_arguments import unknown_arguments
 from service.unknown_variables import unknown_variables
 from service.version import VERSION
 
@@ -65,7 +71,8 @@ def _main(argv: list[str] | None) -> int:
     try:
         namespace, rest = parser.parse_known_args(argv)
         if rest and namespace.command not in (_dashboard, _join):
-            parser.error(f"unknown arguments: {' '.join(rest)}")
+            used: argparse.ArgumentParser = namespace.own_parser
+            used.error(unknown_arguments(used, rest))
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command
         return command(namespace)
@@ -134,6 +141,8 @@ def _parser() -> argparse.ArgumentParser:
             "doctor", allow_abbrev=False, help="say what this machine can do, and what is missing"
         )
     )
+    for one in commands.choices.values():
+        one.set_defaults(own_parser=one)
     return parser
 
 
@@ -324,6 +333,8 @@ def _serve(namespace: argparse.Namespace) -> int:
     writer = logging.configure(
         log_format=service.log_format, level=service.log_level, process="supervisor"
     )
+    if warning := settings_warning(service):
+        _log.warning(warning)
     for unknown in unknown_variables(os.environ):
         _log.warning("ignoring an unknown variable", **unknown._asdict())
     try:

@@ -40,7 +40,7 @@ from engine.python_command import python_command
 from service.hub.place import ModelPlace
 from service.serving.connection_limits import RESERVED_DESCRIPTORS
 from service.settings import ServiceSettings
-from service.start_checks import CheckedModel
+from service.start_checks import CheckedModel, settings_warning
 from service.store.place import StorePlace, store_place
 from service.version import VERSION
 
@@ -111,6 +111,8 @@ def _findings(
         yield Finding(Level.FAIL, "settings", settings_problem)
     elif service.store_url != "none":
         yield store_finding(store_place(service.store_url), holds_keys=service.stored_keys)
+    if warning := settings_warning(service):
+        yield Finding(Level.NOTE, "settings", warning)
     yield model
     yield from optional_findings()
 

@@ -5,7 +5,8 @@
     │   ├── ContextTooLongError   400  refused:invalid       the prompt exceeds the model's context
     │   ├── WrongTaskError        400  refused:invalid       the model does not support this task
     │   └── NoThreadsError        400  refused:invalid       Anthropic's server-side conversations
-    ├── UnauthorizedError         401  refused:unauthorized  no key, or an unknown one
+    ├── UnauthorizedError         401  refused:unauthorized  no key, or one that has ended
+    │   └── UnknownKeyError       401  refused:unauthorized  no such key
     ├── ForbiddenError            403  refused:unauthorized  a Host or Origin that is not allowed
     │   └── MissingScopeError     403  refused:unauthorized  the key may not use this route
     ├── NotFoundError             404  refused:not_found     no such path
@@ -143,6 +144,10 @@ class UnauthorizedError(QuireError):
 
     def headers(self) -> dict[str, str]:
         return {**super().headers(), "www-authenticate": "Bearer"}
+
+
+class UnknownKeyError(UnauthorizedError):
+    """The key may have been made since the keys were last read."""
 
 
 class NotFoundError(QuireError):

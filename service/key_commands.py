@@ -106,7 +106,7 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
     def command(name: str, help: str, act: _Act) -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=help, description=help, allow_abbrev=False)
         add_arguments(added, _StoreOptions)
-        added.set_defaults(command=lambda namespace: _run(act, namespace))
+        added.set_defaults(command=lambda namespace: _run(act, namespace), own_parser=added)
         return added
 
     create = command("create", "Create a key and print it; it is not shown again.", _create)

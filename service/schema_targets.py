@@ -38,6 +38,16 @@ def target_of(reference: str, root: Any) -> Any:
     return found
 
 
+def outside_reference(schema: dict[str, Any] | list[Any]) -> str | None:
+    """Return the path (``properties.p.$ref``) of a reference to another document; None if there is
+    none."""
+    for part, way in _dicts(schema):
+        reference = part.get("$ref")
+        if isinstance(reference, str) and not reference.startswith("#"):
+            return ".".join([*map(str, _keys(way)), "$ref"])
+    return None
+
+
 def list_in(schema: dict[str, Any], keyword: str) -> list[Any]:
     """Return the list that the schema has for a keyword; an empty one if it has none."""
     value = schema.get(keyword)
@@ -99,11 +109,15 @@ def _dicts(schema: Any) -> Iterator[tuple[dict[str, Any], _Way | None]]:
 
 
 def _pointer(way: _Way | None) -> str:
-    steps: list[str] = []
-    while way is not None and len(steps) <= _MAX_DEPTH:
-        steps.append(_step(str(way.key)))
+    return "/".join(["#", *(_step(str(key)) for key in _keys(way))])
+
+
+def _keys(way: _Way | None) -> list[str | int]:
+    keys: list[str | int] = []
+    while way is not None and len(keys) <= _MAX_DEPTH:
+        keys.append(way.key)
         way = way.before
-    return "/".join(["#", *reversed(steps)])
+    return keys[::-1]
 
 
 def _step(key: str) -> str:

@@ -225,7 +225,8 @@ class ServiceSettings(DrainSettings, frozen=True, kw_only=True):
         setting(
             _AVAILABILITY,
             "Seconds without a message from the engine after which the server is not ready and "
-            "refuses requests (503). An engine sends one every second, also during a long step.",
+            "refuses requests (503). A healthy engine sends one at least every two seconds, also "
+            "during a long step.",
         ),
     ] = 5.0
     engine_restart_timeout: Annotated[

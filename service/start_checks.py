@@ -14,6 +14,7 @@ from engine.architecture.errors import ModelError
 from engine.config import EngineConfig, hosts_problem
 from engine.servable import check_settings
 from engine.simulation.spec import parse_spec
+from service.admin.gate import is_this_machine
 from service.checkpoint.files import files_problem
 from service.grpc.available import problem as grpc_problem
 from service.served_model import ServedModel
@@ -75,6 +76,16 @@ def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | No
     if service.grpc_port is not None and (missing := grpc_problem()):
         return missing
     return hosts_problem(engine)
+
+
+def settings_warning(service: ServiceSettings) -> str | None:
+    """Say which setting has no use as it is, and what to do."""
+    if not service.admin or service.admin_keys or is_this_machine(service.admin_host):
+        return None
+    return (
+        f"--admin-host {service.admin_host} needs an admin key: without one, clients on other "
+        "machines get 403, and those on this one may only read; set --admin-key (QUIRE_ADMIN_KEY)"
+    )
 
 
 def descriptors_problem() -> str | None:

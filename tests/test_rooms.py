@@ -85,7 +85,8 @@ ORDER = {
         *("serving", "admin"),
         *("grpc", "http", "injection", "start_checks", "doctor", "app"),
         *("admin_app", "worker"),
-        *("settings_page", "unknown_variables", "routes_page", "drill_page", "printing"),
+        *("settings_page", "unknown_arguments", "unknown_variables", "routes_page", "drill_page"),
+        "printing",
         *("key_commands", "cli"),
     ),
 }

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from engine.architecture.tokenizer_files import read_tokenizer
+from engine.constraint.explained import plain_error
 from engine.messages import Constraint
 from engine.step.grammar_state import GrammarError
 from engine.step.mask import Allowed, TokenMask
@@ -110,7 +111,8 @@ def compile_grammar(constraint: Constraint, tokens: Tokens) -> LLMatcher:
         grammar = _HEADER_WITHOUT_FORCING + grammar.removeprefix(_HEADER)
     matcher = llguidance.LLMatcher(tokens.library, grammar, log_level=0, limits=limits)
     if matcher.is_error():
-        raise GrammarError(explain(matcher))
+        # Only a client's own grammar has lines that the client knows.
+        raise GrammarError(explain(matcher, has_place=not constraint.grammar.startswith(_HEADER)))
     return matcher
 
 
@@ -123,10 +125,12 @@ def allowed_tokens(matcher: LLMatcher, tokens: Tokens) -> Allowed:
     return Allowed(mask, matcher.is_accepting())
 
 
-def explain(matcher: LLMatcher) -> str:
-    """Return the matcher's error in one line, without its listing of the grammar's text."""
+def explain(matcher: LLMatcher, *, has_place: bool = False) -> str:
+    """Return the matcher's error in one line, without its listing of the grammar's text.
+    ``has_place``: with the line in the grammar."""
     text, *_ = _LISTING.split(matcher.get_error(), maxsplit=1)
-    text = " ".join(text.removesuffix("<non-verbose/>").split())[:_MAX_ERROR_CHARS]
+    text = " ".join(text.removesuffix("<non-verbose/>").split())
+    text = plain_error(text, has_place=has_place)[:_MAX_ERROR_CHARS]
     if text == "NoExtensionBias":
         return "no text matches the grammar"
     return text or "the grammar failed"

@@ -17,8 +17,7 @@ def warn_of_missing_rows(directory: Path, rows: int) -> None:
     if missing:
         _log.warning(
             "the model has no embedding for %d of the tokenizer's tokens (its ids end at %d, the "
-            "tokenizer's at %d), so requests whose prompts contain one are refused; use the "
-            "tokenizer that the model was trained with, or remove such tokens from tokenizer.json",
+            "tokenizer's at %d), so requests whose prompts contain one are refused",
             len(missing),
             rows - 1,
             max(missing),

@@ -28,8 +28,13 @@ class SpecError(ValueError):
     """The text is not a valid simulation; the message names the part at fault."""
 
 
-StepSeconds = Annotated[float, Meta(ge=0, le=10)]
-Tokens = Annotated[int, Meta(ge=1, le=16_777_216)]
+_MOST_SECONDS = 10
+_MOST_PREFILL = 1_000_000_000
+_MOST_TOKENS = 16_777_216
+_FEWEST_KV, _MOST_KV = 16, 268_435_456
+
+StepSeconds = Annotated[float, Meta(ge=0, le=_MOST_SECONDS)]
+Tokens = Annotated[int, Meta(ge=1, le=_MOST_TOKENS)]
 
 
 class Simulation(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,10 +45,10 @@ class Simulation(msgspec.Struct, frozen=True, kw_only=True):
     profile: str
     step: StepSeconds
     per_sequence: StepSeconds
-    prefill: Annotated[int, Meta(ge=0, le=1_000_000_000)]
+    prefill: Annotated[int, Meta(ge=0, le=_MOST_PREFILL)]
     output: tuple[Tokens, Tokens]  # shortest and longest answer without a script
     context: Tokens  # longest prompt plus output
-    kv_tokens: Annotated[int, Meta(ge=16, le=268_435_456)]  # simulated size of the KV cache
+    kv_tokens: Annotated[int, Meta(ge=_FEWEST_KV, le=_MOST_KV)]  # simulated size of the KV cache
     script: str | None = None
     tokenizer: str | None = None  # directory in Hugging Face layout
 
@@ -153,9 +158,7 @@ def _value(model: str, key: str, text: str) -> Any:
     read, expected = _KEYS[key]
     try:
         return msgspec.convert(read(text), _TYPES[key])
-    except msgspec.ValidationError as error:
-        raise SpecError(f"{model}: {key}: {error}") from None
-    except ValueError:
+    except (msgspec.ValidationError, ValueError):
         raise SpecError(f"{model}: {key} must be {expected}, not {text!r}") from None
 
 
@@ -188,12 +191,18 @@ def _path(text: str) -> str:
 _TYPES = get_type_hints(Simulation, include_extras=True)
 # The parser of each key's text, and a description of valid values, for errors.
 _KEYS: Mapping[str, tuple[Callable[[str], Any], str]] = {
-    "step": (_duration, "a duration like 8ms, 250us or 0.5s"),
-    "per_sequence": (_duration, "a duration like 40us"),
-    "prefill": (_integer, "a whole number of tokens a second, 0 for no limit"),
-    "output": (_range, "a number of tokens like 200, or a range like 20-400"),
-    "context": (_integer, "a whole number of tokens"),
-    "kv_tokens": (_integer, "a whole number of tokens"),
+    "step": (_duration, f"a duration like 8ms, 250us or 0.5s, at most {_MOST_SECONDS}s"),
+    "per_sequence": (_duration, f"a duration like 40us, at most {_MOST_SECONDS}s"),
+    "prefill": (
+        _integer,
+        f"a whole number of tokens a second, at most {_MOST_PREFILL:,}, 0 for no limit",
+    ),
+    "output": (
+        _range,
+        f"a number of tokens like 200, or a range like 20-400, from 1 to {_MOST_TOKENS:,}",
+    ),
+    "context": (_integer, f"a whole number of tokens from 1 to {_MOST_TOKENS:,}"),
+    "kv_tokens": (_integer, f"a whole number of tokens from {_FEWEST_KV} to {_MOST_KV:,}"),
     "script": (_path, "a file"),
     "tokenizer": (_path, "a directory"),
 }

@@ -126,7 +126,8 @@ ENGINE_BOARD = Board(
             (
                 Panel(
                     "Silence",
-                    "Time since the engine's last message; a healthy one sends one every 2 s.",
+                    "Time since the engine's last message. A healthy one sends one at least every "
+                    "2 s.",
                     (
                         PanelQuery(
                             _q.gauge(catalogue.ENGINE_SILENCE_SECONDS, how="max", by="instance"),

@@ -71,6 +71,8 @@ class AdminGate:
 
     def check(self, approach: Approach) -> Actor:
         """Return who it is. Raises ProblemError."""
+        if not self._keys:
+            _check_place(approach)  # first: no other host name would help such a client
         self._check_host(approach.host)
         self._check_page(approach)
         return self._actor(approach)
@@ -102,7 +104,7 @@ class AdminGate:
 
     def _actor(self, approach: Approach) -> Actor:
         if not self._keys:
-            return _keyless(approach)
+            return Actor(LOOPBACK, approach.address, AdminScope.READ, has_key=False)
         if not approach.authorization:
             raise _unauthorized("An admin key is required: send 'Authorization: Bearer KEY'.")
         key = self._key(approach.authorization)
@@ -138,21 +140,22 @@ def permit(actor: Actor, route: RouteRow) -> None:
     )
 
 
-def _keyless(approach: Approach) -> Actor:
+def _check_place(approach: Approach) -> None:
+    """Raise ProblemError for a client that may not be on this machine."""
     if not is_this_machine(approach.address):
         raise ProblemError(
             403,
             "key",
-            "Without --admin-key the admin API only serves clients on the server's own machine.",
+            "Without an admin key the admin API serves only clients on the server's own machine; "
+            "start the server with --admin-key (QUIRE_ADMIN_KEY).",
         )
     if approach.is_forwarded:
         raise ProblemError(
             403,
             "key",
             "This request came through a proxy, whose clients may be on any machine; start the "
-            "server with --admin-key.",
+            "server with --admin-key (QUIRE_ADMIN_KEY).",
         )
-    return Actor(LOOPBACK, approach.address, AdminScope.READ, has_key=False)
 
 
 def _unauthorized(detail: str) -> ProblemError:

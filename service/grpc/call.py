@@ -117,7 +117,7 @@ class Calls:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._access = Access(services.keys)
+        self._access = Access(services.keys, services.key_sources.look_early)
         settings = services.settings
         limit = settings.max_body_bytes
         self._arrivals = Arrivals(
@@ -176,7 +176,7 @@ class Calls:
         """Run the call and return its error, if any."""
         key = headers.get("authorization", b""), headers.get("x-api-key", b"")
         try:
-            exchange.identify(self._access.check(route, *key))
+            exchange.identify(await self._access.check(route, *key))
             seconds = context.time_remaining()
             if seconds is not None:
                 exchange.deadline = time.monotonic() + seconds

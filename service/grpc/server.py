@@ -52,7 +52,7 @@ class GrpcServer:
             maximum_concurrent_rpcs=MOST_CONNECTIONS + 2 * MOST_OPEN,
         )
         calls = Calls(services)
-        access = Access(services.keys)
+        access = Access(services.keys, services.key_sources.look_early)
         messages = SmallMessages(services.settings.max_body_bytes)
         most = most_open(ConnectionLimits.of(services.settings).grpc)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)

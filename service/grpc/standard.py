@@ -120,7 +120,7 @@ def reflection_handlers(
         try:
             given = dict(context.invocation_metadata() or ())
             key = _bytes(given.get("authorization")), _bytes(given.get("x-api-key"))
-            access.check(_REFLECTION, *key)
+            await access.check(_REFLECTION, *key)
         except QuireError as error:
             await _abort(context, error)
         async with streams.taken(context):

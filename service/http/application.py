@@ -115,7 +115,7 @@ def make_app(
     settings = services.settings
     PUBLIC.check_served([SOCKET, *served_by(HANDLERS)])
     keys = services.keys
-    access = Access(keys)
+    access = Access(keys, services.key_sources.look_early)
     document = build_document(version=VERSION, needs_key=bool(keys))
     origins = OriginRules.of(
         host=settings.host,

@@ -72,7 +72,7 @@ class ExchangeMiddleware(ASGIMiddleware):
             raise NotFoundError("There is no such route.")
         scope["state"][ROUTE_ROW] = route
         if not route.counted:
-            self._admit(scope, route)
+            await self._admit(scope, route)
             await next_app(scope, receive, send)
             return
         problem: QuireError | None = None
@@ -105,7 +105,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         self._telemetry.request_started(exchange.record)
         self._drain.enter()
         try:
-            exchange.identify(self._admit(scope, route))
+            exchange.identify(await self._admit(scope, route))
             if problem is not None:
                 raise problem
             exchange.deadline = deadline_of(scope, exchange.record.received_time)
@@ -125,7 +125,7 @@ class ExchangeMiddleware(ASGIMiddleware):
         worker = forwarding.owner(route, scope)
         if worker is None:
             return False
-        caller = self._admit(scope, route)
+        caller = await self._admit(scope, route)
         return await forwarding.forward(
             worker,
             scope,
@@ -134,9 +134,10 @@ class ExchangeMiddleware(ASGIMiddleware):
             owner=caller.owner if caller.shares else "",
         )
 
-    def _admit(self, scope: Scope, route: RouteRow) -> Caller:
+    async def _admit(self, scope: Scope, route: RouteRow) -> Caller:
         self._origins.check(scope)
         inside: Caller | None = scope["state"].get(CALLER)
         if inside is not None:
             return self._access.permitted(route, inside)
-        return self._access.check(route, header(scope, b"authorization"), api_key_header(scope))
+        key = header(scope, b"authorization"), api_key_header(scope)
+        return await self._access.check(route, *key)

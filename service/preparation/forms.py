@@ -7,7 +7,7 @@ traces errors to the field at fault (``tried_constraint``).
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -22,11 +22,12 @@ from service.constraint.build import (
 )
 from service.constraint.flat import CannotFlattenError
 from service.constraint.lark import TokenIds
-from service.constraint.request import ConstraintRequest, Grammar, ToolShape
+from service.constraint.request import ConstraintRequest, Grammar, JsonSchema, ToolShape
 from service.constraint.trial import GrammarTrial, TrialFailedError
 from service.errors import InternalError, InvalidRequestError
 from service.formats import PLAIN, OutputFormat
 from service.preparation.jobs import Asked, EasedForm, Form, FormJob, Noted, PartForm
+from service.schema_targets import outside_reference
 
 _MOST_FREED = 8
 # Tools whose grammars are compiled alone to find the one at fault.
@@ -194,9 +195,10 @@ async def tried_constraint(
                 and not await trial.try_out(loose, owner)
             ):
                 return Formed(loose, form.freed)
+        param = await _culprit(form, lark, write, trial, owner)
         raise InvalidRequestError(
             f"The output cannot be constrained as requested: {_readable(error)}",
-            param=await _culprit(form, lark, write, trial, owner),
+            param=_path_within(asked, param) if "leads to another document" in error else param,
         )
     except TrialFailedError as failure:
         raise InternalError(f"{failure}.") from failure
@@ -229,6 +231,16 @@ async def _culprit(
         if await trial.try_out(part.constraint, owner) is not None:
             return part.param
     return answer.param if answer is not None else "tools"
+
+
+def _path_within(asked: Asked, param: str) -> str:
+    """Return the path to the reference that leads out of the schema in the field ``param``."""
+    request = _request_decoder.decode(asked.request)
+    schemas: list[Any] = [tool.parameters for tool in request.tools if tool.param == param]
+    if isinstance(request.answer, JsonSchema) and request.answer.param == param:
+        schemas.append(request.answer.schema)
+    paths = filter(None, map(outside_reference, schemas))
+    return next((f"{param}.{path}" for path in paths), param)
 
 
 def _readable(error: str) -> str:

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from service.errors import MissingScopeError, NotFoundError
+from collections.abc import Awaitable, Callable
+
+from service.errors import MissingScopeError, NotFoundError, UnknownKeyError
 from service.routes.route import Anyone, RouteRow
 from service.serving.keys import KeyRing
 from service.tenants.caller import ANYBODY, Caller, KeyScope
 
 
+async def _nowhere() -> None:
+    """Look for new keys where there are none."""
+
+
 class Access:
-    """``keys``: of the server's clients; none: no key is needed."""
+    """``keys``: of the server's clients; none: no key is needed. ``look``: has them read again if
+    that can be done now, because a key is unknown."""
 
-    def __init__(self, keys: KeyRing) -> None:
+    def __init__(self, keys: KeyRing, look: Callable[[], Awaitable[None]] = _nowhere) -> None:
         self._keys = keys
+        self._look = look
 
-    def check(self, route: RouteRow, authorization: bytes, api_key: bytes) -> Caller:
+    async def check(self, route: RouteRow, authorization: bytes, api_key: bytes) -> Caller:
         """Return who sends a request. Raises UnauthorizedError without a valid key,
         MissingScopeError if the key does not suffice, NotFoundError for a route that this server
         does not have."""
@@ -25,7 +33,12 @@ class Access:
                 f"{route.path} is not public on a server with API keys; it is on the admin port "
                 "(--admin-port), with an admin key."
             )
-        return self.permitted(route, self._keys.check(authorization, api_key))
+        try:
+            caller = self._keys.check(authorization, api_key)
+        except UnknownKeyError:
+            await self._look()  # it may have been made a moment ago
+            caller = self._keys.check(authorization, api_key)
+        return self.permitted(route, caller)
 
     def permitted(self, route: RouteRow, caller: Caller) -> Caller:
         """Return a caller who is known already. Raises MissingScopeError."""

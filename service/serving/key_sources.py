@@ -19,6 +19,8 @@ from service.tenants.stored_key import StoredKey
 
 # A change takes effect within this and the time of a query.
 _LOOK_SECONDS = 2.0
+# Requests with unknown keys cause one look in this time, which they await no longer than this.
+_EARLY_SECONDS = 1.0
 _FIRST_SECONDS = 0.1
 # How coarse the time is at which a key was last used.
 _USE_SECONDS = 60.0
@@ -53,6 +55,8 @@ class KeySources:
         self._file_mark: object = None
         self._said_unreadable: int | None = None  # the error number
         self._looking = asyncio.Lock()
+        self._early: asyncio.Task[None] | None = None
+        self._next_early = -math.inf
         self._revision = -1
         self._next_end = math.inf  # of a key
         self._said_away = False
@@ -65,10 +69,7 @@ class KeySources:
     async def run(self) -> None:
         """Look for changes until cancelled."""
         while True:
-            try:
-                await self.look()
-            except Exception:  # a bug: the keys that are known stay
-                _log.exception("the API keys could not be looked at")
+            await self._look_or_report()
             waits = self.store is not None and self._from_store is None
             await asyncio.sleep(_FIRST_SECONDS if waits else _LOOK_SECONDS)
 
@@ -76,6 +77,25 @@ class KeySources:
     def keys(self) -> _Keys:
         """All keys that are known, those of the file first."""
         return (*(self._from_file or ()), *(self._from_store or ()))
+
+    async def look_early(self) -> None:
+        """Look now, for a key that is not known. Anyone can send such keys, so most calls in a row
+        do nothing, and a look that takes long is not awaited."""
+        if (self._file is None and self.store is None) or self._said_away:
+            return
+        if self._early is None or self._early.done():
+            now = time.monotonic()
+            if now < self._next_early:
+                return
+            self._next_early = now + _EARLY_SECONDS
+            self._early = asyncio.create_task(self._look_or_report())
+        await asyncio.wait((self._early,), timeout=_EARLY_SECONDS)
+
+    async def _look_or_report(self) -> None:
+        try:
+            await self.look()
+        except Exception:  # a bug: the keys that are known stay
+            _log.exception("the API keys could not be looked at")
 
     async def look(self) -> None:
         """Take over what has changed."""
@@ -104,6 +124,8 @@ class KeySources:
             self._on_away(True)
 
     async def close(self) -> None:
+        if self._early is not None:
+            self._early.cancel()
         if self.store is None:
             return
         try:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from engine.queueing import ServiceClass
 from observability.logging import get_logger
 from service.api_keys import ApiKey
-from service.errors import StoreUnavailableError, UnauthorizedError
+from service.errors import StoreUnavailableError, UnauthorizedError, UnknownKeyError
 from service.tenants.caller import ALL_SCOPES, Caller
 from service.tenants.key_limits import NO_LIMITS
 from service.tenants.limit_memory import MOST_TENANTS
@@ -74,8 +74,9 @@ class KeyRing:
 
     def check(self, authorization: bytes, api_key: bytes = b"") -> Caller:
         """Return the caller whose key is in ``Authorization: Bearer`` or else ``x-api-key``. Its
-        digest is compared in constant time. Raises UnauthorizedError if the key is missing, unknown
-        or has ended; StoreUnavailableError if it may be one that could not be read yet."""
+        digest is compared in constant time. Raises UnauthorizedError if the key is missing or has
+        ended, UnknownKeyError if it is unknown, StoreUnavailableError if it may be one that could
+        not be read yet."""
         key = _presented_key(authorization, api_key)
         if not key:
             raise UnauthorizedError(
@@ -90,7 +91,7 @@ class KeyRing:
                     f"The server cannot read its API keys yet ({self._missing}); retry.",
                     retry_after=_RETRY_AFTER,
                 )
-            raise UnauthorizedError("Incorrect API key provided.")
+            raise UnknownKeyError("Incorrect API key provided.")
         stored = found.stored
         if stored is not None:
             now = time.time()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import functools
 import re
+from collections.abc import Set
 from typing import Any, Literal, TypeVar, get_args, get_origin
 from urllib.parse import quote
 
@@ -139,13 +140,14 @@ def _decode_leniently(kind: type[_T], body: bytes, ignored: Ignored, refused: st
         raise InvalidRequestError(f"The body is not valid JSON: {error}.") from None
     except RecursionError:
         raise InvalidRequestError("The body is nested too deeply.") from None
+    set_fields = {name for name, value in given.items() if value is not None}
     if ignored.refuse:
         for name in unknown:
             if not _HISTORY.match(name):
-                raise _unrecognized(name, kind)
+                raise _unrecognized(name, kind, set_fields)
     ignored.add(*unknown)
     for name in unknown[:_MAX_HINTS]:
-        if (meant := likely_meant(name, kind)) is not None:
+        if (meant := likely_meant(name, kind, set_fields)) is not None:
             ignored.meant[name] = meant
     return request
 
@@ -163,18 +165,24 @@ def _any_json(body: bytes, refused: str) -> Any:
         ) from None
 
 
-def _unrecognized(name: str, kind: type[msgspec.Struct]) -> InvalidRequestError:
+def _unrecognized(
+    name: str, kind: type[msgspec.Struct], set_fields: Set[str]
+) -> InvalidRequestError:
     message = f"Unrecognized request argument supplied: {name}"
-    if (meant := likely_meant(name, kind)) is not None:
+    if (meant := likely_meant(name, kind, set_fields)) is not None:
         message += f". Did you mean '{meant}'?"
     return InvalidRequestError(message, param=name)
 
 
-def likely_meant(name: str, kind: type[msgspec.Struct]) -> str | None:
-    """Return the field of ``kind`` that ``name`` may be a misspelling of."""
+def likely_meant(
+    name: str, kind: type[msgspec.Struct], set_fields: Set[str] = frozenset()
+) -> str | None:
+    """Return the field of ``kind`` that ``name`` may be a misspelling of, unless it is one of
+    ``set_fields``: then something else was meant."""
     if len(name) > _MAX_HINT:
         return None
-    return next(iter(difflib.get_close_matches(name, _fields(kind), n=1, cutoff=0.8)), None)
+    near = next(iter(difflib.get_close_matches(name, _fields(kind), n=1, cutoff=0.8)), None)
+    return None if near in set_fields else near
 
 
 @functools.cache  # to list them takes long, and leaves a cycle of references

@@ -88,6 +88,35 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
     assert len(done.stderr.splitlines()) <= 3
 
 
+@pytest.mark.parametrize(
+    ("arguments", "usage", "error"),
+    [
+        (
+            ("serve", "--max-model-lenn", "3"),
+            "usage: quire serve [MODEL]",
+            "quire serve: error: unknown arguments: --max-model-lenn (nearest: --max-model-len)",
+        ),
+        (
+            ("keys", "list", "--al"),
+            "usage: quire keys list",
+            "quire keys list: error: unknown arguments: --al (nearest: --all)",
+        ),
+        (
+            ("keys", "--jsn", "list"),
+            "usage: quire keys",
+            "quire keys list: error: unknown arguments: --jsn (nearest: --json)",
+        ),
+    ],
+)
+def test_an_unknown_flag_shows_the_command_s_usage_and_the_nearest_one(
+    arguments: tuple[str, ...], usage: str, error: str
+) -> None:
+    done = quire(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(usage)
+    assert done.stderr.splitlines()[-1] == error
+
+
 def test_a_misspelt_variable_is_logged_without_its_value() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

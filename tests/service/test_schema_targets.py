@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from service.schema_targets import steps_of, target_of, with_pointers
+from service.schema_targets import outside_reference, steps_of, target_of, with_pointers
 
 ROOT: dict[str, Any] = {"$defs": {"My Int": 1, "L[int]": 2, "a/b~": 3, "größe": 4}, "anyOf": [5]}
 
@@ -65,3 +65,16 @@ def test_references_are_written_as_pointers(reference: str, written: str) -> Non
 def test_a_schema_with_other_bases_keeps_its_anchors() -> None:
     root = {"items": {"$ref": "#a"}, "$defs": {"x": {"$id": "https://a.b/c", "$anchor2": "a"}}}
     assert with_pointers(root) is root
+
+
+@pytest.mark.parametrize(
+    ("schema", "path"),
+    [
+        ({"properties": {"p": {"$ref": "http://x/y"}}}, "properties.p.$ref"),
+        ({"anyOf": [{"$ref": "#/$defs/a"}, {"items": {"$ref": "b"}}]}, "anyOf.1.items.$ref"),
+        ({"$ref": "a.json"}, "$ref"),
+        ({"properties": {"$ref": {"type": "string"}}, "items": {"$ref": "#"}}, None),
+    ],
+)
+def test_the_path_of_a_reference_to_another_document(schema: Any, path: str | None) -> None:
+    assert outside_reference(schema) == path

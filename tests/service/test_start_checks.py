@@ -17,7 +17,12 @@ from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from service.served_model import served_model
 from service.settings import ServiceSettings
-from service.start_checks import check_model, directory_problem, settings_problem
+from service.start_checks import (
+    check_model,
+    directory_problem,
+    settings_problem,
+    settings_warning,
+)
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,3 +234,24 @@ def test_a_limit_of_open_files_that_no_worker_could_live_with_is_a_sentence(
     )
     said = "the open-file limit is 63; a server needs at least 64, preferably 128 plus one for each"
     assert found.stdout.startswith(said if is_refused else "None")
+
+
+@pytest.mark.parametrize("host", ["::", "10.0.0.5"])
+def test_an_admin_api_for_others_without_a_key_gets_a_warning(host: str) -> None:
+    warning = settings_warning(ServiceSettings(admin_host=host))
+    assert warning is not None
+    assert f"--admin-host {host} needs an admin key" in warning
+    assert "QUIRE_ADMIN_KEY" in warning
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"admin_host": "::1"},
+        {"admin_host": "::", "admin": False},
+        {"admin_host": "::", "admin_key": ("read=a-long-key",)},
+    ],
+)
+def test_other_settings_of_the_admin_api_get_no_warning(settings: dict[str, Any]) -> None:
+    assert settings_warning(ServiceSettings(**{"admin_host": "localhost", **settings})) is None

@@ -86,7 +86,7 @@ class ResponsesSockets:
         """Serve one connection, from its handshake to its end."""
         await receive()  # websocket.connect
         try:
-            caller = self._check(scope)
+            caller = await self._check(scope)
             place = self._places.take(caller)
         except QuireError as error:
             await _refuse(send, error, self._note_unrouted(scope, error))
@@ -124,12 +124,13 @@ class ResponsesSockets:
         exchange.close()
         return exchange.headers
 
-    def _check(self, scope: Scope) -> Caller:
+    async def _check(self, scope: Scope) -> Caller:
         """Return the caller. Raises QuireError."""
         self._origins.check(scope)
         if scope["path"] not in (SOCKET.path, SOCKET.path.removeprefix("/v1")):
             raise NotFoundError(f"There is no WebSocket at {scope['path']}; see /docs.")
-        caller = self._access.check(SOCKET, header(scope, b"authorization"), api_key_header(scope))
+        key = header(scope, b"authorization"), api_key_header(scope)
+        caller = await self._access.check(SOCKET, *key)
         if self._services.drain.refuses:
             raise self._services.drain.refusal()
         return caller

@@ -486,6 +486,32 @@ def continue_prompt(model: Path, *options: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in run.stdout.splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("options", "status", "words"),
+    [
+        (("--model", "/nowhere"), 1, "/nowhere is not a directory"),
+        (("--model", "simulated:step=20s"), 2, "at most 10s, not '20s'"),
+        (("--model", "/nowhere", "--prompt-token-ids", "1,b"), 2, "must be whole numbers"),
+    ],
+)
+def test_what_the_engine_cannot_run_is_said_in_a_sentence(
+    options: tuple[str, ...], status: int, words: str
+) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "engine", "--prompt-token-ids", "1,2", *options],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert (run.returncode, run.stdout) == (status, "")
+    *before, error = run.stderr.splitlines()
+    assert error.startswith("python -m engine: error: ")
+    assert words in error
+    assert len(before) <= 1
+
+
 def test_a_real_engine_serves_stops_on_sigterm_and_generates_the_same_without_a_socket(
     model: Path, path: Path
 ) -> None:

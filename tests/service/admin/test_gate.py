@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -74,6 +75,14 @@ def test_without_keys_no_setting_opens_the_api_to_every_name(host: str, asked: s
     assert gate.check(approach()).alias == "loopback"
     with pytest.raises(ProblemError, match=re.escape(asked)):
         gate.check(approach(host=asked.encode()))
+
+
+@pytest.mark.parametrize("from_where", [{"address": "10.0.0.9"}, {"is_forwarded": True}])
+def test_a_client_elsewhere_learns_first_that_a_key_is_missing(from_where: dict[str, Any]) -> None:
+    gate = AdminGate((), host="::")
+    with pytest.raises(ProblemError, match="start the server with --admin-key") as caught:
+        gate.check(approach(host=b"10.0.0.5:18000", **from_where))
+    assert caught.value.status == 403
 
 
 @pytest.mark.parametrize(

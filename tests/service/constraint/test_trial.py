@@ -112,8 +112,25 @@ async def test_an_unsound_one_is_the_request_s_own_error(
     with pytest.raises(InvalidRequestError, match=said) as refused:
         await constrained(asked(answer), trial)
     # A keyword at fault is named by its own path.
-    assert refused.value.param == ("f.pattern" if said == "look-?around" else "f")
+    paths = {"look-?around": "f.pattern", "elsewhere": "f.$ref"}
+    assert refused.value.param == paths.get(said, "f")
     assert "\n" not in refused.value.message
+
+
+async def test_a_reference_to_another_document_is_named_by_its_path(trial: GrammarTrial) -> None:
+    schema = {"type": "object", "properties": {"p": {"$ref": "http://x/y"}}}
+    tool = ToolShape(name="a", parameters=schema, strict=True, param="tools.0.parameters")
+    free = ToolShape(name="a", parameters=schema, param="tools.0.parameters")
+    for request, param in (
+        (asked(JsonSchema(schema=schema, param="f")), "f"),
+        (ConstraintRequest(tools=(tool,)), "tools.0.parameters"),
+    ):
+        with pytest.raises(
+            InvalidRequestError, match="'http://x/y' leads to another document"
+        ) as no:
+            await constrained(request, trial)
+        assert no.value.param == f"{param}.properties.p.$ref"
+    await constrained(ConstraintRequest(tools=(free,), tool_choice="required"), trial)
 
 
 async def test_the_tool_at_fault_is_named(trial: GrammarTrial) -> None:

@@ -11,6 +11,7 @@ from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.keys import KeyRing
 from service.tenants.caller import ANYBODY, Caller, KeyScope
+from service.tenants.stored_key import KeyGrant, StoredKey, digest_of
 
 KEYED, KEYLESS = Access(KeyRing(api_keys(["key"]))), Access(KeyRing([]))
 CHAT = PUBLIC.named("POST /v1/chat/completions")
@@ -19,26 +20,45 @@ HEALTH, METRICS = PUBLIC.named("GET /health"), PUBLIC.named("GET /metrics")
 
 
 @pytest.mark.parametrize("route", [CHAT, MODELS])
-def test_a_route_needs_a_key_where_there_are_keys(route: RouteRow) -> None:
-    assert KEYED.check(route, b"Bearer key", b"").alias == "key1"
-    assert KEYED.check(route, b"", b"key").alias == "key1"
+async def test_a_route_needs_a_key_where_there_are_keys(route: RouteRow) -> None:
+    assert (await KEYED.check(route, b"Bearer key", b"")).alias == "key1"
+    assert (await KEYED.check(route, b"", b"key")).alias == "key1"
     for sent in (b"", b"Bearer wrong"):
         with pytest.raises(UnauthorizedError):
-            KEYED.check(route, sent, b"")
-        assert KEYLESS.check(route, sent, b"") is ANYBODY
+            await KEYED.check(route, sent, b"")
+        assert await KEYLESS.check(route, sent, b"") is ANYBODY
 
 
-def test_open_routes_look_at_no_key() -> None:
+async def test_open_routes_look_at_no_key() -> None:
     for access in (KEYED, KEYLESS):
         for sent in (b"", b"Bearer wrong", b"Bearer key"):
-            assert access.check(HEALTH, sent, b"") is ANYBODY
+            assert await access.check(HEALTH, sent, b"") is ANYBODY
 
 
-def test_metrics_are_open_only_where_there_are_no_keys() -> None:
-    assert KEYLESS.check(METRICS, b"", b"") is ANYBODY
+async def test_metrics_are_open_only_where_there_are_no_keys() -> None:
+    assert await KEYLESS.check(METRICS, b"", b"") is ANYBODY
     for sent in (b"", b"Bearer wrong", b"Bearer key"):
         with pytest.raises(NotFoundError, match="--admin-port"):
-            KEYED.check(METRICS, sent, b"")
+            await KEYED.check(METRICS, sent, b"")
+
+
+async def test_keys_are_read_again_for_an_unknown_one_only() -> None:
+    ring, looks = KeyRing((), changes=True), [0]
+    made = StoredKey(id="", shown="", digest=digest_of("made"), grant=KeyGrant(alias="team"))
+
+    async def look() -> None:
+        looks[0] += 1
+        ring.replace([made] if looks[0] > 1 else ())
+
+    access = Access(ring, look)
+    with pytest.raises(UnauthorizedError, match="didn't provide"):
+        await access.check(CHAT, b"", b"")
+    assert looks[0] == 0
+    with pytest.raises(UnauthorizedError, match="Incorrect"):
+        await access.check(CHAT, b"", b"made")
+    for _ in range(2):
+        assert (await access.check(CHAT, b"", b"made")).alias == "team"
+    assert looks[0] == 2
 
 
 def test_a_key_without_the_scope_is_told_which_it_needs() -> None:

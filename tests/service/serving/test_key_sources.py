@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 import errno
 import os
@@ -221,6 +222,76 @@ async def test_keys_can_be_read_where_nothing_can_be_written(
     [key] = await desk.keys()
     assert key.last_used is not None
     await desk.close()
+    await sources.close()
+
+
+async def test_a_key_that_was_just_made_is_found_by_looking_early(tmp_path: Path) -> None:
+    place = store_place(f"sqlite:///{tmp_path}/store.sqlite3")
+    desk = KeyStore(place)
+    await desk.prepare()
+    ring = KeyRing((), changes=True)
+    sources = KeySources(ring, store=KeyStore(place))
+    await sources.look()
+    made = await desk.create(KeyGrant(alias="team"))
+    await sources.look_early()
+    assert ring.check(f"Bearer {made.text}".encode()).alias == "team"
+    await desk.close()
+    await sources.close()
+
+
+class _SlowStore(KeyStore):
+    """Responds once ``may_answer``, or fails with ``error``."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(store_place(f"sqlite:///{path}/store.sqlite3"))
+        self.looks = 0
+        self.may_answer = asyncio.Event()
+        self.error: Exception | None = None
+
+    async def newer(self, revision: int = 0) -> None:
+        self.looks += 1
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+
+
+async def test_a_flood_of_unknown_keys_causes_one_look_a_second(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, now = _SlowStore(tmp_path), [100.0]
+    sources = KeySources(KeyRing((), changes=True), store=store)
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    waiting = [asyncio.create_task(sources.look_early()) for _ in range(10)]
+    await asyncio.sleep(0)
+    store.may_answer.set()
+    await asyncio.gather(*waiting)
+    now[0] += 0.9
+    await sources.look_early()
+    assert store.looks == 1
+    now[0] += 0.1
+    store.error = StoreUnavailableError("away")
+    await sources.look_early()
+    assert store.looks == 2
+    now[0] += 10
+    await sources.look_early()  # the store is known to be away
+    assert store.looks == 2
+    await sources.close()
+
+
+async def test_no_request_waits_long_for_an_early_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_sources, "_EARLY_SECONDS", 0.01)
+    store = _SlowStore(tmp_path)
+    sources = KeySources(KeyRing((), changes=True), store=store)
+    await sources.look_early()
+    assert store.looks == 1
+    await sources.close()
+
+
+async def test_without_a_source_that_changes_nothing_is_looked_at() -> None:
+    sources = KeySources(KeyRing(()))
+    await sources.look_early()
     await sources.close()
 
 

@@ -96,6 +96,19 @@ def test_only_a_name_that_resembles_a_field_is_taken_for_a_misspelling() -> None
     assert likely_meant("by_name" * 100, Outer) is None
 
 
+def test_a_field_that_is_set_is_not_what_another_name_meant() -> None:
+    for chat, hint in (
+        ({"max_tokens": 5, "max_new_tokens": 6, "temprature": 1, "temperature": 1}, ""),
+        ({"temprature": 1, "temperature": None}, "temprature: perhaps temperature"),
+    ):
+        ignored = Ignored()
+        body = json.dumps({"messages": [USER], **chat}).encode()
+        decode_chat(body, max_choices=4, ignored=ignored)
+        assert ignored.names
+        assert ignored.hint() == hint
+    assert likely_meant("by_nam", Outer, {"by_name"}) is None
+
+
 def test_a_report_says_what_was_probably_meant() -> None:
     ignored = Ignored()
     body = {"messages": [USER], "temprature": 1, "maxtokens": 5, "mirostat": 2, "n" * 500: 1}

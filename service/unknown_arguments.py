@@ -1,0 +1,23 @@
+"""Says which arguments of a command are unknown, and which flags may have been meant."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Sequence
+
+_LEAST_LIKENESS = 0.75
+
+
+def unknown_arguments(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:
+    """Return a sentence. ``rest``: what the parser did not take. The values of flags, which may be
+    secrets, are not in it."""
+    flags = [text.partition("=")[0] for text in rest if text.startswith("-") and text != "-"]
+    known = [flag for action in parser._actions for flag in action.option_strings]  # no public list
+    nearest = [
+        near
+        for flag in flags
+        for near in difflib.get_close_matches(flag, known, n=1, cutoff=_LEAST_LIKENESS)
+    ]
+    said = f"unknown arguments: {' '.join(flags or rest)}"
+    return f"{said} (nearest: {', '.join(dict.fromkeys(nearest))})" if nearest else said
