@@ -18,6 +18,7 @@ from dashboard.session import SERVER, has_arrived, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration
 from observability.admin_api import KeptRequest, RequestPage
+from observability.catalogue import OTHER_KEY
 from observability.outcomes import ROUTES
 from observability.phases import PHASES
 
@@ -81,7 +82,14 @@ def _filters() -> dict[str, str]:
             disabled=state == "live",  # which are all shown
         )
         sort = st.selectbox("Order", list(_SORTS), key="sort", bind="query-params", width=190)
-        key = st.text_input("Key", key="key", bind="query-params", width=120)
+        key = st.text_input(
+            "Key",
+            key="key",
+            bind="query-params",
+            width=120,
+            placeholder=_ANY,
+            help=f"The alias of a key. {OTHER_KEY}: requests without a key.",
+        )
         outcome = st.text_input("Outcome", key="outcome", bind="query-params", width=150)
         route = st.selectbox("Route", [_ANY, *ROUTES], key="route", bind="query-params", width=170)
         phases = [_ANY, *(phase.name for phase in PHASES)]
