@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
 from dashboard.clock import moment
+from dashboard.components import rows_open
 from dashboard.feeds import feeds
 from dashboard.following import PAGES
 from dashboard.markdown import plain_markdown
@@ -37,6 +38,7 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
+_TABLE = "requests-table"
 _DATED = "%Y-%m-%d %H:%M:%S"
 # The keys of the filters, which are also in the address.
 _FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
@@ -48,6 +50,7 @@ def page() -> None:
     _come_back()
     query = _filters()
     is_live = query["state"] == "live"
+    rows_open(_TABLE)
     st.fragment(_table, run_every=REFRESH_SECONDS if is_live else None)(found, index, query)
 
 
@@ -134,14 +137,14 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         height=_ROW_HEIGHT * (1 + min(len(shown), _MOST_ROWS_HIGH)) + 3,
         on_select="rerun",
         # Columns too: else a click on a header sorts by the words ("1.05 s" before "632 ms"), and
-        # opens the request that comes first then.
-        selection_mode=["single-row", "single-cell", "single-column"],
-        key="requests-table",
-        alt="Requests, one per row. Select a row for details.",
+        # opens the request that comes first then. No cells: the arrow keys select them.
+        selection_mode=["single-row", "single-column"],
+        key=_TABLE,
+        alt="Requests, one per row. The arrow keys move, and Enter opens a request.",
     )
-    rows = [*chosen.selection.rows, *(cell[0] for cell in chosen.selection.cells)]
+    rows = chosen.selection.rows
     if rows and rows[0] < len(shown):
-        del st.session_state["requests-table"]
+        del st.session_state[_TABLE]
         wanted = {"id": shown[rows[0]].request_id, SERVER: feeds().servers[index].name}
         st.switch_page(PAGES["request"], query_params=wanted)
 
