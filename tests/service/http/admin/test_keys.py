@@ -92,6 +92,11 @@ async def test_a_wrong_order_names_the_field(app: AdminApp, body: object, field:
     assert (reply.status, reply.json()["field"]) == (422, field)
 
 
+async def test_a_wrong_alias_is_answered_in_words(app: AdminApp) -> None:
+    reply = await order(app, "", {"alias": "My Team"})
+    assert reply.json()["detail"] == "'alias' must be 1 to 32 of a-z, 0-9, _ and -."
+
+
 async def test_a_next_key_that_would_have_expired_is_refused(app: AdminApp) -> None:
     await order(app, "", {"alias": "team"})
     reply = await order(app, "/team/rotate", {"expires_in": 1e-9})
