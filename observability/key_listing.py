@@ -6,8 +6,8 @@ from __future__ import annotations
 import msgspec
 
 # What a key may have; service/http/admin/keys.py checks orders against the same.
-SCOPES = ("inference", "read")
-SERVICE_CLASSES = ("interactive", "standard", "batch")
+KEY_SCOPES = ("inference", "read")
+KEY_CLASSES = ("interactive", "standard", "batch")
 
 
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):

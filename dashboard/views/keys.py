@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
 from dashboard.markdown import plain_markdown
-from observability.key_listing import SCOPES, SERVICE_CLASSES, KeyRow, KeyRows, NewKey
+from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, NewKey
 
 _MADE = "key just made"  # in the session, until another page is drawn
 _DAY_SECONDS = 86_400.0
@@ -143,14 +143,12 @@ def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
     allowed = newest.models if newest and newest.models else ()
     of_class, of_weight, of_scopes, of_models = st.columns(4)
     order = {
-        "service_class": of_class.selectbox(
-            "Class", SERVICE_CLASSES, index=SERVICE_CLASSES.index(classed)
-        ),
+        "service_class": of_class.selectbox("Class", KEY_CLASSES, index=KEY_CLASSES.index(classed)),
         "weight": of_weight.number_input(
             "Weight", value=newest.weight if newest else 1.0, step=0.1, format="%g"
         ),
         "scopes": of_scopes.multiselect(
-            "Scopes", SCOPES, default=newest.scopes if newest else SCOPES
+            "Scopes", KEY_SCOPES, default=newest.scopes if newest else KEY_SCOPES
         ),
         "models": of_models.multiselect(
             "Models",

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.queueing import ServiceClass
-from observability.key_listing import SCOPES, SERVICE_CLASSES
+from observability.key_listing import KEY_CLASSES, KEY_SCOPES
 from service.http.admin.application import AdminApp
 from service.store.key_store import KeyStore
 from service.store.place import store_place
@@ -124,8 +124,8 @@ async def test_a_server_without_stored_keys_says_how_to_have_them(
 
 
 def test_what_the_dashboard_offers_is_what_a_key_may_have() -> None:
-    assert set(SCOPES) == {scope.value for scope in KeyScope}
-    assert set(SERVICE_CLASSES) == {one.value for one in ServiceClass}
+    assert set(KEY_SCOPES) == {scope.value for scope in KeyScope}
+    assert set(KEY_CLASSES) == {one.value for one in ServiceClass}
 
 
 async def test_a_new_key_of_an_alias_has_what_its_order_says_and_no_more(app: AdminApp) -> None:
