@@ -50,33 +50,41 @@ def page() -> None:
     if not table:
         st.info("No requests ended in this period.")
         return
-    leads = by in _LEADING
-    chosen = st.dataframe(
-        table,
-        column_config={
-            **{name: st.column_config.NumberColumn(format="localized") for name in _COLUMNS},
-            "share of tokens": st.column_config.ProgressColumn(
-                "share of tokens", format="percent", min_value=0.0, max_value=1.0
-            ),
-            "cost": st.column_config.NumberColumn("cost", format="%.2f"),
-        },
-        hide_index=True,
-        on_select="rerun" if leads else "ignore",
-        selection_mode="single-row",
-        key=f"{_TABLE}-{by}",
-        alt=f"Usage by {by}, most tokens first",
-    )
-    if leads:
-        rows_open(f"{_TABLE}-{by}")
-        st.caption("Click a row, or press Enter in it, for its requests.")
-        if rows := chosen.selection.rows:
-            del st.session_state[f"{_TABLE}-{by}"]
-            wanted = requests_of(by, table[rows[0]][by], days)
-            server = {SERVER: feeds().servers[index].name}
-            st.switch_page(PAGES["requests"], query_params={**wanted, **server})
+    _draw(table, by, days, index)
     st.caption("Days start at midnight UTC. Hover over the table to download it as CSV.")
     if priced is not None:
         st.caption(f"Cost at the operator's prices per million tokens: {priced}.")
+
+
+def _draw(table: list[dict[str, Any]], by: str, days: str, index: int) -> None:
+    columns = {
+        **{name: st.column_config.NumberColumn(format="localized") for name in _COLUMNS},
+        "share of tokens": st.column_config.ProgressColumn(
+            "share of tokens", format="percent", min_value=0.0, max_value=1.0
+        ),
+        "cost": st.column_config.NumberColumn("cost", format="%.2f"),
+    }
+    alt = f"Usage by {by}, most tokens first"
+    if by not in _LEADING:
+        st.dataframe(table, column_config=columns, hide_index=True, alt=alt)
+        return
+    key = f"{_TABLE}-{by}"
+    rows_open(key)
+    chosen = st.dataframe(
+        table,
+        column_config=columns,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=key,
+        alt=f"{alt}. The arrow keys move, and Enter shows a row's requests.",
+    )
+    st.caption("Click a row, or press Enter in it, for its requests.")
+    if selected := chosen.selection.rows:
+        del st.session_state[key]
+        wanted = requests_of(by, table[selected[0]][by], days)
+        server = {SERVER: feeds().servers[index].name}
+        st.switch_page(PAGES["requests"], query_params={**wanted, **server})
 
 
 def requests_of(by: str, group: str, days: str) -> dict[str, str]:
