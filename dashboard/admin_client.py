@@ -92,7 +92,7 @@ class AdminClient:
         return _decode(self._send("GET", "/keys"), KeyRows)
 
     def create_key(self, **details: Any) -> NewKey:
-        """``details``: the alias, limits, ``expires_in``."""
+        """``details``: the fields of the order, the alias among them."""
         return _decode(self._send("POST", "/keys", body=details), NewKey)
 
     def rotate_key(self, key_id: str, overlap: float) -> NewKey:

@@ -32,6 +32,16 @@ board = _component("board")
 kv_map = _component("kvmap")
 
 
+# Shows nothing itself.
+_rows = st.components.v2.component("quire_rows", js=_text("rows.js"))
+
+
+def rows_open(table: str) -> None:
+    """Let a click on a row, or Enter, select it in the table that has this key."""
+    with st.container(key=f"{table}-rows-open"):
+        _rows(key=f"{table}-opens", data={"table": table}, height=0)
+
+
 def feed_data(
     servers: list[int], *, kv: int | None = None, absent: Mapping[int, str] | None = None
 ) -> dict[str, Any]:

@@ -5,6 +5,10 @@ from __future__ import annotations
 
 import msgspec
 
+# What a key may have; service/http/admin/keys.py checks orders against the same.
+KEY_SCOPES = ("inference", "read")
+KEY_CLASSES = ("interactive", "standard", "batch")
+
 
 class KeyRow(msgspec.Struct, frozen=True, kw_only=True):
     """``shown``: how the key begins. ``state``: valid, expired or revoked. ``source``: store or

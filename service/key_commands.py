@@ -30,7 +30,7 @@ from service.store.key_store import KeyStore, MadeKey, NoSuchKeyError
 from service.store.place import StorePlace, store_place
 from service.tenants.caller import KeyScope
 from service.tenants.key_limits import limits_text
-from service.tenants.stored_key import ALIAS_PATTERN, KeyGrant, StoredKey, named
+from service.tenants.stored_key import ALIAS_IN_WORDS, ALIAS_PATTERN, KeyGrant, StoredKey, named
 
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _DURATION = re.compile(r"(\d+)([smhd])")
@@ -62,7 +62,7 @@ class _StoreOptions(msgspec.Struct, frozen=True):
 def _alias(text: str) -> str:
     """Check the name of a tenant."""
     if re.fullmatch(ALIAS_PATTERN, text) is None:
-        raise argparse.ArgumentTypeError(f"must be 1 to 32 of a-z, 0-9, _ and - (got {text!r})")
+        raise argparse.ArgumentTypeError(f"must be {ALIAS_IN_WORDS} (got {text!r})")
     return text
 
 

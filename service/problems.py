@@ -27,6 +27,7 @@ _KINDS = {
 }
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "greater than", "<": "less than"}
 _MOST_NAME_CHARS = 64
+IN_WORDS = "in words"  # in the ``extra`` of a ``Meta`` with a pattern: what matches, for people
 
 
 class Problem(NamedTuple):
@@ -57,7 +58,8 @@ def problem_in(error: msgspec.ValidationError, kind: type[Any], whole: str = "it
     if text.startswith("Invalid enum value") and (choices := _choices(_type_at(kind, path))):
         return Problem(field, f"{shown} must be one of {', '.join(choices)}")
     if expected := _EXPECTED.fullmatch(text):
-        return Problem(field, f"{shown} must be {_expected(expected)}")
+        words = _words(_declared_at(kind, path)) if expected[5] is not None else ""
+        return Problem(field, f"{shown} must be {words or _expected(expected)}")
     return Problem(field, f"{shown}: {text[:1].lower()}{text[1:]}")
 
 
@@ -82,17 +84,35 @@ def _expected(found: re.Match[str]) -> str:
 
 
 def _type_at(kind: type[Any], path: str) -> inspect.Type | None:
-    """Return the type of what has this path, as msgspec writes it; None if it is not known."""
-    found = _bare(inspect.type_info(kind))
+    """Return the type of what has this path, as msgspec writes it, without bounds and ``| None``;
+    None if it is not known."""
+    found = _declared_at(kind, path)
+    return None if found is None else _bare(found)
+
+
+def _declared_at(kind: type[Any], path: str) -> inspect.Type | None:
+    declared: inspect.Type = inspect.type_info(kind)
     for name, _ in _STEP.findall(path):
+        found = _bare(declared)
         if name and isinstance(found, inspect.StructType):
             types = {one.encode_name: one.type for one in found.fields}
-            found = _bare(types[name]) if name in types else None
+            if name not in types:
+                return None
+            declared = types[name]
         elif not name and isinstance(found, inspect.VarTupleType | inspect.ListType):
-            found = _bare(found.item_type)
+            declared = found.item_type
         else:
             return None
-    return found
+    return declared
+
+
+def _words(declared: inspect.Type | None) -> str:
+    """Return what a type with a pattern says in words of it; empty if it says nothing."""
+    if isinstance(declared, inspect.Metadata):
+        return str((declared.extra or {}).get(IN_WORDS, ""))
+    if isinstance(declared, inspect.UnionType):
+        return next(filter(None, map(_words, declared.types)), "")
+    return ""
 
 
 def _bare(kind: inspect.Type) -> inspect.Type | None:

@@ -17,6 +17,7 @@ from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
 _LEVELS = ("debug", "info", "warning", "error")
 _MINUTES = (1, 5, 15, 60)
+_REFRESH_SECONDS = 2.0
 
 
 def page() -> None:
@@ -31,7 +32,7 @@ def page() -> None:
     except AdminRefusalError as refusal:
         st.info(plain_markdown(str(refusal)))
         return
-    _serving(overview)
+    st.fragment(_serving, run_every=_REFRESH_SECONDS)(client)
     if found.operates:
         _orders(client, index)
     else:
@@ -44,7 +45,7 @@ def page() -> None:
     )
     if found.operates:
         _change(client, settings)
-    keys_section(client, keys, operates=found.operates)
+    keys_section(client, keys, overview.models, operates=found.operates)
     st.subheader("Audit")
     if rows:
         st.dataframe(audit_table(rows), hide_index=True, alt="What operators did, newest first")
@@ -98,7 +99,12 @@ def audit_table(rows: Iterable[AuditRow]) -> list[dict[str, Any]]:
     ]
 
 
-def _serving(overview: Overview) -> None:
+def _serving(client: AdminClient) -> None:
+    try:
+        overview, _ = client.overview()
+    except AdminRefusalError as refusal:
+        st.info(plain_markdown(str(refusal)))
+        return
     st.markdown(plain_markdown(serving(overview)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import streamlit as st
@@ -10,12 +10,13 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
 from dashboard.markdown import plain_markdown
-from observability.key_listing import KeyRow, KeyRows, NewKey
+from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, NewKey
 
 _MADE = "key just made"  # in the session, until another page is drawn
 _DAY_SECONDS = 86_400.0
 _OVERLAPS = {"none": 0.0, "1 hour": 3600.0, "1 day": _DAY_SECONDS, "7 days": 7 * _DAY_SECONDS}
 _LIFETIMES = {"never": None, "30 days": 30.0, "90 days": 90.0, "365 days": 365.0}
+_USUAL_CLASS = "standard"
 _LIMITS = {
     "requests_per_minute": "Requests per minute",
     "tokens_per_minute": "Tokens per minute",
@@ -24,10 +25,14 @@ _LIMITS = {
 }
 
 
-def keys_section(client: AdminClient, keys: KeyRows, *, operates: bool) -> None:
-    """Draw the table of keys, and the orders, if the visitor ``operates``."""
+def keys_section(
+    client: AdminClient, keys: KeyRows, models: Sequence[str], *, operates: bool
+) -> None:
+    """Draw the table of keys, and the orders, if the visitor ``operates``. ``models``: the names
+    that the server serves."""
     st.subheader("API keys")
-    _show_made()
+    with st.container():  # always there: what is open below would close if it moved
+        _show_made()
     if keys.keys:
         rows = [key_row(key) for key in reversed(keys.keys)]
         st.dataframe(rows, hide_index=True, alt="API keys that are stored or in the keys file")
@@ -36,7 +41,7 @@ def keys_section(client: AdminClient, keys: KeyRows, *, operates: bool) -> None:
     if not keys.are_stored:
         st.caption("Keys can be made here if the server runs with --stored-keys.")
     elif operates:
-        _orders(client, keys)
+        _orders(client, keys, models)
 
 
 def key_row(key: KeyRow) -> dict[str, Any]:
@@ -74,15 +79,15 @@ def _show_made() -> None:
     st.code(made.key, language=None)
 
 
-def _orders(client: AdminClient, keys: KeyRows) -> None:
+def _orders(client: AdminClient, keys: KeyRows, models: Sequence[str]) -> None:
     valid = {
         f"{key.alias} ({key.id}, {key.shown}…)": key.id
         for key in keys.keys
         if key.state == "valid" and key.source == "store"
     }
+    with st.expander("New key"):  # too high for a popover in a small window
+        _create(client, keys.keys, models)
     with st.container(horizontal=True):
-        with st.popover("New key"):
-            _create(client)
         with st.popover("Rotate a key", disabled=not valid):
             st.markdown("A new key for the same tenant; the one before ends later.")
             chosen = st.selectbox("Key to rotate", list(valid))
@@ -96,21 +101,80 @@ def _orders(client: AdminClient, keys: KeyRows) -> None:
                 _carry_out(lambda: client.revoke_key(valid[chosen]))
 
 
-def _create(client: AdminClient) -> None:
-    with st.form("new key", border=False):
-        alias = st.text_input("Alias", help="Whose key it is: 1 to 32 of a-z, 0-9, _ and -.")
-        limits = {
-            name: st.number_input(label, min_value=1, value=None, step=1, help="Empty: no limit.")
-            for name, label in _LIMITS.items()
-        }
-        lifetime = _LIFETIMES[st.selectbox("Expires after", list(_LIFETIMES))]
+def _create(client: AdminClient, keys: Sequence[KeyRow], models: Sequence[str]) -> None:
+    alias = st.text_input(
+        "Alias", help="Whose key it is: 1 to 32 of a-z, 0-9, _ and -.", width=250
+    ).strip()
+    valid = valid_keys(keys, alias)
+    newest = valid[-1] if valid else None
+    form = "new key"
+    if newest is not None:
+        st.warning(plain_markdown(shared_words(alias, len(valid))))
+        # Another form for each state of the alias: an order that was given before its limits were
+        # seen does nothing.
+        form = f"{form} after {newest.id}"
+    with st.form(form, border=False):
+        order = _order(newest, models)
         if st.form_submit_button("Make key", type="primary"):
-            given: dict[str, Any] = {
-                name: int(limit) for name, limit in limits.items() if limit is not None
-            }
-            if lifetime is not None:
-                given["expires_in"] = lifetime * _DAY_SECONDS
-            _make(lambda: client.create_key(alias=alias, **given))
+            _make(lambda: client.create_key(alias=alias, **order))
+
+
+def valid_keys(keys: Sequence[KeyRow], alias: str) -> list[KeyRow]:
+    """Return the valid keys of an alias. The last is the one whose limits count."""
+    return [key for key in keys if key.alias == alias and key.state == "valid"]
+
+
+def shared_words(alias: str, keys: int) -> str:
+    """Say what a new key of an alias changes that has some."""
+    has = "a key" if keys == 1 else f"{keys} keys"
+    return (
+        f"{alias} already has {has}. Limits, class and weight belong to the alias: those set here "
+        "will apply to all its keys. The form begins with what its newest key has."
+    )
+
+
+def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
+    """Draw the fields, which begin as those of ``newest``, and return what they say."""
+    limits = {}
+    for column, (name, label) in zip(st.columns(4), _LIMITS.items(), strict=True):
+        with column:
+            limits[name] = _limit(newest, name, label)
+    classed = newest.service_class if newest else _USUAL_CLASS
+    allowed = newest.models if newest and newest.models else ()
+    of_class, of_weight, of_scopes, of_models = st.columns(4)
+    order = {
+        "service_class": of_class.selectbox("Class", KEY_CLASSES, index=KEY_CLASSES.index(classed)),
+        "weight": of_weight.number_input(
+            "Weight", value=newest.weight if newest else 1.0, step=0.1, format="%g"
+        ),
+        "scopes": of_scopes.multiselect(
+            "Scopes", KEY_SCOPES, default=newest.scopes if newest else KEY_SCOPES
+        ),
+        "models": of_models.multiselect(
+            "Models",
+            sorted({*models, *allowed}),
+            default=allowed,
+            placeholder="all",
+            accept_new_options=True,
+        )
+        or None,
+        "priority": st.checkbox(
+            "Priority: its requests may go ahead of others",
+            value=newest is not None and newest.priority,
+        ),
+    }
+    lifetime = _LIFETIMES[st.selectbox("Expires after", list(_LIFETIMES), width=250)]
+    expires = {} if lifetime is None else {"expires_in": lifetime * _DAY_SECONDS}
+    given = {name: int(limit) for name, limit in limits.items() if limit is not None}
+    return {**given, **order, **expires}
+
+
+def _limit(newest: KeyRow | None, name: str, label: str) -> float | None:
+    # Not by ``value``: a field that begins with one so cannot be emptied.
+    key = f"{name} after {newest.id if newest else ''}"
+    if key not in st.session_state:
+        st.session_state[key] = getattr(newest, name, None)
+    return st.number_input(label, min_value=1, value=None, step=1, key=key, placeholder="no limit")
 
 
 def _make(order: Callable[[], NewKey]) -> None:

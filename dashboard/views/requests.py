@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
 from dashboard.clock import moment
+from dashboard.components import rows_open
 from dashboard.feeds import feeds
 from dashboard.following import PAGES
 from dashboard.markdown import plain_markdown
@@ -18,6 +19,7 @@ from dashboard.session import SERVER, has_arrived, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration
 from observability.admin_api import KeptRequest, RequestPage
+from observability.catalogue import OTHER_KEY
 from observability.outcomes import ROUTES
 from observability.phases import PHASES
 
@@ -36,6 +38,7 @@ _SORTS = {
     "longest answer": "-output_tokens",
 }
 _ANY = "any"
+_TABLE = "requests-table"
 _DATED = "%Y-%m-%d %H:%M:%S"
 # The keys of the filters, which are also in the address.
 _FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
@@ -47,6 +50,7 @@ def page() -> None:
     _come_back()
     query = _filters()
     is_live = query["state"] == "live"
+    rows_open(_TABLE)
     st.fragment(_table, run_every=REFRESH_SECONDS if is_live else None)(found, index, query)
 
 
@@ -81,7 +85,14 @@ def _filters() -> dict[str, str]:
             disabled=state == "live",  # which are all shown
         )
         sort = st.selectbox("Order", list(_SORTS), key="sort", bind="query-params", width=190)
-        key = st.text_input("Key", key="key", bind="query-params", width=120)
+        key = st.text_input(
+            "Key",
+            key="key",
+            bind="query-params",
+            width=120,
+            placeholder=_ANY,
+            help=f"The alias of a key. {OTHER_KEY}: requests without a key.",
+        )
         outcome = st.text_input("Outcome", key="outcome", bind="query-params", width=150)
         route = st.selectbox("Route", [_ANY, *ROUTES], key="route", bind="query-params", width=170)
         phases = [_ANY, *(phase.name for phase in PHASES)]
@@ -126,14 +137,14 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         height=_ROW_HEIGHT * (1 + min(len(shown), _MOST_ROWS_HIGH)) + 3,
         on_select="rerun",
         # Columns too: else a click on a header sorts by the words ("1.05 s" before "632 ms"), and
-        # opens the request that comes first then.
-        selection_mode=["single-row", "single-cell", "single-column"],
-        key="requests-table",
-        alt="Requests, one per row. Select a row for details.",
+        # opens the request that comes first then. No cells: the arrow keys select them.
+        selection_mode=["single-row", "single-column"],
+        key=_TABLE,
+        alt="Requests, one per row. The arrow keys move, and Enter opens a request.",
     )
-    rows = [*chosen.selection.rows, *(cell[0] for cell in chosen.selection.cells)]
+    rows = chosen.selection.rows
     if rows and rows[0] < len(shown):
-        del st.session_state["requests-table"]
+        del st.session_state[_TABLE]
         wanted = {"id": shown[rows[0]].request_id, SERVER: feeds().servers[index].name}
         st.switch_page(PAGES["request"], query_params=wanted)
 

@@ -10,20 +10,27 @@ from typing import Any
 import streamlit as st
 
 from dashboard.admin_client import AdminRefusalError
+from dashboard.components import rows_open
+from dashboard.feeds import feeds
+from dashboard.following import PAGES
 from dashboard.markdown import plain_markdown
 from dashboard.prices import Prices, prices
+from dashboard.session import SERVER
 from dashboard.signing_in import admitted, one_server
 from observability.admin_api import UsageRow
 
 _DAY = 86_400
 _DAYS = {"today": 1, "7 days": 7, "30 days": 30}
 _GROUPS = ("key", "model", "route")
+_LEADING = ("key", "route")  # that are filters of *Requests*, too
+_TABLE = "usage-table"
 _SUMS = ("requests", "errors", "prompt_tokens", "cached_tokens", "output_tokens")
 _COLUMNS = [name.replace("_", " ") for name in _SUMS]
 
 
 def page() -> None:
-    found = admitted(one_server())
+    index = one_server()
+    found = admitted(index)
     with st.container(horizontal=True):
         days = st.segmented_control(
             "Days", list(_DAYS), default="today", key="days", bind="query-params", required=True
@@ -43,21 +50,47 @@ def page() -> None:
     if not table:
         st.info("No requests ended in this period.")
         return
-    st.dataframe(
-        table,
-        column_config={
-            **{name: st.column_config.NumberColumn(format="localized") for name in _COLUMNS},
-            "share of tokens": st.column_config.ProgressColumn(
-                "share of tokens", format="percent", min_value=0.0, max_value=1.0
-            ),
-            "cost": st.column_config.NumberColumn("cost", format="%.2f"),
-        },
-        hide_index=True,
-        alt=f"Usage by {by}, most tokens first",
-    )
+    _draw(table, by, days, index)
     st.caption("Days start at midnight UTC. Hover over the table to download it as CSV.")
     if priced is not None:
         st.caption(f"Cost at the operator's prices per million tokens: {priced}.")
+
+
+def _draw(table: list[dict[str, Any]], by: str, days: str, index: int) -> None:
+    columns = {
+        **{name: st.column_config.NumberColumn(format="localized") for name in _COLUMNS},
+        "share of tokens": st.column_config.ProgressColumn(
+            "share of tokens", format="percent", min_value=0.0, max_value=1.0
+        ),
+        "cost": st.column_config.NumberColumn("cost", format="%.2f"),
+    }
+    alt = f"Usage by {by}, most tokens first"
+    if by not in _LEADING:
+        st.dataframe(table, column_config=columns, hide_index=True, alt=alt)
+        return
+    key = f"{_TABLE}-{by}"
+    rows_open(key)
+    chosen = st.dataframe(
+        table,
+        column_config=columns,
+        hide_index=True,
+        on_select="rerun",
+        selection_mode="single-row",
+        key=key,
+        alt=f"{alt}. The arrow keys move, and Enter shows a row's requests.",
+    )
+    st.caption("Click a row, or press Enter in it, for its requests.")
+    if selected := chosen.selection.rows:
+        del st.session_state[key]
+        wanted = requests_of(by, table[selected[0]][by], days)
+        server = {SERVER: feeds().servers[index].name}
+        st.switch_page(PAGES["requests"], query_params={**wanted, **server})
+
+
+def requests_of(by: str, group: str, days: str) -> dict[str, str]:
+    """Return the filters of *Requests* that find a group's. Records are kept for 7 days, unless
+    the server is set otherwise."""
+    return {by: group, "since": "24 hours" if days == "today" else "7 days"}
 
 
 def since(days: str, now: float) -> float:

@@ -180,6 +180,8 @@ class OwnPart:
             drain.hold()
         elif asked.held is not None:
             drain.release()
+        if asked.held is not None:
+            self._services.overviews.look_at_drain()
         return DrainPart(drain.is_held, drain.is_ending, drain.in_flight)
 
     async def _override(self, asked: OverrideAsk) -> Nothing:

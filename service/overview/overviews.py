@@ -72,6 +72,10 @@ class Overviews:
         # With the same look's rates: of requests that were received until then, and ended.
         self._seen = {seconds: self.window(seconds) for seconds in (MINUTE, FIVE_MINUTES)}
 
+    def look_at_drain(self) -> None:
+        """Call it when an operator has begun or ended a drain, so that who reads next sees it."""
+        self._watch.look_at_drain(time.monotonic())
+
     @property
     def limited_by(self) -> str:
         """The condition that limits the server, as a string."""

@@ -127,6 +127,21 @@ class ServerWatch:
             self._engines = self.sampler.totals.engine_identities()
         self._last_look = now
 
+    def look_at_drain(self, now: float) -> None:
+        """Have the verdict say at once, not with the next look, that a drain began or ended."""
+        drain = self.parts.drain
+        self.snapshot, self._diagnosed = (
+            msgspec.structs.replace(
+                found,
+                draining=drain.draining,
+                drain_seconds_left=drain.seconds_left,
+                in_flight=drain.in_flight,
+            )
+            for found in (self.snapshot, self._diagnosed)
+        )
+        self._found = diagnose(self._diagnosed, self._thresholds)
+        self._steady.observe(self._found.condition, now)
+
     def _mark_changes(self) -> None:
         engines = self.sampler.totals.engine_identities()
         for before, now in zip(self._engines, engines, strict=True):

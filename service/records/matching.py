@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from observability.admin_api import RequestQuery
+from observability.catalogue import OTHER_KEY, OTHER_MODEL
 from observability.outcomes import OUTCOMES, OutcomeGroup, group_of
 from service.records.row import Row
+
+# What usage counts a request under that has none, and what therefore finds it.
+RESTS = {"key": OTHER_KEY, "model": OTHER_MODEL}
 
 
 def outcomes_named(asked: str) -> frozenset[str]:
@@ -38,6 +42,6 @@ def matcher(query: RequestQuery) -> Callable[[Row], bool]:
             return False
         if outcomes is not None and row.outcome not in outcomes:
             return False
-        return all(getattr(row, name) == value for name, value in same.items())
+        return all((getattr(row, name) or RESTS.get(name)) == one for name, one in same.items())
 
     return matches

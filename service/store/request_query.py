@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Double, Select, Subquery, and_, literal, o
 
 from observability.admin_api import RequestQuery
 from observability.outcomes import OUTCOMES, OutcomeGroup
+from service.records.matching import RESTS
 from service.records.ordering import Ordering, Position, QueryError
 from service.store.archive_tables import REQUEST_TABLE
 
@@ -131,7 +132,7 @@ def _conditions(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
     for name in _EQUAL:
         wanted = getattr(query, name)
         if wanted is not None:
-            found.append(columns[name] == _sound(name, wanted))
+            found.append(_same(columns[name], name, _sound(name, wanted)))
     if query.outcome is not None:
         group = [
             outcome.name
@@ -144,6 +145,17 @@ def _conditions(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
         found.append(columns.outcome.in_(group))
     if query.min_seconds > 0:
         found.append(columns.total >= query.min_seconds)
+    return found
+
+
+def _same(column: Any, name: str, wanted: str) -> ColumnElement[bool]:
+    """Return the condition that a row is counted under a name. (No key is called as the rest.)"""
+    if wanted != RESTS.get(name):
+        found: ColumnElement[bool] = column == wanted
+    elif column.nullable:
+        found = column.is_(None)
+    else:
+        found = column.in_(["", wanted])
     return found
 
 

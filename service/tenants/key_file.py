@@ -25,7 +25,7 @@ import msgspec
 from msgspec import Meta
 
 from service.api_keys import api_keys
-from service.problems import problem_in
+from service.problems import IN_WORDS, problem_in
 from service.tenants.stored_key import KEY_MARK, KeyGrant, StoredKey, digest_of
 
 _MOST_BYTES = 16 << 20
@@ -34,7 +34,9 @@ _LEAST_KEY_CHARS = 8
 # No field is as long, and no key that we make as short.
 _COULD_BE_KEY = re.compile(r"[A-Za-z0-9_+/=-]{20,}")
 
-_Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)")]
+_Digest = Annotated[
+    str, Meta(pattern=r"^[0-9a-f]{64}$(?!\n)", extra={IN_WORDS: "64 of 0-9 and a-f"})
+]
 
 
 class _Entry(KeyGrant, frozen=True, kw_only=True, forbid_unknown_fields=True):

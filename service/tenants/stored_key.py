@@ -18,10 +18,12 @@ from msgspec import Meta
 
 from engine.queueing import ServiceClass
 from service.api_keys import check_reserved
+from service.problems import IN_WORDS
 from service.tenants.caller import ALL_SCOPES, KeyScope
 from service.tenants.key_limits import KeyLimits
 
 ALIAS_PATTERN = r"^[a-z0-9_-]{1,32}$(?!\n)"  # a $ alone would match before a final newline
+ALIAS_IN_WORDS = "1 to 32 of a-z, 0-9, _ and -"
 KEY_MARK = "qk_"
 _KEY_BYTES = 32
 _ID_MARK = "key_"
@@ -37,7 +39,7 @@ class KeyGrant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """What a key allows. Keys of one ``alias`` are one tenant; limits, weight and class are the
     tenant's, those of its newest key. ``priority``: its requests may go ahead of others'."""
 
-    alias: Annotated[str, Meta(pattern=ALIAS_PATTERN)]
+    alias: Annotated[str, Meta(pattern=ALIAS_PATTERN, extra={IN_WORDS: ALIAS_IN_WORDS})]
     scopes: Annotated[tuple[KeyScope, ...], Meta(min_length=1, max_length=8)] = tuple(KeyScope)
     models: Annotated[tuple[_Name, ...], Meta(min_length=1, max_length=64)] | None = None
     service_class: ServiceClass = ServiceClass.STANDARD

@@ -4,7 +4,7 @@ and a phone, with nothing in the browser's console."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -67,3 +67,24 @@ def test_a_page_is_readable_in_every_look(
     assert said == []
     if not AXE.exists():
         pytest.skip("rules of accessibility: needs axe-core (make test installs it)")
+
+
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_a_link_of_the_navigation_has_a_ring_when_it_has_the_focus(
+    dashboard: dict[str, str], browser: Browser, look: Literal["light", "dark"]
+) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=look)
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(dashboard["load"])
+    link = page.get_by_role("link", name="Requests")
+    link.wait_for()
+
+    def ring() -> str:
+        return str(link.evaluate("link => getComputedStyle(link).boxShadow"))
+
+    assert ring() == "none"
+    page.get_by_role("link", name="Live").focus()
+    page.keyboard.press("Tab")
+    assert link.evaluate("link => link === document.activeElement")
+    until(lambda: "3.2px" in ring(), 10, "the ring that buttons have")
+    page.close()

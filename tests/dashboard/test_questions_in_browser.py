@@ -140,6 +140,10 @@ def test_one_click_leads_to_the_key_that_used_most_tokens(watched: Watched, page
     table = page.get_by_test_id("stDataFrame")
     table.wait_for()
     until(lambda: cells(table)[:2] == ["bob", "1"], 60, "bob in the first row")
+    page.get_by_test_id("data-grid-canvas").focus()
+    page.locator("td[aria-selected=true]").wait_for(state="attached")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/requests?*key=bob*")
 
 
 def cells(table: Locator) -> list[str]:

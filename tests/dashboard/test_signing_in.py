@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,8 +14,11 @@ from streamlit.util import calc_hash
 
 import dashboard.access
 import dashboard.signing_in
+from dashboard.access import Access, Standing
+from dashboard.admin_client import AdminClient
 from dashboard.oidc import HOURS_VARIABLE
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
+from dashboard.signing_in import not_responding
 from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 from tests.dashboard.drawn import words
 
@@ -150,3 +154,13 @@ def _draw() -> None:
     from dashboard.signing_in import admitted
 
     admitted(0)
+
+
+def test_it_is_said_what_to_do_where_an_admin_api_has_never_answered() -> None:
+    absent = Access(Standing.ABSENT, AdminClient(""), "Could not connect to http://h:1.")
+    said = not_responding("h:8000", absent)
+    assert said.startswith("The admin API of h:8000 is not responding. Could not connect to ")
+    assert "`--no-admin`" in said
+    assert f"`{ADMIN_VARIABLE}`" in said
+    away = not_responding("h:8000", dataclasses.replace(absent, standing=Standing.AWAY))
+    assert "--no-admin" not in away

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from service.problems import Problem, plain, problem_in
+from service.problems import IN_WORDS, Problem, plain, problem_in
 
 
 class Colour(enum.StrEnum):
@@ -23,6 +23,8 @@ class Entry(msgspec.Struct, forbid_unknown_fields=True):
     name: Annotated[str, Meta(min_length=1, max_length=3, pattern="^[a-z]+$")] = "a"
     colours: Annotated[tuple[Colour, ...], Meta(max_length=2)] | None = None
     level: Literal["low", "high"] | None = None
+    alias: Annotated[str, Meta(pattern="^[a-z]{1,3}$", extra={IN_WORDS: "1 to 3 of a-z"})] = "a"
+    digest: Annotated[str, Meta(pattern="^[0-9]$", extra={IN_WORDS: "a digit"})] | None = None
 
 
 class Whole(msgspec.Struct, forbid_unknown_fields=True):
@@ -50,6 +52,8 @@ def problem(given: object, kind: type[Any]) -> Problem:
         ({"share": []}, "share", "must be a number, not a list"),
         ({"name": "abcd"}, "name", "must be text, with a length of at most 3"),
         ({"name": "A"}, "name", "must be text that matches '^[a-z]+$'"),
+        ({"alias": "A"}, "alias", "must be 1 to 3 of a-z"),
+        ({"digest": "x"}, "digest", "must be a digit"),
         ({"colours": {}}, "colours", "must be a list or null, not an object"),
         ({"colours": ["red", "green"]}, "colours[2]", "must be one of red, blue"),
         ({"level": "middle"}, "level", "must be one of "),
@@ -67,7 +71,7 @@ def test_the_field_and_what_is_allowed_are_named(
 
 
 def test_unknown_and_missing_fields_are_named_with_those_that_there_are() -> None:
-    known = "most, share, name, colours, level"
+    known = "most, share, name, colours, level, alias, digest"
     assert problem({"mots": 1}, Entry) == (
         "mots",
         f"the body has no field 'mots'; it may have {known}",

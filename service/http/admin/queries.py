@@ -12,6 +12,7 @@ from observability.outcomes import ROUTES, is_outcome
 from observability.phases import PHASES
 from service.admin.problem import invalid
 from service.problems import plain
+from service.records.matching import RESTS
 
 _AGO = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -86,6 +87,18 @@ def choice(
     return value
 
 
+def _named(query: Parameters, name: str) -> str | None:
+    """Return a name. Raises ProblemError for an empty one, which nothing has."""
+    value = query.get(name)
+    if value == "":
+        raise invalid(
+            f"'{name}' is empty; leave it out to find all requests, or send '{RESTS[name]}' for "
+            f"those without a {name}.",
+            name,
+        )
+    return value
+
+
 def request_query(query: Parameters) -> RequestQuery:
     """Return the query for requests. Raises ProblemError."""
     only(query, *_FILTERS, "state", "sort", "limit", "cursor")
@@ -107,8 +120,8 @@ def request_query(query: Parameters) -> RequestQuery:
         live=is_live,
         since=since,
         until=until,
-        key=query.get("key"),
-        model=query.get("model"),
+        key=_named(query, "key"),
+        model=_named(query, "model"),
         route=choice(query, "route", ROUTES, None),
         outcome=outcome,
         phase=choice(query, "phase", phases, None),

@@ -13,7 +13,7 @@ from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.markdown import plain_markdown
 from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from dashboard.views.admin import allowed, audit_table, serving, setting_row
-from observability.admin_api import AuditRow, HotSetting
+from observability.admin_api import AuditRow, Condition, HotSetting
 from tests.dashboard.admin_server import overview
 from tests.e2e.quire_server import QuireServer, free_port, until
 
@@ -59,10 +59,13 @@ def test_an_operator_drains_and_resumes(drawn: AppTest, served: tuple[str, str])
     assert "simulated:h100-8b" in drawn.markdown[0].value
     assert "Sign out" in [button.label for button in drawn.button]
     client = AdminClient(served[1], OPERATE)
+    idle = Condition.IDLE  # with an engine, of which a verdict speaks first
+    until(lambda: client.overview()[0].verdict.condition is idle, 60, "the engine")
     press(drawn, "Drain now")
-    until(lambda: client.overview()[0].state == "draining", 30, "the server to drain")
+    assert ", draining. Draining" in drawn.markdown[0].value
     press(drawn, "Resume now")
-    until(lambda: client.overview()[0].state == "ok", 30, "the server to serve again")
+    assert ", ok. " in drawn.markdown[0].value
+    assert "Draining" not in drawn.markdown[0].value
     press(drawn, "Set level")
     actions = [row.action for row in client.audit()]
     assert {"drain", "resume", "loglevel"} <= set(actions)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
-from dashboard.views.keys import key_row
+from dashboard.views.keys import key_row, shared_words, valid_keys
 from observability.key_listing import KeyRow
 from tests.e2e.quire_server import QuireServer, free_port, until
 
@@ -97,6 +98,51 @@ def test_a_refusal_is_in_the_server_s_words(
     next(one for one in page.text_input if one.label == "Alias").set_value("other")
     press(page, "Make key")
     assert "reserved" in page.error[0].value
+
+
+def test_the_form_of_an_alias_that_has_keys_begins_with_what_its_newest_has(
+    served: QuireServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = served.admin_url  # type: ignore[attr-defined]
+    monkeypatch.setenv(SERVERS_VARIABLE, served.url)
+    monkeypatch.setenv(ADMIN_VARIABLE, url)
+    monkeypatch.setenv("KEY_TYPED", OPERATE)
+    client = AdminClient(url, OPERATE)
+    before = {"tokens_per_day": 500, "concurrent_requests": 4, "weight": 2.5}
+    others = {"service_class": "batch", "scopes": ["read"], "models": ["m"], "priority": True}
+    client.create_key(alias="research", **before, **others)
+    page = AppTest.from_function(_draw, default_timeout=60).run()
+    [alias] = [one for one in page.text_input if one.label == "Alias"]
+    alias.set_value("research")
+    press(page, "Make key")  # without having seen the limits
+    assert not page.code
+    assert page.warning[0].value.startswith("research already has a key. ")
+    fields = {one.label: one for one in (*page.number_input, *page.selectbox, *page.multiselect)}
+    assert fields["Tokens per day (UTC)"].value == 500
+    assert fields["Requests per minute"].value is None
+    fields["Requests at once"].set_value(9)
+    press(page, "Make key")
+    assert page.code
+    made = client.keys().keys[-1]
+    assert (made.alias, made.tokens_per_day, made.concurrent_requests) == ("research", 500, 9)
+    assert (made.service_class, made.weight, made.scopes) == ("batch", 2.5, ("read",))
+    assert (made.models, made.priority) == (("m",), True)
+    assert page.warning[0].value.startswith("research already has 2 keys. ")
+
+
+def test_the_key_whose_limits_count_is_the_last_valid_one() -> None:
+    keys = [
+        msgspec.structs.replace(ROW, id="key_0"),
+        ROW,
+        msgspec.structs.replace(ROW, id="key_2", state="revoked"),
+        msgspec.structs.replace(ROW, id="key_3", alias="other-team"),
+    ]
+    assert [key.id for key in valid_keys(keys, "team")] == ["key_0", "key_1"]
+    assert valid_keys(keys, "") == []
+
+
+def test_it_is_said_that_all_keys_of_an_alias_change() -> None:
+    assert "will apply to all its keys" in shared_words("team", 1)
 
 
 def test_a_row() -> None:

@@ -151,6 +151,40 @@ def test_whoever_comes_back_finds_the_filters_as_they_were(page: Page, tmp_path:
         page.get_by_text("No request of the last 5 min matches.").wait_for()
 
 
+@in_chromium
+def test_arrow_keys_move_through_the_rows_and_enter_opens_one(page: Page, tmp_path: Path) -> None:
+    with watched_server(tmp_path / "log", "simulated:h100-8b") as (server, client, dashboard):
+        for _ in range(3):
+            assert server.post("/v1/completions", {"prompt": "Hi", "max_tokens": 2})[0] == 200
+        until(lambda: len(ids_of(client)) == 3, 60, "records")
+        newest, middle, oldest = ids_of(client)
+
+        def led_to(row: int) -> bool:
+            return bool(page.locator(f"td[aria-selected=true][id$='-{row}']").count())
+
+        page.goto(f"{dashboard}/requests")
+        table = page.get_by_test_id("data-grid-canvas")
+        table.wait_for()
+        table.focus()
+        until(lambda: led_to(0), 60, "the first row to be the current one")
+        page.keyboard.press("ArrowDown")
+        page.keyboard.press("ArrowRight")
+        page.keyboard.press("ArrowDown")
+        until(lambda: led_to(2), 60, "the last row to be the current one")
+        assert "/requests" in page.url
+        page.keyboard.press("ArrowUp")
+        page.keyboard.press("Enter")
+        page.wait_for_url(f"**/request?*{middle}*")
+        page.go_back()
+        table.wait_for()
+        table.focus()
+        until(lambda: led_to(0), 60, "the first row to be the current one")
+        # The box of another row than the current one.
+        page.get_by_test_id("stDataFrame").click(position={"x": 16, "y": 3.5 * ROW})
+        page.wait_for_url(f"**/request?*{oldest}*")
+        assert newest not in page.url
+
+
 def bars(table: Locator, rows: int) -> list[int]:
     """Return how many pixels of each row are a decode's."""
     picture = Image.open(io.BytesIO(table.screenshot())).convert("RGB")

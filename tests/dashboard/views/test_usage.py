@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from dashboard.prices import Prices
-from dashboard.views.usage import since, totals
+from dashboard.views.usage import requests_of, since, totals
 from observability.admin_api import UsageRow
 
 
@@ -37,3 +37,8 @@ def test_with_prices_each_row_has_its_cost() -> None:
 def test_days_begin_at_midnight() -> None:
     assert since("today", 86_400 * 20 + 5.0) == 86_400 * 20
     assert since("7 days", 86_400 * 20 + 5.0) == 86_400 * 14
+
+
+def test_a_row_leads_to_its_requests() -> None:
+    assert requests_of("key", "other", "today") == {"key": "other", "since": "24 hours"}
+    assert requests_of("route", "messages", "30 days") == {"route": "messages", "since": "7 days"}

@@ -245,6 +245,20 @@ def test_an_engine_restart_and_a_drain_are_marked() -> None:
     assert server.history.ring.engine_restarts == 1
 
 
+def test_a_drain_is_in_the_verdict_before_the_next_look() -> None:
+    server = Server()
+    server.look()
+    before = server.watch.condition
+    server.drain.hold()
+    server.watch.look_at_drain(server.now)
+    assert server.watch.snapshot.draining
+    assert server.watch.verdict.condition is Condition.DRAINING
+    server.drain.release()
+    server.watch.look_at_drain(server.now)
+    assert not server.watch.snapshot.draining
+    assert server.watch.verdict.condition is before
+
+
 def test_the_worker_s_own_restart_is_marked(tmp_path: Path) -> None:
     for _ in range(2):
         server = Server(Ring(os.open(tmp_path / "ring", os.O_RDWR | os.O_CREAT)))

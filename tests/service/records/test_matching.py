@@ -9,7 +9,10 @@ import pytest
 from observability.admin_api import RequestQuery
 from observability.outcomes import OUTCOMES, OutcomeGroup
 from service.records.matching import matcher, outcomes_named
+from service.telemetry.requests import Telemetry
+from service.telemetry.usage import usage_of_request
 from tests.service.records.keeping import row
+from tests.service.request_records import started
 
 
 def test_a_group_selects_all_its_outcomes_and_a_name_itself() -> None:
@@ -50,3 +53,12 @@ def test_times_select_among_ended_requests_only() -> None:
     live = row(1, live=True, ended=None)
     assert not matcher(RequestQuery(since=0.0))(live)
     assert matcher(RequestQuery(live=True, since=0.0))(live)
+
+
+def test_a_request_without_a_key_or_model_is_found_by_what_usage_counts_it_under() -> None:
+    nameless = row(1, key=None, model="")
+    record = started(Telemetry(["m"], version="1"), key=None, model="")
+    counted, _ = usage_of_request(record, 0.0)
+    assert matcher(RequestQuery(key=counted.key, model=counted.model))(nameless)
+    assert not matcher(RequestQuery(key=counted.key))(row(1, key="bob"))
+    assert not matcher(RequestQuery(key="bob"))(nameless)

@@ -100,6 +100,17 @@ async def test_filters(url: str, fields: dict[str, object], is_found: object) ->
         assert ids(page.requests) == ids(expected)
 
 
+@pytest.mark.parametrize("name", ["key", "model"])
+async def test_other_finds_what_has_no_name(url: str, name: str) -> None:
+    nameless = kept(1, **{name: None if name == "key" else ""})
+    async with archived(url) as one:
+        one.keep(nameless, kept(2, key="bob"))
+        await one.written()
+        for sort in ("-ended", "-total"):
+            page = await one.archive.query(RequestQuery(sort=sort, **{name: "other"}))
+            assert ids(page.requests) == ids([nameless])
+
+
 @pytest.mark.parametrize(
     "query",
     [

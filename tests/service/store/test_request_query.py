@@ -36,6 +36,7 @@ def plan(statement: object, folder: Path) -> str:
         RequestQuery(since=1.0, until=2.0, sort="-total"),
         RequestQuery(sort="-total"),
         RequestQuery(sort="ttft", key="a", outcome="failed", min_seconds=3.0),
+        RequestQuery(sort="-ended", key="other"),
         RequestQuery(sort="-ended", model="m", route="chat_completions", phase="queue"),
     ],
 )

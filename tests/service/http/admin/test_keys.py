@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
+from engine.queueing import ServiceClass
+from observability.key_listing import KEY_CLASSES, KEY_SCOPES
 from service.http.admin.application import AdminApp
 from service.store.key_store import KeyStore
 from service.store.place import store_place
+from service.tenants.caller import KeyScope
 from tests.service.http.admin.asking import KEYS, OPERATE, READ, Reply, admin_app, ask
 
 V1 = "/admin/v1/keys"
@@ -89,6 +92,11 @@ async def test_a_wrong_order_names_the_field(app: AdminApp, body: object, field:
     assert (reply.status, reply.json()["field"]) == (422, field)
 
 
+async def test_a_wrong_alias_is_answered_in_words(app: AdminApp) -> None:
+    reply = await order(app, "", {"alias": "My Team"})
+    assert reply.json()["detail"] == "'alias' must be 1 to 32 of a-z, 0-9, _ and -."
+
+
 async def test_a_next_key_that_would_have_expired_is_refused(app: AdminApp) -> None:
     await order(app, "", {"alias": "team"})
     reply = await order(app, "/team/rotate", {"expires_in": 1e-9})
@@ -113,3 +121,14 @@ async def test_a_server_without_stored_keys_says_how_to_have_them(
     assert reply.status == 503
     assert "--stored-keys" in reply.json()["detail"]
     assert (await ask(plain, "GET", V1, key=READ)).json() == {"keys": [], "are_stored": False}
+
+
+def test_what_the_dashboard_offers_is_what_a_key_may_have() -> None:
+    assert set(KEY_SCOPES) == {scope.value for scope in KeyScope}
+    assert set(KEY_CLASSES) == {one.value for one in ServiceClass}
+
+
+async def test_a_new_key_of_an_alias_has_what_its_order_says_and_no_more(app: AdminApp) -> None:
+    await order(app, "", {"alias": "team", "tokens_per_day": 500, "weight": 2})
+    row = (await order(app, "", {"alias": "team"})).json()["row"]
+    assert (row["tokens_per_day"], row["weight"]) == (None, 1)  # docs/keys.md says so

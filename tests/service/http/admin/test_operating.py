@@ -55,6 +55,12 @@ def test_drain_and_resume(app: AdminApp) -> None:
     assert [row[1] for row in audited(app)] == ["resume", "drain"]
 
 
+def test_who_reads_after_an_order_sees_what_it_did(app: AdminApp) -> None:
+    calls = [("POST", "/drain", None), ("POST", "/resume", None)]
+    each = [run(app, call, ("GET", "/overview", None))[1].json() for call in calls]
+    assert [found["state"] == "draining" for found in each] == [True, False]
+
+
 def test_a_shutdown_cannot_be_undone(app: AdminApp) -> None:
     app.desk.services.drain.begin()
     [reply] = run(app, ("POST", "/resume", None))

@@ -54,6 +54,8 @@ def test_no_moments(text: str) -> None:
         {"outcome": "nonsense"},
         {"order": "asc"},
         {"key": "x" * 1100},
+        {"key": ""},
+        {"model": ""},
         {"since": "5m", "until": "1h"},
         {"since": "5m", "until": "5m"},
     ],
