@@ -15,9 +15,16 @@ import pytest
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
+from service.hub.errors import NotServableError
+from service.hub.place import ModelPlace
 from service.served_model import served_model
 from service.settings import ServiceSettings
-from service.start_checks import check_model, directory_problem, settings_problem
+from service.start_checks import (
+    check_model,
+    directory_problem,
+    refuse_unserved,
+    settings_problem,
+)
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -229,3 +236,42 @@ def test_a_limit_of_open_files_that_no_worker_could_live_with_is_a_sentence(
     )
     said = "the open-file limit is 63; a server needs at least 64, preferably 128 plus one for each"
     assert found.stdout.startswith(said if is_refused else "None")
+
+
+@pytest.mark.parametrize(
+    ("kind", "their_reason", "asked", "said"),
+    [
+        ("llama", "-", [], None),
+        ("stablelm", "", ["auto"], None),
+        ("stablelm", "it counts tokens itself", ["auto"], "it counts tokens itself"),
+        ("t5", "", [], "T5ForCausalLM is not supported"),
+    ],
+)
+def test_before_a_download_transformers_is_asked_only_about_what_our_code_does_not_compute(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    their_reason: str,
+    asked: list[str],
+    said: str | None,
+) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    if kind != "llama":
+        name = {"t5": "T5", "stablelm": "StableLm"}[kind]
+        config = {"model_type": kind, "architectures": [f"{name}ForCausalLM"]}
+        (model / "config.json").write_text(json.dumps(config))
+    found: list[str] = []
+
+    def why_refused(engine: EngineConfig) -> str:
+        assert engine.model == str(model)
+        found.append(engine.model_impl)
+        return their_reason
+
+    monkeypatch.setattr("service.start_checks.why_refused", why_refused)
+    place = ModelPlace("tiny/model", "main", tmp_path)
+    if said is None:
+        refuse_unserved(place, model)
+    else:
+        with pytest.raises(NotServableError, match=said):
+            refuse_unserved(place, model)
+    assert found == asked
