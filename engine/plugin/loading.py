@@ -51,7 +51,7 @@ def loaded_model(
     with ExitStack() as ends:
         tensors = _tensors(config, directory, ends, model)
         groups, unexpected = tensor_groups(model, tensors.names)
-        filling.unexpected = [tensors.name_in_file(name) for name in unexpected]
+        filling.unexpected = tensors.unexpected(unexpected)
         borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
         sizes = [
             tensors.num_bytes(name)
