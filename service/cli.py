@@ -43,7 +43,7 @@ from service.settings import ServiceSettings
 from service.start_checks import (
     check_model,
     descriptors_problem,
-    refuse_unserved,
+    refuse_before_download,
     settings_problem,
 )
 from service.supervision.child_process import package_environment
@@ -238,7 +238,9 @@ def _pull(namespace: argparse.Namespace) -> int:
     writer = logging.configure(process="pull")
     try:
         place = ModelPlace.of(name, hub.revision, hub.download_dir)
-        status = pull(place, partial(refuse_unserved, place), if_missing=namespace.if_missing)
+        status = pull(
+            place, partial(refuse_before_download, place), if_missing=namespace.if_missing
+        )
     finally:
         writer.close()
     os._exit(status)  # without waiting for transfers that continue in threads after a failure

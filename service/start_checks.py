@@ -61,7 +61,7 @@ def check_model(model: ServedModel, engine: EngineConfig) -> CheckedModel:
         ) from error
 
 
-def refuse_unserved(place: ModelPlace, directory: Path) -> None:
+def refuse_before_download(place: ModelPlace, directory: Path) -> None:
     """Raise NotServableError, in the words of ``quire serve``, if no settings could serve the
     model in the directory, as far as the files there show."""
     model = ServedModel(place.asked, directory, place=place)

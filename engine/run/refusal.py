@@ -14,7 +14,7 @@ from engine.lifetime import die_with_parent
 from engine.run.setup import read_config
 
 
-def why_refused(config: EngineConfig) -> str:
+def reason_to_refuse(config: EngineConfig) -> str:
     """Return the reason, or an empty text. ``config.model``: a decoder's directory."""
     try:
         read_config(config, has_files=False)
@@ -32,7 +32,7 @@ def main(argv: list[str]) -> int:
     if options.parent_pid is not None:
         die_with_parent(options.parent_pid)
     with contextlib.redirect_stdout(sys.stderr):  # a library may print
-        reason = why_refused(EngineConfig(model=options.model, model_impl=options.model_impl))
+        reason = reason_to_refuse(EngineConfig(model=options.model, model_impl=options.model_impl))
     print(reason, end="")
     return 0
 

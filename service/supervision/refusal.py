@@ -11,7 +11,7 @@ from engine.python_command import python_command
 from service.supervision.child_process import child_environment
 from service.supervision.download import ending_at_signals, without_token
 
-MODULE = "engine.run.refusal"
+REFUSAL_MODULE = "engine.run.refusal"
 
 
 def why_refused(engine: EngineConfig) -> str:
@@ -20,7 +20,7 @@ def why_refused(engine: EngineConfig) -> str:
     that fails alike reports it. Raises SystemExit at a signal that stops this process."""
     child = subprocess.Popen(
         python_command(
-            *("-m", MODULE, engine.model, f"--model-impl={engine.model_impl}"),
+            *("-m", REFUSAL_MODULE, engine.model, f"--model-impl={engine.model_impl}"),
             f"--parent-pid={os.getpid()}",
         ),
         stdin=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ from service.settings import ServiceSettings
 from service.start_checks import (
     check_model,
     directory_problem,
-    refuse_unserved,
+    refuse_before_download,
     settings_problem,
 )
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
@@ -270,8 +270,8 @@ def test_before_a_download_transformers_is_asked_only_about_what_our_code_does_n
     monkeypatch.setattr("service.start_checks.why_refused", why_refused)
     place = ModelPlace("tiny/model", "main", tmp_path)
     if said is None:
-        refuse_unserved(place, model)
+        refuse_before_download(place, model)
     else:
         with pytest.raises(NotServableError, match=said):
-            refuse_unserved(place, model)
+            refuse_before_download(place, model)
     assert found == asked

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine.config import EngineConfig
-from engine.run.refusal import main, why_refused
+from engine.run.refusal import main, reason_to_refuse
 
 _SIZES = {
     **{"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 64},
@@ -25,15 +25,15 @@ def write(directory: Path, config: object) -> str:
 
 def test_it_is_what_the_engine_says(tmp_path: Path) -> None:
     model = write(tmp_path, REFUSED)
-    auto = why_refused(EngineConfig(model=model))
+    auto = reason_to_refuse(EngineConfig(model=model))
     assert "BloomForCausalLM is not supported" in auto
     assert "nor is it by transformers' code: BloomForCausalLM cannot run in steps" in auto
-    theirs = why_refused(EngineConfig(model=model, model_impl="transformers"))
+    theirs = reason_to_refuse(EngineConfig(model=model, model_impl="transformers"))
     assert theirs.startswith("BloomForCausalLM cannot run in steps")
 
 
 def test_a_model_without_its_weights_is_not_refused_for_that(tmp_path: Path) -> None:
-    assert why_refused(EngineConfig(model=write(tmp_path, SERVED))) == ""
+    assert reason_to_refuse(EngineConfig(model=write(tmp_path, SERVED))) == ""
 
 
 @pytest.mark.parametrize(("config", "said"), [(SERVED, ""), (REFUSED, "BloomForCausalLM cannot")])

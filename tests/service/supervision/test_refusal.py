@@ -28,5 +28,5 @@ def test_a_child_says_why(tmp_path: Path) -> None:
 def test_a_child_that_fails_refuses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusal, "MODULE", "engine.no_such_module")
+    monkeypatch.setattr(refusal, "REFUSAL_MODULE", "engine.no_such_module")
     assert why_refused(engine_for(tmp_path)) == ""
