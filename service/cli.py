@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import importlib.util
 import math
@@ -35,7 +34,7 @@ from engine.simulation.spec import SpecError
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
 from service import doctor
-from service.hub.errors import HubError, NotServableError
+from service.hub.errors import HubError
 from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
@@ -45,11 +44,13 @@ from service.settings import ServiceSettings
 from service.start_checks import (
     check_model,
     descriptors_problem,
+    refuse_before_download,
     settings_problem,
     settings_warning,
 )
 from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
+from service.supervision.refusal import why_refused
 from service.supervision.supervisor import Supervisor
 from service.unknown_arguments import unknown_arguments
 from service.unknown_variables import unknown_variables
@@ -247,26 +248,12 @@ def _pull(namespace: argparse.Namespace) -> int:
     writer = logging.configure(process="pull")
     try:
         place = ModelPlace.of(name, hub.revision, hub.download_dir)
-        status = pull(place, partial(_refuse_unserved, place), if_missing=namespace.if_missing)
+        status = pull(
+            place, partial(refuse_before_download, place), if_missing=namespace.if_missing
+        )
     finally:
         writer.close()
     os._exit(status)  # without waiting for transfers that continue in threads after a failure
-
-
-def _refuse_unserved(place: ModelPlace, directory: Path) -> None:
-    """Raise NotServableError, in the words of ``quire serve``, if no settings could serve the
-    model in the directory."""
-    model = ServedModel(place.asked, directory, place=place)
-    engine = EngineConfig(model=place.asked)
-    try:
-        check_model(model, engine)
-    except ModelError as error:
-        # The settings that replace what a checkpoint says, or our own code.
-        other = msgspec.structs.replace(engine, model_impl="transformers", pooling="last")
-        with contextlib.suppress(ModelError):
-            check_model(model, other)
-            return
-        raise NotServableError(str(error)) from None
 
 
 def _hub_settings(namespace: argparse.Namespace) -> HubSettings:
@@ -325,7 +312,9 @@ def _serve(namespace: argparse.Namespace) -> int:
             return error.status
         model = dataclasses.replace(model, directory=directory, gguf=model.place.gguf_in(directory))
     try:
-        directory, engine, _ = check_model(model, engine)
+        directory, engine, is_native = check_model(model, engine)
+        if weights is not None and not is_native and (reason := why_refused(engine)):
+            raise ModelError(reason)
     except ModelError as error:
         print(f"quire: {error}", file=sys.stderr)
         return 1

@@ -17,10 +17,13 @@ from engine.simulation.spec import parse_spec
 from service.admin.gate import is_this_machine
 from service.checkpoint.files import files_problem
 from service.grpc.available import problem as grpc_problem
+from service.hub.errors import NotServableError
+from service.hub.place import ModelPlace
 from service.served_model import ServedModel
 from service.serving.connection_limits import FEWEST_DESCRIPTORS, RESERVED_DESCRIPTORS
 from service.settings import ServiceSettings
 from service.store.place import store_place
+from service.supervision.refusal import why_refused
 from service.tenants.key_file import read_key_file
 
 _EVERY_ADDRESS = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not listened on
@@ -57,6 +60,27 @@ def check_model(model: ServedModel, engine: EngineConfig) -> CheckedModel:
         raise ModelError(
             f"cannot read {error.filename or model.reference}: {error.strerror}"
         ) from error
+
+
+def refuse_before_download(place: ModelPlace, directory: Path) -> None:
+    """Raise NotServableError, in the words of ``quire serve``, if no settings could serve the
+    model in the directory, as far as the files there show."""
+    model = ServedModel(place.asked, directory, place=place)
+    default = EngineConfig(model=place.asked)
+    # Those that replace what a checkpoint says, or our own code.
+    pooled = msgspec.structs.replace(default, pooling="last")
+    others = msgspec.structs.replace(pooled, model_impl="transformers")
+    problem = ""
+    for engine in (default, pooled, others):
+        try:
+            checked = check_model(model, engine)
+        except ModelError as error:
+            problem = problem or str(error)
+            continue
+        if not checked.native and (reason := why_refused(checked.engine)):
+            raise NotServableError(problem or reason)
+        return
+    raise NotServableError(problem)
 
 
 def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | None:

@@ -103,7 +103,8 @@ def named_class(model: Any, config: Any) -> tuple[str, bool]:
     found, bare = type(model).__name__, type(model.base_model).__name__
     named = config.architectures or ()
     for name in (found, bare):
-        if name in named:
+        # transformers goes by the model_type; Phi-3.5-MoE's PhiMoEForCausalLM is Phimoe… there.
+        if name.casefold() in map(str.casefold, named):
             return name, name == found
     if model.config_class is not type(config):  # EXAONE 3 is computed as a Llama, say
         for name in named:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 from transformers.conversion_mapping import get_model_conversion_mapping
@@ -24,6 +24,7 @@ from transformers.core_model_loading import (
 
 from engine.architecture.errors import WeightsError
 from engine.plugin.building import first_line
+from engine.plugin.prediction import predicts
 from engine.weights.weights import some
 
 # Names that older exporters also stored: buffers, which the model computes itself. GPT-Neo's are
@@ -93,9 +94,17 @@ def _single(value: Tensor | list[Tensor]) -> Tensor:
     return value[0] if isinstance(value, list) else value
 
 
-def tensor_groups(model: Any, names: Iterable[str]) -> tuple[list[TensorGroup], list[str]]:
-    """Return the groups of the named tensors of a checkpoint, layer by layer, and the names that
-    belong to no parameter of ``model``."""
+class Grouped(NamedTuple):
+    """``groups``: layer by layer. ``unexpected``: names that belong to no parameter.
+    ``predicting``: those of layers for multi-token prediction, which are not computed."""
+
+    groups: list[TensorGroup]
+    unexpected: list[str]
+    predicting: list[str]
+
+
+def tensor_groups(model: Any, names: Iterable[str]) -> Grouped:
+    """Say what the named tensors of a checkpoint become in ``model``."""
     rules = get_model_conversion_mapping(model)
     renamings = [rule for rule in rules if isinstance(rule, WeightRenaming)]
     converters = [rule for rule in rules if isinstance(rule, WeightConverter)]
@@ -103,11 +112,14 @@ def tensor_groups(model: Any, names: Iterable[str]) -> tuple[list[TensorGroup], 
     known = model.state_dict()
     ignored = _ignored(model)
     groups: dict[str, TensorGroup] = {}
-    unexpected = []
+    is_predicting = predicts(model.config, model.base_model_prefix)
+    unexpected, predicting = [], []
     for name in sorted(names, key=dot_natural_key):
         target, pattern = _target(name, renamings, converters, model.base_model_prefix, known)
         if target not in known:
-            if not ignored.search(target):
+            if is_predicting(name):
+                predicting.append(name)
+            elif not ignored.search(target):
                 unexpected.append(name)
         elif pattern is not None:
             group = groups.setdefault(target, TensorGroup(target, deepcopy(by_pattern[pattern])))
@@ -116,7 +128,7 @@ def tensor_groups(model: Any, names: Iterable[str]) -> tuple[list[TensorGroup], 
             unexpected.append(name)  # another spelling of one that is there
         else:
             groups[target] = TensorGroup(target, WeightRenaming(name, target), [(name, name)])
-    return list(groups.values()), unexpected
+    return Grouped(list(groups.values()), unexpected, predicting)
 
 
 def _target(

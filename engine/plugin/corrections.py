@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from functools import partial
 from typing import Any
 
 from torch import nn
@@ -17,6 +18,19 @@ def correct(model: nn.Module, config: Any) -> None:
     if config.model_type == "nemotron_h":
         _check_groups(config)
         _remove_time_step_floor(model, config)
+    if config.model_type == "phimoe":
+        _pass_window(model, config)
+
+
+def _pass_window(model: nn.Module, config: Any) -> None:
+    """transformers has the window in its mask only, which is not made here."""
+    window = config.sliding_window
+    if window is None or window >= config.max_position_embeddings:
+        return
+    layer: Any
+    for layer in model.get_submodule("model.layers").children():
+        attention = layer.self_attn
+        attention.forward = partial(attention.forward, sliding_window=window)
 
 
 def _check_groups(config: Any) -> None:

@@ -61,8 +61,8 @@ class GgufTensors:
     def names(self) -> list[str]:
         return list(self._shapes)
 
-    def name_in_file(self, name: str) -> str:
-        return name
+    def unexpected(self, names: list[str]) -> list[str]:
+        return names
 
     def reads_in_place(self, name: str) -> bool:
         return False

@@ -6,6 +6,7 @@ it is stored, and takes its final form at once: packed for our products, where t
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import ExitStack
 from copy import deepcopy
@@ -29,7 +30,9 @@ from engine.plugin.inline import implementation
 from engine.plugin.products import Products, is_linear, replace_part, takes_few_bits, takes_stored
 from engine.plugin.tensors import CheckpointTensors
 from engine.weights.grouped import GroupedWeight
-from engine.weights.weights import RandomWeights, mismatches
+from engine.weights.weights import RandomWeights, mismatches, some
+
+logger = logging.getLogger(__name__)
 
 OnLoaded = Callable[[int], None]
 AnyTensors = CheckpointTensors | GgufTensors
@@ -50,8 +53,10 @@ def loaded_model(
     filling = _Filling(model, device, dtype, products, on_loaded)
     with ExitStack() as ends:
         tensors = _tensors(config, directory, ends, model)
-        groups, unexpected = tensor_groups(model, tensors.names)
-        filling.unexpected = [tensors.name_in_file(name) for name in unexpected]
+        groups, unexpected, predicting = tensor_groups(model, tensors.names)
+        if predicting:
+            logger.info("left out, as for multi-token prediction only: %s", some(predicting))
+        filling.unexpected = tensors.unexpected(unexpected)
         borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
         sizes = [
             tensors.num_bytes(name)
@@ -98,8 +103,7 @@ def holds_head_of(model: Any, directory: Path, text_part: TextModelPart | None) 
     with ExitStack() as ends:
         # Nothing is read, so the dtype does not matter.
         names = CheckpointTensors(directory, ends, torch.float32, text_part).names
-    groups, _ = tensor_groups(model, names)
-    return any(group.target in head for group in groups)
+    return any(group.target in head for group in tensor_groups(model, names).groups)
 
 
 def random_model(

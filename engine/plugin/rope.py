@@ -4,14 +4,20 @@ transformers chooses them in each step by the longest sequence of the batch. A s
 would then depend on the rest of its batch, and keys in the cache would be rotated by other
 frequencies than later queries. So they are chosen once, by the longest sequence that the server
 accepts.
+
+Phi-3.5-MoE also chooses the scale of its rotations by the length. transformers' code for it rotates
+long sequences by the frequencies of short ones; the model was trained with those of long ones, as
+are computed here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import MethodType
 from typing import Any, NamedTuple
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
 from engine.architecture.rope import RopeConfig, scaled_positions
@@ -85,3 +91,21 @@ def _freeze(module: Any, kind: str, length: int, prefix: str, options: dict[str,
     )
     getattr(module, name).copy_(frequencies)
     setattr(module, f"{prefix}attention_scaling", scaling)
+    if module.config.model_type == "phimoe":
+        module.attention_scaling = _phimoe_scale(module.config.rope_parameters, length)
+        module.forward = MethodType(_rotations, module)
+
+
+def _phimoe_scale(rope: dict[str, Any], length: int) -> float:
+    is_long = length > rope["original_max_position_embeddings"]
+    scale: float = rope["long_mscale" if is_long else "short_mscale"]
+    return scale
+
+
+def _rotations(module: Any, x: Tensor, position_ids: Tensor) -> tuple[Tensor, Tensor]:
+    """Return cosines and sines, by what ``_freeze`` chose: the module's own ``forward`` chooses by
+    the positions."""
+    angles = position_ids[..., None].float() * module.inv_freq.float()
+    angles = torch.cat((angles, angles), dim=-1)
+    scale = module.attention_scaling
+    return (angles.cos() * scale).to(x.dtype), (angles.sin() * scale).to(x.dtype)

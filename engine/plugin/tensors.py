@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.architecture.quantization import read_quantization
 from engine.architecture.text_part import TextModelPart
+from engine.quantized.biases import zero_biases
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.quantized.weights import dequantised, log_kept
@@ -45,8 +46,11 @@ class CheckpointTensors:
     def names(self) -> list[str]:
         return list(self._tensors)
 
-    def name_in_file(self, name: str) -> str:
-        return self._tensors[name].name
+    def unexpected(self, names: list[str]) -> list[str]:
+        """Return the names in the files of tensors that belong to no parameter, but for biases that
+        change nothing. Raises WeightsError."""
+        zeros = zero_biases(self._tensors, names)
+        return [self._tensors[name].name for name in names if name not in zeros]
 
     def reads_in_place(self, name: str) -> bool:
         """Whether ``read`` fills the memory that it is given."""

@@ -15,12 +15,13 @@ from torch import Tensor
 
 from engine.architecture.schemes import QuantizedFormat
 from engine.architecture.text_part import TextModelPart
+from engine.quantized.biases import zero_biases
 from engine.quantized.checkpoint import named_tensors
 from engine.quantized.layouts import QuantizedTensor
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import read_tensor
 from engine.weights.text_part import by_text_name
-from engine.weights.weights import Shapes, matched, narrowed, opened
+from engine.weights.weights import Shapes, matched, narrowed, opened, spellings
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +59,12 @@ class QuantizedCheckpoint:
         self._kept = self._dequantized = 0
         self._ends = ExitStack()
         with ExitStack() as ends:
-            tensors = named_tensors(opened(directory, ends, text_part), quantized, text_part)
-            self._named = matched(directory, shapes, by_text_name(tensors, text_part), unused)
+            found = named_tensors(opened(directory, ends, text_part), quantized, text_part)
+            tensors = by_text_name(found, text_part)
+            unused = frozenset(unused)
+            known = {spelling for name in (*shapes, *unused) for spelling in spellings(name)}
+            zeros = zero_biases(tensors, (name for name in tensors if name not in known))
+            self._named = matched(directory, shapes, tensors, unused | zeros)
             self._ends = ends.pop_all()
 
     def __enter__(self) -> Self:

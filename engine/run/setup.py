@@ -86,7 +86,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
     ranks = collectives.shard.size
     device = choose_device(config.device)
     directory = Path(config.model)
-    whole = _read_config(config)
+    whole = read_config(config, has_files=_has_files(config))
     if collectives.shard.rank == 0:
         _report(whole)
         warn_of_missing_rows(directory, whole.vocab_size)
@@ -131,11 +131,15 @@ def _report(model: AnyConfig) -> None:
         )
 
 
-def _read_config(config: EngineConfig) -> AnyConfig:
-    """Read config.json, for our own code or for that of transformers. Raises ModelError when the
-    one that ``config`` requires, or either, does not support it."""
+def _has_files(config: EngineConfig) -> bool:
+    return config.load_format != "dummy" and not (Path(config.model) / LINK).exists()
+
+
+def read_config(config: EngineConfig, *, has_files: bool) -> AnyConfig:
+    """Read config.json, for our own code or for that of transformers. ``has_files``: whether
+    safetensors files decide if there is an output head. Raises ModelError when the one that
+    ``config`` requires, or either, does not support it."""
     directory = Path(config.model)
-    has_files = config.load_format != "dummy" and not (directory / LINK).exists()
     model, why_not = find_native(config)
     if model is not None:
         return _as_stored(model, directory) if has_files else model

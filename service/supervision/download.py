@@ -73,7 +73,7 @@ def fetch_first(
         process_group=0,  # the terminal's Ctrl-C is for this process
         env=child_environment(os.environ),
     )
-    with child, _stop_signals(child) as stopped:
+    with child, ending_at_signals(child) as stopped:
         output, _ = child.communicate()
     if stopped:
         raise FirstFilesError(128 + stopped[0])
@@ -96,7 +96,7 @@ def without_token(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _stop_signals(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+def ending_at_signals(child: subprocess.Popen[bytes]) -> Iterator[list[int]]:
     """End the child at a signal, which process 1 of a container would otherwise ignore; yield the
     signals that came."""
     received: list[int] = []

@@ -15,11 +15,14 @@ import pytest
 
 from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
+from service.hub.errors import NotServableError
+from service.hub.place import ModelPlace
 from service.served_model import served_model
 from service.settings import ServiceSettings
 from service.start_checks import (
     check_model,
     directory_problem,
+    refuse_before_download,
     settings_problem,
     settings_warning,
 )
@@ -255,3 +258,42 @@ def test_an_admin_api_for_others_without_a_key_gets_a_warning(host: str) -> None
 )
 def test_other_settings_of_the_admin_api_get_no_warning(settings: dict[str, Any]) -> None:
     assert settings_warning(ServiceSettings(**{"admin_host": "localhost", **settings})) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "their_reason", "asked", "said"),
+    [
+        ("llama", "-", [], None),
+        ("stablelm", "", ["auto"], None),
+        ("stablelm", "it counts tokens itself", ["auto"], "it counts tokens itself"),
+        ("t5", "", [], "T5ForCausalLM is not supported"),
+    ],
+)
+def test_before_a_download_transformers_is_asked_only_about_what_our_code_does_not_compute(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    their_reason: str,
+    asked: list[str],
+    said: str | None,
+) -> None:
+    model = write_tiny_checkpoint(tmp_path / "m")
+    if kind != "llama":
+        name = {"t5": "T5", "stablelm": "StableLm"}[kind]
+        config = {"model_type": kind, "architectures": [f"{name}ForCausalLM"]}
+        (model / "config.json").write_text(json.dumps(config))
+    found: list[str] = []
+
+    def why_refused(engine: EngineConfig) -> str:
+        assert engine.model == str(model)
+        found.append(engine.model_impl)
+        return their_reason
+
+    monkeypatch.setattr("service.start_checks.why_refused", why_refused)
+    place = ModelPlace("tiny/model", "main", tmp_path)
+    if said is None:
+        refuse_before_download(place, model)
+    else:
+        with pytest.raises(NotServableError, match=said):
+            refuse_before_download(place, model)
+    assert found == asked

@@ -50,7 +50,7 @@ MANY = (
     *("hy_v3", "jais2", "kolibri1", "laguna", "llama", "llama#dynamic", "mellum", "mimo_v2_flash"),
     *("minicpm3", "minimax_m2", "ministral3", "mistral", "mistral#full", "modernbert-decoder"),
     *("nanochat", "olmo", "olmo3", "olmoe", "persimmon", "phi", "phi3", "phimoe", "qwen2"),
-    *("qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3"),
+    *("phimoe#longrope", "qwen2_moe", "qwen3", "qwen3_moe", "seed_oss", "smollm3"),
     *("solar_open", "stablelm", "xglm", "gpt_neo", "aria_text", "apertus1p5_text", "lara_mini"),
     "minimax_m3_vl_text",
     *("hunyuan_v1_dense", "hunyuan_v1_moe", "nemotron"),
@@ -203,6 +203,19 @@ VARIANTS: dict[str, dict[str, Any]] = {
             "original_max_position_embeddings": 256,
             "short_factor": [1.0] * 8,
             "long_factor": [2.0 + pair for pair in range(8)],
+        },
+    },
+    "phimoe#longrope": {
+        "sliding_window": 20,
+        "max_position_embeddings": 512,
+        "rope_parameters": {
+            "rope_type": "longrope",
+            "rope_theta": 10_000.0,
+            "original_max_position_embeddings": 256,
+            "short_factor": [1.0] * 8,
+            "long_factor": [2.0 + pair for pair in range(8)],
+            "short_mscale": 1.25,
+            "long_mscale": 1.5,
         },
     },
     "phi3#partial": {

@@ -86,6 +86,8 @@ def test_the_class_must_be_the_one_that_is_named(named: list[str] | None) -> Non
     assert named_class(model, config) == ("LlamaForCausalLM", True)
     config.architectures = ["LlamaModel"]
     assert named_class(model, config) == ("LlamaModel", False)
+    config.architectures = ["LLaMAForCausalLM"]  # as the code of the checkpoint may spell it
+    assert named_class(model, config) == ("LlamaForCausalLM", True)
 
 
 def test_embeddings_take_the_place_of_an_absent_head() -> None:

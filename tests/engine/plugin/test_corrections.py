@@ -13,8 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from engine.architecture.errors import UnsupportedError
 from engine.plugin.building import new_model
 from engine.plugin.corrections import correct
+from engine.plugin.probe import probe
 from engine.plugin.shrinking import shrunk
-from engine.plugin.trial import TOLERANCE
+from engine.plugin.trial import TOLERANCE, try_kind
 from tests.engine.plugin.families import prompt, save_family, tiny_config
 
 
@@ -65,3 +66,15 @@ def test_other_models_stay_as_they_are() -> None:
     before = [vars(part).copy() for part in model.modules()]
     correct(model, config)
     assert [vars(part) for part in model.modules()] == before
+
+
+def test_phimoe_attends_to_a_window_as_its_mask_in_transformers_does() -> None:
+    torch.set_num_threads(1)
+    try_kind(AutoConfig.for_model("phimoe", sliding_window=512))
+
+
+def test_a_window_of_all_positions_is_none() -> None:
+    config = tiny_config("phimoe")
+    config.sliding_window = config.max_position_embeddings
+    model: Any = new_model(config, torch.device("meta"), torch.float32)
+    assert probe(model).calls[0].options.get("sliding_window") is None

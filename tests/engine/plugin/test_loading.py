@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,19 @@ def test_a_tensor_that_does_not_fit_is_named(
     with pytest.raises(WeightsError, match="do not fit its config") as refused:
         loaded_model(config, checkpoint, CPU, torch.float32)
     assert complaint in str(refused.value)
+
+
+def test_layers_for_multi_token_prediction_are_left_out_and_named(
+    checkpoint: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = checkpoint / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps({**config, "num_nextn_predict_layers": 1}))
+    extra = f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"
+    edit(checkpoint, **{extra.replace(".", "__"): torch.ones(5)})
+    with caplog.at_level(logging.INFO):
+        loaded_model(read_plugin_config(checkpoint), checkpoint, CPU, torch.float32)
+    assert f"left out, as for multi-token prediction only: {extra}" in caplog.messages
 
 
 def test_pickled_weights_are_never_read(checkpoint: Path) -> None:

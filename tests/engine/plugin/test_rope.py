@@ -59,6 +59,23 @@ def test_each_type_of_layers_may_scale() -> None:
     assert reach(model, "olmo3", 256) == Reach(400, 400)
 
 
+@pytest.mark.parametrize("longest", [200, 500])
+def test_phimoe_turns_alike_in_any_company(longest: int) -> None:
+    """A short sequence as in transformers; a long one by the long frequencies, which transformers
+    chooses and does not use, and by its scale."""
+    ours, theirs = new_model("phimoe#longrope"), new_model("phimoe#longrope")
+    freeze_frequencies(ours, longest)
+    expected = rotations(theirs, [5, longest - 1])
+    if longest > 256:
+        angles = torch.tensor([[5.0], [longest - 1.0]]) * theirs.model.rotary_emb.inv_freq
+        angles = torch.cat((angles, angles), dim=-1)
+        assert not torch.allclose(expected[:, 0], angles.cos() * 1.5)
+        expected = torch.stack((angles.cos(), angles.sin()), dim=1) * 1.5
+    torch.testing.assert_close(rotations(ours, [5, longest - 1]), expected)
+    torch.testing.assert_close(rotations(ours, [5]), expected[:1])
+    torch.testing.assert_close(rotations(ours, [5, 3]), rotations(ours, [5, 3, 511])[:2])
+
+
 def test_a_model_without_weights_is_frozen_too() -> None:
     with torch.device("meta"):
         model = new_model("llama#dynamic")

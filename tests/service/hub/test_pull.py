@@ -63,7 +63,7 @@ def start(
 def pull(hub: HubServer, cache: Path, *arguments: str, **more: Any) -> tuple[int, str, str]:
     """Return the exit status, what it printed, and the lines on stderr that are not log lines."""
     process = start(hub, cache, *arguments, **more)
-    output, errors = process.communicate(timeout=60)
+    output, errors = process.communicate(timeout=120)
     said = [line for line in errors.splitlines() if not line.startswith("{")]
     return process.returncode, output, "\n".join(said)
 
@@ -251,16 +251,23 @@ def test_each_refusal_is_one_sentence(
     assert errors.count("\n") == 0
 
 
-def test_a_model_that_cannot_be_served_is_refused_before_its_weights(tmp_path: Path) -> None:
-    encoder = repository()
-    encoder.files["config.json"] = b'{"model_type": "t5", "architectures": ["T5EncoderModel"]}'
-    with HubServer({NAME: encoder}) as hub:
+@pytest.mark.parametrize(
+    ("kind", "name"), [("t5", "T5EncoderModel"), ("bloom", "BloomForCausalLM")]
+)
+def test_a_model_that_cannot_be_served_is_refused_before_its_weights(
+    tmp_path: Path, kind: str, name: str
+) -> None:
+    refused = repository()
+    refused.files["config.json"] = json.dumps(
+        {"model_type": kind, "architectures": [name]}
+    ).encode()
+    with HubServer({NAME: refused}) as hub:
         status, output, said = pull(hub, tmp_path)
         served = start(hub, tmp_path, NAME, command="serve")
-        _, errors = served.communicate(timeout=60)
+        _, errors = served.communicate(timeout=120)
         assert hub.downloads("model.safetensors") == []
     assert (status, output, served.returncode) == (1, "", 1)
-    assert "T5EncoderModel is not supported" in said
+    assert f"{name} is not supported" in said
     assert said in errors.splitlines()
 
 

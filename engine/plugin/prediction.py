@@ -1,0 +1,41 @@
+"""Layers for multi-token prediction, which some checkpoints have after those of the model.
+
+They propose further tokens, and the model's own tokens do not depend on them. transformers' classes
+ignore them where they name the layer of one published size; the number is in ``config.json``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+# Fields that hold their number: DeepSeek, GLM and others; Qwen3.5; Inkling; MiniMax.
+_COUNTS = (
+    *("num_nextn_predict_layers", "mtp_num_hidden_layers"),
+    *("num_mtp_layers", "num_mtp_modules"),
+)
+_SEPARATE = re.compile(r"(?:model\.)?mtp[._]")
+
+
+def predicts(config: Any, prefix: str) -> Callable[[str], bool]:
+    """Return whether a tensor, by its name in a checkpoint, belongs to such a layer. ``prefix``: of
+    the names of the model's body."""
+    count = max(_count(config, field) for field in _COUNTS)
+    if count < 1:
+        return lambda name: False
+    first: int = config.num_hidden_layers
+    appended = re.compile(rf"(?:(?:model|{re.escape(prefix)})\.)?layers\.(\d+)\.")
+
+    def belongs(name: str) -> bool:
+        found = appended.match(name)
+        if found is not None:
+            return first <= int(found[1]) < first + count
+        return _SEPARATE.match(name) is not None
+
+    return belongs
+
+
+def _count(config: Any, field: str) -> int:
+    value = getattr(config, field, None)
+    return value if isinstance(value, int) else 0
