@@ -227,6 +227,7 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
         grant = msgspec.convert(given, KeyGrant)
     except msgspec.ValidationError as error:
         raise ValueError(problem_in(error, KeyGrant).text) from None
+    _check_output()
     made = await store.create(grant, namespace.expires)
     await _print_key(store, made)
     print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
@@ -234,6 +235,11 @@ async def _create(store: KeyStore, namespace: argparse.Namespace) -> int:
         f"It is accepted by servers that run with --stored-keys on {store.place}.", file=sys.stderr
     )
     return 0
+
+
+def _check_output() -> None:
+    if sys.stdout is None:  # print() would do nothing
+        raise ValueError("stdout is closed, so a key could not be printed; none was made")
 
 
 async def _print_key(store: KeyStore, made: MadeKey) -> None:
@@ -274,6 +280,7 @@ async def _show(store: KeyStore, namespace: argparse.Namespace) -> int:
 
 
 async def _rotate(store: KeyStore, namespace: argparse.Namespace) -> int:
+    _check_output()
     made = await store.rotate(namespace.name, overlap=namespace.overlap, expires=namespace.expires)
     await _print_key(store, made)
     print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)

@@ -19,8 +19,10 @@ from service.tenants.stored_key import StoredKey
 
 # A change takes effect within this and the time of a query.
 _LOOK_SECONDS = 2.0
-# Requests with unknown keys cause one look in this time, which they await no longer than this.
+# Requests with unknown keys cause at most one look in this time, which they await no longer than
+# this once it is due.
 _EARLY_SECONDS = 1.0
+_MOST_AWAITING = 256  # requests that await a look: anyone can send unknown keys
 _FIRST_SECONDS = 0.1
 # How coarse the time is at which a key was last used.
 _USE_SECONDS = 60.0
@@ -57,6 +59,7 @@ class KeySources:
         self._looking = asyncio.Lock()
         self._early: asyncio.Task[None] | None = None
         self._next_early = -math.inf
+        self._awaiting = 0
         self._revision = -1
         self._next_end = math.inf  # of a key
         self._said_away = False
@@ -79,17 +82,25 @@ class KeySources:
         return (*(self._from_file or ()), *(self._from_store or ()))
 
     async def look_early(self) -> None:
-        """Look now, for a key that is not known. Anyone can send such keys, so most calls in a row
-        do nothing, and a look that takes long is not awaited."""
+        """Look as soon as may be, for a key that is not known. Calls in a row share a look, and one
+        that takes long is not awaited."""
         if (self._file is None and self.store is None) or self._said_away:
             return
+        if self._awaiting >= _MOST_AWAITING:
+            return
+        wait = max(0.0, self._next_early - time.monotonic())
         if self._early is None or self._early.done():
-            now = time.monotonic()
-            if now < self._next_early:
-                return
-            self._next_early = now + _EARLY_SECONDS
-            self._early = asyncio.create_task(self._look_or_report())
-        await asyncio.wait((self._early,), timeout=_EARLY_SECONDS)
+            self._early = asyncio.create_task(self._look_after(wait))
+        self._awaiting += 1
+        try:
+            await asyncio.wait((self._early,), timeout=wait + _EARLY_SECONDS)
+        finally:
+            self._awaiting -= 1
+
+    async def _look_after(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        self._next_early = time.monotonic() + _EARLY_SECONDS
+        await self._look_or_report()
 
     async def _look_or_report(self) -> None:
         try:

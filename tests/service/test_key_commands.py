@@ -248,3 +248,19 @@ def test_a_rotation_whose_key_could_not_be_printed_changes_nothing(
     assert json.loads(quire(capsys, "list", "--json")[1]) == before
     states = [key["state"] for key in json.loads(quire(capsys, "list", "--all", "--json")[1])]
     assert states == ["valid", "valid", "revoked"]
+
+
+@pytest.mark.parametrize("words", [("create", "--alias", "team"), ("rotate", "team")])
+def test_without_stdout_no_key_is_made(
+    store: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+) -> None:
+    """As after ``>&-``: Python has no stdout then, and print() does nothing."""
+    quire(capsys, "create", "--alias", "team")
+    with monkeypatch.context() as closed:
+        closed.setattr(sys, "stdout", None)
+        assert main(["keys", *words]) == 1
+    assert "none was made" in capsys.readouterr().err
+    assert len(json.loads(quire(capsys, "list", "--all", "--json")[1])) == 1

@@ -155,7 +155,7 @@ class ChatRequest(StructuredOutputFields, frozen=True, kw_only=True, forbid_unkn
         last = self.messages[-1]
         if not self.echo or last.role != "assistant" or self.generation_prompt:
             return ""
-        return _text(last)
+        return _text(last, of_a_tool=False)
 
     @property
     def include_usage(self) -> bool:

@@ -244,37 +244,50 @@ class _SlowStore(KeyStore):
 
     def __init__(self, path: Path) -> None:
         super().__init__(store_place(f"sqlite:///{path}/store.sqlite3"))
-        self.looks = 0
+        self.looks: list[float] = []
         self.may_answer = asyncio.Event()
         self.error: Exception | None = None
 
     async def newer(self, revision: int = 0) -> None:
-        self.looks += 1
+        self.looks.append(time.monotonic())
         await self.may_answer.wait()
         if self.error is not None:
             raise self.error
 
 
-async def test_a_flood_of_unknown_keys_causes_one_look_a_second(
+async def test_unknown_keys_share_looks_that_are_some_time_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, now = _SlowStore(tmp_path), [100.0]
-    sources = KeySources(KeyRing((), changes=True), store=store)
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    waiting = [asyncio.create_task(sources.look_early()) for _ in range(10)]
-    await asyncio.sleep(0)
+    apart = 0.05
+    monkeypatch.setattr(key_sources, "_EARLY_SECONDS", apart)
+    store = _SlowStore(tmp_path)
     store.may_answer.set()
-    await asyncio.gather(*waiting)
-    now[0] += 0.9
-    await sources.look_early()
-    assert store.looks == 1
-    now[0] += 0.1
+    sources = KeySources(KeyRing((), changes=True), store=store)
+    for looks in (1, 2, 3):
+        await asyncio.gather(*(sources.look_early() for _ in range(10)))
+        assert len(store.looks) == looks  # the next request waits for one of its own
+    first, second, third = store.looks
+    assert min(second - first, third - second) >= apart
     store.error = StoreUnavailableError("away")
     await sources.look_early()
-    assert store.looks == 2
-    now[0] += 10
+    assert len(store.looks) == 4
     await sources.look_early()  # the store is known to be away
-    assert store.looks == 2
+    assert len(store.looks) == 4
+    await sources.close()
+
+
+async def test_a_flood_of_unknown_keys_is_not_kept_waiting(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(key_sources, "_MOST_AWAITING", 2)
+    store = _SlowStore(tmp_path)
+    sources = KeySources(KeyRing((), changes=True), store=store)
+    waiting = [asyncio.create_task(sources.look_early()) for _ in range(2)]
+    await asyncio.sleep(0)  # both wait
+    await sources.look_early()
+    assert not any(task.done() for task in waiting)
+    store.may_answer.set()
+    await asyncio.gather(*waiting)
     await sources.close()
 
 
@@ -285,7 +298,7 @@ async def test_no_request_waits_long_for_an_early_look(
     store = _SlowStore(tmp_path)
     sources = KeySources(KeyRing((), changes=True), store=store)
     await sources.look_early()
-    assert store.looks == 1
+    assert len(store.looks) == 1
     await sources.close()
 
 

@@ -140,6 +140,15 @@ def test_an_image_of_the_user_is_refused(before: list[dict[str, Any]]) -> None:
     assert refused.value.param == f"messages[{len(before)}].content[0].type"
 
 
+def test_an_answer_may_echo_the_message_that_it_continues() -> None:
+    begun = {"role": "assistant", "content": [{"type": "text", "text": "Once"}]}
+    asked = {"messages": [USER, begun], "echo": True}
+    assert (
+        decode(**asked, continue_final_message=True, add_generation_prompt=False).echoed == "Once"
+    )
+    assert decode(**asked).echoed == ""
+
+
 def test_templates_see_tools_only_when_they_may_be_called() -> None:
     tools = [{"function": {"strict": True, "parameters": {}, "name": "f"}, "type": "function"}]
     seen = chat_conversation(decode(tools=tools)).template_tools()
