@@ -12,12 +12,13 @@ from service.supervision.child_process import child_environment
 from service.supervision.download import ending_at_signals, without_token
 
 REFUSAL_MODULE = "engine.run.refusal"
+_MOST_SECONDS = 120.0
 
 
 def why_refused(engine: EngineConfig) -> str:
     """Return why an engine with these settings would refuse the decoder in ``engine.model``;
-    empty if it would not as far as the small files there show, or if the child failed: an engine
-    that fails alike reports it. Raises SystemExit at a signal that stops this process."""
+    empty if it would not as far as the small files there show, or if the child fails or takes
+    minutes: an engine that does so too reports it. Raises SystemExit at a signal that stops this process."""
     child = subprocess.Popen(
         python_command(
             *("-m", REFUSAL_MODULE, engine.model, f"--model-impl={engine.model_impl}"),
@@ -30,7 +31,11 @@ def why_refused(engine: EngineConfig) -> str:
         env=child_environment(without_token(os.environ)),
     )
     with child, ending_at_signals(child) as stopped:
-        output, _ = child.communicate()
+        try:
+            output, _ = child.communicate(timeout=_MOST_SECONDS)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return ""
     if stopped:
         raise SystemExit(128 + stopped[0])
     return output.decode(errors="replace") if child.returncode == 0 else ""

@@ -30,3 +30,10 @@ def test_a_child_that_fails_refuses_nothing(
 ) -> None:
     monkeypatch.setattr(refusal, "REFUSAL_MODULE", "engine.no_such_module")
     assert why_refused(engine_for(tmp_path)) == ""
+
+
+def test_a_child_that_takes_too_long_refuses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(refusal, "_MOST_SECONDS", 0.0)
+    assert why_refused(engine_for(tmp_path)) == ""
