@@ -308,7 +308,15 @@ HARMONY = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>
         (FORMAT, Opening.REASONING, "\na < b\n</think>\n\nYes. \n", "Yes. \n"),
         (FORMAT, Opening.TEXT, "<think>a</think> b <think>c</think>d", "<think>b <think>d"),
         (FORMAT, Opening.TEXT, f"{CALL}\n\n{CALL}", f"{CALL}\n\n{CALL}"),
-        (FORMAT, Opening.REASONING, f"a{CALL}b</think>c", CALL.removeprefix("<tool_call>") + "c"),
+        (
+            FORMAT,
+            Opening.REASONING,
+            f"a{CALL}b</think>c",
+            CALL.partition("{")[2].partition("{")[2] + "c",
+        ),
+        (FORMAT, Opening.REASONING, "a <tool_call> b</think> c", "c"),
+        (FORMAT, Opening.REASONING, '<tool_call>{"name": "b</think>\n c " d', 'c " d'),
+        (FORMAT, Opening.REASONING, '<tool_call>{"<think>b</think></think>', "</think>"),
         (PLAIN, Opening.TEXT, "<think>a</think>b", "<think>a</think>b"),
         (OPENAI, Opening.HEADER, f"{HARMONY}final<|message|>Hi.", "<|start|>Hi."),
         (
