@@ -15,7 +15,7 @@ from service.output.call_ids import new_call_id
 from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import EndOfTextError, NotACallError, Source
 from service.output.events import Event, ReasoningDelta, TextDelta
-from service.output.held_text import HeldText
+from service.output.held_text import Gap, HeldText
 from service.output.reading import CallLog, Header, OpenReading, Readers, ReasoningEnd, Subject
 from service.output.spans import TokenSpans
 from service.output.tags import MOST_SPACE, FormatTags, Meaning
@@ -241,15 +241,15 @@ class OutputParser(HeldText):
         else:
             self._drop(size)
 
-    def _take_source(self, size: int) -> tuple[Source, str]:
+    def _take_source(self, size: int) -> tuple[Source, tuple[Gap, ...]]:
         """Return a source for the held text, past its first ``size`` characters, and the gap before
         it."""
         source = Source(self._held, self._offset, self._stops)
         before = source.take(size)
-        gap = self._gaps.get(self._kind, "")
+        gap = self._gaps.get(self._kind, ())
+        self.calls.end = self.covered
         self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
-        self.calls.end = self.covered
         return source, gap
 
     def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
@@ -298,7 +298,8 @@ class OutputParser(HeldText):
         self._fresh = False
         self._watch()
         if header.shown and not self._gaps.get(self._kind):
-            self._gaps[self._kind] = "\n"  # keep two messages from running into one word
+            # Keep two messages from running into one word.
+            self._gaps[self._kind] = (Gap("\n", self.covered, self.covered),)
 
     def _watch(self) -> None:
         """Select the tags that have a meaning in the current channel."""

@@ -15,6 +15,7 @@ from service.output.calls.sink import ToolSchemas, check_name
 from service.output.calls.source import Source, Waiting
 from service.output.channels import read_header
 from service.output.events import Event, ToolArgumentsDelta, ToolCallBegin, ToolCallEnd
+from service.output.held_text import Gap
 from service.output.spans import TokenSpans
 from service.output.tags import Meaning, TagTable
 
@@ -150,7 +151,7 @@ class OpenReading:
     reader: Waiting
     finds: Finds
     opened: int
-    gap_before: str
+    gap_before: tuple[Gap, ...]
     reasoning_end: ReasoningEnd | None = None
 
     def feed(self, text: str) -> None:
@@ -201,7 +202,7 @@ class Readers:
     def calls(
         self,
         source: Source,
-        gap: str,
+        gap: tuple[Gap, ...],
         size: int,
         tag: str,
         meaning: Meaning,
@@ -219,14 +220,14 @@ class Readers:
             reasoning_end.push(source.rest, source.offset)
         return OpenReading(Subject.CALLS, source, reader, finds, opened, gap, reasoning_end)
 
-    def header(self, source: Source, gap: str, size: int, opened: str) -> OpenReading:
+    def header(self, source: Source, gap: tuple[Gap, ...], size: int, opened: str) -> OpenReading:
         """``opened``: the tag that began the header."""
         assert self.form.channels is not None
         finds = Finds(source, self._log)
         reader = read_header(source, finds, self.form.channels, self._tags, self._tools, opened)
         return OpenReading(Subject.HEADER, source, reader, finds, size, gap)
 
-    def mark(self, source: Source, gap: str, size: int, end: str) -> OpenReading:
+    def mark(self, source: Source, gap: tuple[Gap, ...], size: int, end: str) -> OpenReading:
         reader = read_mark(source, end)
         return OpenReading(Subject.MARK, source, reader, Finds(source, self._log), size, gap)
 
