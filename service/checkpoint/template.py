@@ -21,6 +21,7 @@ from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from service.checkpoint.effort_words import compared_words
 from service.checkpoint.message_offsets import MessageOffsets
 from service.conversation import JsonObject
 
@@ -141,10 +142,16 @@ class ChatTemplate:
         _, names = self._compiled
         return names if self._with_tools is None else names | self._with_tools.variables
 
-    def quotes(self, word: str) -> bool:
-        """True if the template has this word in quotes, as one that it compares a variable with."""
-        quoted = f"'{word}'" in self.source or f'"{word}"' in self.source
-        return quoted or (self._with_tools is not None and self._with_tools.quotes(word))
+    @functools.cached_property
+    def efforts(self) -> frozenset[str]:
+        """The words that it compares ``reasoning_effort`` with. Raises TemplateError."""
+        try:
+            words = compared_words(_environment().parse(self.source), "reasoning_effort")
+        except jinja2.TemplateError as error:
+            raise TemplateError(f"the chat template does not parse: {error}") from error
+        except RecursionError as error:
+            raise TemplateLimitError("the chat template exceeded its limits") from error
+        return words if self._with_tools is None else words | self._with_tools.efforts
 
     @functools.cached_property
     def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:

@@ -27,6 +27,7 @@ import msgspec
 from service.constraint.anchors import full_match_regex, is_verbose
 from service.constraint.closed import closed
 from service.constraint.multiples import with_only_multiple
+from service.constraint.open_bounds import without_open_whole_bounds
 from service.constraint.writable import is_writable
 from service.errors import InvalidRequestError
 from service.schema_targets import target_of, with_pointers
@@ -198,7 +199,7 @@ class _Reader:
         self._read_values(kept, path)
         self._read_bounds(kept, path)
         self._read_counts(kept, path)
-        return with_only_multiple(kept)
+        return without_open_whole_bounds(with_only_multiple(kept))
 
     def _read_values(self, kept: dict[str, Any], path: str) -> None:
         """Leave out values that would be generated as other ones."""

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from service.output.events import Event, ReasoningDelta, TextDelta
+from typing import NamedTuple
+
+from service.output.events import Event, Finished, ReasoningDelta, TextDelta
 from service.output.spans import TokenSpans
+
+
+class Gap(NamedTuple):
+    """White space next to a tag. ``start``, ``end``: the tokens that made it, which no later event
+    covers; none, if it is in reasoning."""
+
+    text: str
+    start: int
+    end: int
 
 
 class HeldText:
@@ -18,7 +29,7 @@ class HeldText:
         self._shown = True  # False: the message has another recipient, drop its text
         self._kind: type[ReasoningDelta] | type[TextDelta] = TextDelta
         self._begun: set[type[Event]] = set()  # the kinds of text emitted so far
-        self._gaps: dict[type[Event], str] = {}  # pending white space, by the kind of text
+        self._gaps: dict[type[Event], tuple[Gap, ...]] = {}  # pending, by the kind of text
 
     def _take_held(self, size: int) -> str:
         text, self._held = self._held[:size], self._held[size:]
@@ -33,21 +44,42 @@ class HeldText:
         self._drop(size)
 
     def _add_gap(self, space: str) -> None:
-        if space and self._shown:
-            self._gaps[self._kind] = self._gaps.get(self._kind, "") + space
+        """``space``: the next text."""
+        if not space or not self._shown:
+            return
+        start = end = self.covered
+        if self._kind is TextDelta and TextDelta in self._begun:
+            start = max(start, self._spans.tokens_within(self._offset))
+            end = max(start, self._spans.tokens_ahead(self._offset + len(space)))
+            self.covered = end
+        self._gaps[self._kind] = (*self._gaps.get(self._kind, ()), Gap(space, start, end))
 
     def _cover_dropped(self) -> None:
         """Let no further event cover the tokens of what was dropped."""
         self.covered = max(self.covered, self._spans.tokens_within(self._offset))
 
     def _emit_text(self, text: str) -> None:
-        if text and self._shown and self._kind is TextDelta:
-            self._cover_dropped()  # reasoning covers its opening tag, too
+        if text and self._shown:
+            gap = self._emit_gaps() if self._gaps else ""
+            if self._kind is TextDelta:
+                self._cover_dropped()  # reasoning covers its opening tag, too
+            end = self._spans.tokens_before(self._offset + len(text))
+            self._events.append(self._kind(gap + text, self.covered, end))
+            self.covered = end
         self._offset += len(text)
-        if not text or not self._shown:
-            return
-        if self._gaps and (gap := self._gaps.pop(self._kind, "")) and self._kind in self._begun:
-            text = gap + text
-        end = self._spans.tokens_before(self._offset)
-        self._events.append(self._kind(text, self.covered, end))
-        self.covered = end
+
+    def _emit_gaps(self) -> str:
+        """Emit pending white space before a text, as events with only its tokens. Return what of it
+        is part of the next event without its tokens, because another event covers these."""
+        gaps = self._gaps.pop(self._kind, ())
+        if self._kind not in self._begun:
+            return ""
+        last = self._events[-1]
+        assert not isinstance(last, Finished)
+        covered, pending = last.end, ""
+        for gap in gaps:
+            pending += gap.text
+            if self._kind is TextDelta and gap.start >= covered:
+                self._events.append(TextDelta(pending, gap.start, gap.end))
+                pending = ""
+        return pending

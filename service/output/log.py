@@ -38,28 +38,36 @@ class ShownTokens:
     """Which tokens each event adds to those that an answer shows. ``reasoning``: False leaves out
     those of reasoning and of its tags."""
 
-    __slots__ = ("_hidden", "_next", "_reasoning")
+    __slots__ = ("_kept", "_last", "_next", "_reasoning")
 
     def __init__(self, *, reasoning: bool) -> None:
         self._reasoning = reasoning
         self._next = 0
-        self._hidden = False  # the last event was hidden reasoning
+        self._last: type[Event] | None = None
+        # White space between a text and hidden reasoning: shown if text follows.
+        self._kept = (0, 0)
 
     def hides(self, event: Event) -> bool:
         return type(event) is ReasoningDelta and not self._reasoning
 
-    def take(self, event: Event, end: int) -> tuple[int, int]:
-        """Return the range of tokens, up to ``end``, which belong to the next event, or to the
-        tags before it; it may be empty."""
-        start = self._next
-        if self.hides(event):
-            self._hidden = True
-            return start, start
-        if self._hidden:
+    def take(self, event: Event, end: int) -> list[tuple[int, int]]:
+        """Return the ranges of tokens, up to ``end``, which belong to the next event, or to the
+        tags before it."""
+        last, self._last = self._last, type(event)
+        if isinstance(event, ReasoningDelta) and not self._reasoning:
+            if last is not ReasoningDelta:
+                self._kept = (self._next, event.start if last is TextDelta else self._next)
+            return []
+        start, shown = self._next, []
+        # Tokens before a text may be those of reasoning's tags without reasoning in between.
+        if not self._reasoning and last in (None, ReasoningDelta):
             start = end if isinstance(event, Finished) else event.start
-        self._hidden = False
+            if last is not None and isinstance(event, TextDelta):
+                shown = [self._kept]
+        elif not self._reasoning and last is TextDelta and isinstance(event, TextDelta):
+            start = event.start
         self._next = max(start, end)
-        return start, self._next
+        return [(first, after) for first, after in (*shown, (start, self._next)) if first < after]
 
     def all(self, events: list[Event]) -> list[tuple[int, int]]:
         """Return the ranges of a whole answer, as few as possible."""
@@ -70,11 +78,11 @@ class ShownTokens:
             if isinstance(event, ToolCallEnd):
                 continue  # its tokens come with the next event
             last = shown_tokens(events) if isinstance(event, Finished) else event.end
-            start, end = self.take(event, last)
-            if start == ranges[-1][1]:
-                ranges[-1] = ranges[-1][0], end
-            else:
-                ranges.append((start, end))
+            for start, end in self.take(event, last):
+                if start == ranges[-1][1]:
+                    ranges[-1] = ranges[-1][0], end
+                else:
+                    ranges.append((start, end))
         return ranges
 
 

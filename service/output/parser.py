@@ -15,8 +15,8 @@ from service.output.call_ids import new_call_id
 from service.output.calls.sink import ToolSchemas
 from service.output.calls.source import EndOfTextError, NotACallError, Source
 from service.output.events import Event, ReasoningDelta, TextDelta
-from service.output.held_text import HeldText
-from service.output.reading import CallLog, Header, OpenReading, Readers, Subject
+from service.output.held_text import Gap, HeldText
+from service.output.reading import CallLog, Header, OpenReading, Readers, ReasoningEnd, Subject
 from service.output.spans import TokenSpans
 from service.output.tags import MOST_SPACE, FormatTags, Meaning
 
@@ -93,12 +93,13 @@ class OutputParser(HeldText):
             self._feed_held(text)
 
     def before_answer(self, text: str, waiting: str = "") -> int:
-        """Return how many characters of ``text`` precede the answer: those of reasoning or of a
-        header, with its closing tag and the white space after it. ``waiting``: text before it that
-        has not been fed yet."""
+        """Return how many characters of ``text`` certainly precede the answer: those of reasoning
+        or of a header, with its closing tag and the white space after it. A call in reasoning is
+        part of the answer once it is certain to be one. ``waiting``: text before ``text`` that has
+        not been fed yet."""
         if self._reading is not None and self._reading.subject is not Subject.MARK:
             channels = self._readers.form.channels
-            return self._reading.header_part(text, channels.message if channels else ())
+            return self._reading.before_answer(text, waiting, channels.message if channels else ())
         if self._in_reasoning:
             before = self._held + waiting
             found = self._table.first(before + text, self._offset, self._spans)
@@ -115,7 +116,7 @@ class OutputParser(HeldText):
 
     def _feed_held(self, text: str) -> None:
         if self._reading is not None:
-            self._reading.source.feed(text)
+            self._reading.feed(text)
         else:
             self._held += text
         while self._step():
@@ -225,7 +226,8 @@ class OutputParser(HeldText):
         """``size``: length of the white space and tag before the calls. ``tag``: see
         ``Readers.calls``."""
         source, gap = self._take_source(size)
-        self._reading = self._readers.calls(source, gap, size, tag, meaning)
+        end = ReasoningEnd(self._table, self._spans) if self._in_reasoning else None
+        self._reading = self._readers.calls(source, gap, size, tag, meaning, end)
 
     def _start_header(self, size: int, opened: str) -> None:
         source, gap = self._take_source(size)
@@ -239,15 +241,15 @@ class OutputParser(HeldText):
         else:
             self._drop(size)
 
-    def _take_source(self, size: int) -> tuple[Source, str]:
+    def _take_source(self, size: int) -> tuple[Source, tuple[Gap, ...]]:
         """Return a source for the held text, past its first ``size`` characters, and the gap before
         it."""
         source = Source(self._held, self._offset, self._stops)
         before = source.take(size)
-        gap = self._gaps.get(self._kind, "")
+        gap = self._gaps.get(self._kind, ())
+        self.calls.end = self.covered
         self._add_gap(before[: len(before) - len(before.lstrip())])
         self._held = ""
-        self.calls.end = self.covered
         return source, gap
 
     def _read(self, reading: OpenReading, *, truncated: bool = False) -> bool:
@@ -296,7 +298,8 @@ class OutputParser(HeldText):
         self._fresh = False
         self._watch()
         if header.shown and not self._gaps.get(self._kind):
-            self._gaps[self._kind] = "\n"  # keep two messages from running into one word
+            # Keep two messages from running into one word.
+            self._gaps[self._kind] = (Gap("\n", self.covered, self.covered),)
 
     def _watch(self) -> None:
         """Select the tags that have a meaning in the current channel."""

@@ -15,8 +15,9 @@ from service.output.calls.sink import ToolSchemas, check_name
 from service.output.calls.source import Source, Waiting
 from service.output.channels import read_header
 from service.output.events import Event, ToolArgumentsDelta, ToolCallBegin, ToolCallEnd
+from service.output.held_text import Gap
 from service.output.spans import TokenSpans
-from service.output.tags import Meaning
+from service.output.tags import Meaning, TagTable
 
 
 class Subject(enum.Enum):
@@ -104,25 +105,75 @@ class Finds:
         self.past_header = True
 
 
+class ReasoningEnd:
+    """Finds where reasoning ends in text that may be a call: after a tag and white space."""
+
+    __slots__ = ("_found", "_past", "_spans", "_table", "_tail")
+
+    def __init__(self, table: TagTable, spans: TokenSpans) -> None:
+        self._table = table
+        self._spans = spans
+        self._tail = ""  # in which a tag may have begun
+        self._found = False
+        self._past = False
+
+    def push(self, text: str, offset: int) -> None:
+        """``offset``: where the text begins in the output."""
+        if not self._found:
+            text, offset = self._tail + text, offset - len(self._tail)
+            end = self._table.after(Meaning.TEXT, text, offset, self._spans)
+            if end is None:
+                self._tail = text[max(0, len(text) - self._table.longest) :]
+                return
+            self._found = True
+            text = text[end:]
+        self._past = self._past or bool(text.strip())
+
+    def part(self, text: str, waiting: str, offset: int) -> int:
+        """Return how many of the next characters certainly precede it: at least one, or a whole
+        tag, until it is found. ``waiting``: text before them that follows it."""
+        if self._past or waiting:
+            return 0
+        if self._found:
+            return len(text) - len(text.lstrip())
+        tag = self._table.first(text, offset, self._spans)
+        return len(tag[1]) if tag is not None and tag[0] == 0 else 1
+
+
 @dataclass(frozen=True, slots=True)
 class OpenReading:
     """``opened``: length of the tag that began the reading, with the white space before it.
-    ``gap_before``: white space that was pending at that time."""
+    ``gap_before``: white space that was pending at that time. ``reasoning_end``: if the text is
+    reasoning unless it is a call."""
 
     subject: Subject
     source: Source
     reader: Waiting
     finds: Finds
     opened: int
-    gap_before: str
+    gap_before: tuple[Gap, ...]
+    reasoning_end: ReasoningEnd | None = None
+
+    def feed(self, text: str) -> None:
+        if self.reasoning_end is not None:
+            self.reasoning_end.push(text, self._offset)
+        self.source.feed(text)
+
+    @property
+    def _offset(self) -> int:
+        """Where the next text begins in the output."""
+        return self.source.offset + len(self.source.rest)
 
     @property
     def found_calls(self) -> bool:
         return self.finds.calls > 0
 
-    def header_part(self, text: str, ends: tuple[str, ...]) -> int:
-        """Return how many of the next characters belong to a header, as far as is known. ``ends``:
-        the tags that end one."""
+    def before_answer(self, text: str, waiting: str, ends: tuple[str, ...]) -> int:
+        """Return how many of the next characters belong to a header, or to reasoning with what only
+        may be a call, as far as is known. ``waiting``: see ``OutputParser.before_answer``;
+        ``ends``: the tags that end a header."""
+        if self.reasoning_end is not None and not self.found_calls:
+            return self.reasoning_end.part(text, waiting, self._offset)
         if self.subject is not Subject.HEADER or self.finds.past_header:
             return 0
         rest = self.source.rest
@@ -148,7 +199,15 @@ class Readers:
         self._tags = form.tool_call if looks_for_calls else None
         self._tools = log.tools if looks_for_calls else None
 
-    def calls(self, source: Source, gap: str, size: int, tag: str, meaning: Meaning) -> OpenReading:
+    def calls(
+        self,
+        source: Source,
+        gap: tuple[Gap, ...],
+        size: int,
+        tag: str,
+        meaning: Meaning,
+        reasoning_end: ReasoningEnd | None,
+    ) -> OpenReading:
         """``tag``: the next tag, with which the first call begins; it becomes text if there is no
         call."""
         assert self._tags is not None
@@ -157,16 +216,18 @@ class Readers:
         finds = Finds(source, self._log, known_only=opened == 0 or (bool(tag) and bool(tools)))
         resumed, inner = meaning is Meaning.NEXT_CALL, meaning is Meaning.INNER_CALL
         reader = read_calls(source, finds, self._tags, tools, resumed=resumed, inner=inner)
-        return OpenReading(Subject.CALLS, source, reader, finds, opened, gap)
+        if reasoning_end is not None:
+            reasoning_end.push(source.rest, source.offset)
+        return OpenReading(Subject.CALLS, source, reader, finds, opened, gap, reasoning_end)
 
-    def header(self, source: Source, gap: str, size: int, opened: str) -> OpenReading:
+    def header(self, source: Source, gap: tuple[Gap, ...], size: int, opened: str) -> OpenReading:
         """``opened``: the tag that began the header."""
         assert self.form.channels is not None
         finds = Finds(source, self._log)
         reader = read_header(source, finds, self.form.channels, self._tags, self._tools, opened)
         return OpenReading(Subject.HEADER, source, reader, finds, size, gap)
 
-    def mark(self, source: Source, gap: str, size: int, end: str) -> OpenReading:
+    def mark(self, source: Source, gap: tuple[Gap, ...], size: int, end: str) -> OpenReading:
         reader = read_mark(source, end)
         return OpenReading(Subject.MARK, source, reader, Finds(source, self._log), size, gap)
 

@@ -34,6 +34,10 @@ class TokenSpans:
             self._start, self._before = ends.popleft()
         return self._before if offset == self._start else ends[0][1]
 
+    def tokens_ahead(self, offset: int) -> int:
+        """Like ``tokens_before``, but smaller offsets may still be looked up afterwards."""
+        return next((tokens for end, tokens in self._ends if end >= offset), self._last)
+
     def tokens_within(self, offset: int) -> int:
         """Return how many tokens have no text beyond the first ``offset`` characters."""
         ends = self._ends

@@ -54,6 +54,7 @@ class TagTable:
         self.plain = _PLAIN_TEXTS.setdefault(starts, {}) if shared else {}
         # White space waits for what follows it, because it may belong to a tag.
         self.holds_space = bool(tags) and not any(tag[0].isspace() for tag in tags)
+        self.longest = max(map(len, tags), default=0)
         self._one_token = one_token
         self._spelled = tuple(tag for tag in tags if tag not in one_token)  # may come in pieces
         self._longest = max(map(len, self._spelled), default=1) - 1
@@ -91,6 +92,16 @@ class TagTable:
             if tag not in self._one_token or spans.is_one_piece(offset + start, len(tag)):
                 return start, tag
             start += 1
+        return None
+
+    def after(self, meaning: Meaning, text: str, offset: int, spans: TokenSpans) -> int | None:
+        """Return where the first tag of this meaning ends in ``text``."""
+        end = 0
+        while (found := self.first(text[end:], offset + end, spans)) is not None:
+            start, tag = found
+            end += start + len(tag)
+            if self.meanings[tag] is meaning:
+                return end
         return None
 
     def possible(self, text: str) -> int:

@@ -89,7 +89,7 @@ def _template_variables(conversation: Conversation, template: ChatTemplate) -> d
 def _check_effort(conversation: Conversation, template: ChatTemplate) -> None:
     """Raise InvalidRequestError for a word that means nothing: it would switch thinking on."""
     effort, param = conversation.reasoning_effort, conversation.effort_param
-    if effort is None or effort in EFFORTS or template.quotes(effort):
+    if effort is None or effort in EFFORTS or effort in template.efforts:
         return
     raise InvalidRequestError(
         f"Invalid value for '{param}': '{effort[:64]}'; it must be one of "

@@ -345,14 +345,16 @@ class ChatStream:
                 )
         return None
 
-    def _token_details(self, choice: Choice, shown: tuple[int, int], end: int) -> Iterator[bytes]:
-        """Yield, if requested, the logprobs of the tokens in the range ``shown``, and the ids of
+    def _token_details(
+        self, choice: Choice, shown: list[tuple[int, int]], end: int
+    ) -> Iterator[bytes]:
+        """Yield, if requested, the logprobs of the tokens in the ranges ``shown``, and the ids of
         those up to ``end`` that were not sent with an earlier chunk."""
         request = self._answer.request
         start, self._sent[choice.index] = self._sent[choice.index], end
-        if request.logprobs and shown[1] > shown[0]:
+        if request.logprobs and shown:
             yield b',"logprobs":'
-            yield from self._answer.logprobs(choice, [shown])
+            yield from self._answer.logprobs(choice, shown)
         else:
             yield b',"logprobs":null'
         if request.return_token_ids:

@@ -12,7 +12,7 @@ from transformers.utils.chat_template_utils import render_jinja_template
 import pocket
 from service.checkpoint import template as module
 from service.checkpoint.checkpoint import load_checkpoint
-from service.checkpoint.template import ChatTemplate, TemplateError
+from service.checkpoint.template import ChatTemplate, TemplateError, TemplateLimitError
 from tests.service.tiny_model import CHAT_TEMPLATE, write_tiny_model
 
 HERMES = CHAT_TEMPLATE
@@ -217,14 +217,15 @@ def test_a_templates_variables_are_found() -> None:
     assert "strftime_now" not in ChatTemplate(HEADERS).variables
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["{% set deep = ['low', 'deep'] %}", '{% if reasoning_effort is eq("deep") %}{% endif %}'],
-)
-def test_the_words_that_a_template_has_in_quotes_are_found(source: str) -> None:
+def test_the_efforts_that_a_template_knows_are_found() -> None:
+    source = "{% if role == 'user' or reasoning_effort in ['low', 'deep'] %}{% endif %}"
     for template in ChatTemplate(source), ChatTemplate("", tool_use=source):
-        assert template.quotes("deep")
-        assert not template.quotes("dee")
+        assert template.efforts == {"low", "deep"}
+    with pytest.raises(TemplateError, match="does not parse"):
+        _ = ChatTemplate("{% for %}").efforts
+    deep = "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}"
+    with pytest.raises(TemplateLimitError):
+        _ = ChatTemplate(deep).efforts
 
 
 NAMED = [

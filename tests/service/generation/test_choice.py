@@ -172,7 +172,7 @@ def test_stop_strings_end_the_answer_not_the_reasoning(
         assert choice.finished.matched == matched
 
 
-REASONING = [shipped for shipped in SHIPPED if shipped.reasoning]
+REASONING = [shipped for shipped in SHIPPED if output_format(shipped).reasoning]
 
 
 @pytest.mark.parametrize("shipped", REASONING, ids=lambda shipped: shipped.names[0])
@@ -190,12 +190,15 @@ def test_stop_strings_end_the_answer_wherever_tokens_are_cut(
     close = data.draw(st.sampled_from(form.reasoning.closes))
     gap = data.draw(st.sampled_from(["", " ", "\n\n"]))
     places = st.lists(st.integers(0, 10_000), max_size=20)
-    before, after = (cut(text, data.draw(places)) for text in (f"a {answer}\n", gap + answer))
+    opens = form.tool_call.opens if form.tool_call else ()
+    stray = data.draw(st.sampled_from([*opens, ""]))  # opens no call
+    before, after = (cut(text, data.draw(places)) for text in (f" {answer}\n", gap + answer))
 
     rules = StopRules(strings=tuple(stops))
     fields: dict[str, Any] = {"parse": True, "opening": Opening.REASONING, "stop": rules}
+    fields["tools"] = {"f": None}
     choice = new_choice(dataclasses.replace(checkpoint, output_format=form), **fields)
-    for piece in (*before, close, *after):
+    for piece in ("a", stray, *before, close, *after):
         choice.sequence.generated += ids(checkpoint, piece)
     end(choice.sequence, FinishReason.STOP)
     choice.advance()

@@ -72,5 +72,29 @@ HIDDEN: list[Event] = [
 
 def test_hidden_reasoning_and_its_tags_show_no_tokens() -> None:
     assert ShownTokens(reasoning=True).all(HIDDEN) == [(0, 20)]
-    assert ShownTokens(reasoning=False).all(HIDDEN) == [(0, 0), (7, 15), (20, 20)]
+    assert ShownTokens(reasoning=False).all(HIDDEN) == [(0, 0), (7, 15)]
     assert ShownTokens(reasoning=False).all(LOG) == [(0, 0), (5, 14), (16, 17)]
+
+
+def test_white_space_between_a_text_and_hidden_reasoning_is_shown_if_text_follows() -> None:
+    text, hidden, more = TextDelta("a", 0, 1), ReasoningDelta("b", 2, 5), TextDelta("\nc", 6, 7)
+    shown = ShownTokens(reasoning=False)
+    assert [shown.take(event, event.end) for event in (text, hidden, hidden, more)] == [
+        [(0, 1)],
+        [],
+        [],
+        [(1, 2), (6, 7)],
+    ]
+    assert ShownTokens(reasoning=False).all([text, hidden, Finished("stop", None, 6)]) == [(0, 1)]
+
+
+def test_without_reasoning_the_tags_of_empty_reasoning_show_no_tokens() -> None:
+    text = TextDelta("a", 3, 4)
+    assert ShownTokens(reasoning=False).all([text, TextDelta("b", 6, 7)]) == [
+        (0, 0),
+        (3, 4),
+        (6, 7),
+    ]
+    call = ToolCallBegin(0, "c0", "f", 2, 4)
+    assert ShownTokens(reasoning=False).take(call, 4) == [(2, 4)]
+    assert ShownTokens(reasoning=False).all([Finished("length", None, 3)]) == [(0, 0)]

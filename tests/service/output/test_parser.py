@@ -259,6 +259,37 @@ def test_plain_text_has_a_span_for_each_token(text: str) -> None:
         assert "".join(pieces[event.start : event.end]) == event.text
 
 
+_WORDS = ["a", "b", "\n", "\n\n", " ", "."]
+_STRAY = ["</think>", "</tool_call>", "<tool_call>"]
+
+
+@given(pieces=st.lists(st.sampled_from([*_WORDS, *_STRAY, "<think>", CALL]), max_size=12))
+def test_the_tokens_of_a_text_spell_it(pieces: list[str]) -> None:
+    """White space from before reasoning or calls has none."""
+    for by_token in (True, False):
+        before: type[Delta] = TextDelta
+        for event in parse(pieces, by_token=by_token):
+            spelled = "".join(pieces[event.start : event.end])
+            if isinstance(event, TextDelta) and event.text != spelled:
+                assert before is not TextDelta
+                assert event.text.removesuffix(spelled).isspace()
+            before = type(event)
+
+
+@given(
+    pieces=st.lists(st.sampled_from([*_WORDS, *_STRAY]), max_size=12),
+    places=st.lists(st.integers(0, 10_000), max_size=12),
+)
+def test_all_of_a_text_is_in_its_tokens_however_they_are_cut(
+    pieces: list[str], places: list[int]
+) -> None:
+    """A token with a piece of a tag, too, is the text's."""
+    pieces = cut("".join(pieces), places)
+    events = [event for event in parse(pieces) if isinstance(event, TextDelta)]
+    tokens = iter("".join("".join(pieces[event.start : event.end]) for event in events))
+    assert all(char in tokens for event in events for char in event.text)
+
+
 @pytest.mark.parametrize(
     "body",
     [
@@ -308,7 +339,15 @@ HARMONY = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>
         (FORMAT, Opening.REASONING, "\na < b\n</think>\n\nYes. \n", "Yes. \n"),
         (FORMAT, Opening.TEXT, "<think>a</think> b <think>c</think>d", "<think>b <think>d"),
         (FORMAT, Opening.TEXT, f"{CALL}\n\n{CALL}", f"{CALL}\n\n{CALL}"),
-        (FORMAT, Opening.REASONING, f"a{CALL}b</think>c", CALL.removeprefix("<tool_call>") + "c"),
+        (
+            FORMAT,
+            Opening.REASONING,
+            f"a{CALL}b</think>c",
+            CALL.partition("{")[2].partition("{")[2] + "c",
+        ),
+        (FORMAT, Opening.REASONING, "a <tool_call> b</think> c", "c"),
+        (FORMAT, Opening.REASONING, '<tool_call>{"name": "b</think>\n c " d', 'c " d'),
+        (FORMAT, Opening.REASONING, '<tool_call>{"<think>b</think></think>', "</think>"),
         (PLAIN, Opening.TEXT, "<think>a</think>b", "<think>a</think>b"),
         (OPENAI, Opening.HEADER, f"{HARMONY}final<|message|>Hi.", "<|start|>Hi."),
         (

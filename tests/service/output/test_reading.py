@@ -10,9 +10,9 @@ import pytest
 from service.formats import OutputFormat, PythonBody, ToolCallTags, named_format
 from service.output.calls.source import NotACallError, Source
 from service.output.events import Event, Finished, ToolArgumentsDelta, ToolCallBegin, ToolCallEnd
-from service.output.reading import CallLog, Finds, OpenReading, Readers, Subject
+from service.output.reading import CallLog, Finds, OpenReading, Readers, ReasoningEnd, Subject
 from service.output.spans import TokenSpans
-from service.output.tags import Meaning
+from service.output.tags import Meaning, TagTable
 from tests.service.output.calls.reading import drive
 
 HERMES = OutputFormat(tool_call=ToolCallTags("<call>", "</call>"))
@@ -37,7 +37,7 @@ def test_a_call_becomes_events_whose_tokens_touch() -> None:
     pieces = ("<call>", '{"name": "f", "arguments": ', '{"a"', ": 1}", "}", "</call>")
     log = new_log(*pieces)
     readers = Readers(HERMES, log, looks_for_calls=True)
-    reading = readers.calls(Source("", 6), "", 0, "<call>", Meaning.CALLS)
+    reading = readers.calls(Source("", 6), "", 0, "<call>", Meaning.CALLS, None)
     assert not reading.found_calls
     assert finish(reading, *pieces[1:], " on") == " on"
     assert reading.found_calls
@@ -105,11 +105,35 @@ def test_an_unfinished_mark_is_text_and_an_unfinished_header_behind_its_tag_is_n
 def test_further_calls_are_looked_for_only_where_one_began() -> None:
     form = OutputFormat(tool_call=ToolCallTags("", body=PythonBody(), bare="["))
     readers = Readers(form, new_log("x"), looks_for_calls=True)
-    bare = readers.calls(Source("", 0), "", 0, "", Meaning.CALLS)
+    bare = readers.calls(Source("", 0), "", 0, "", Meaning.CALLS, None)
     assert bare.subject is Subject.CALLS
     assert readers.may_resume(bare, "[ f(a=")
     assert not readers.may_resume(bare, "[1] is a footnote")
     tagged = Readers(HERMES, new_log("x"), looks_for_calls=True)
-    opened = tagged.calls(Source("", 6), "", 0, "<call>", Meaning.CALLS)
+    opened = tagged.calls(Source("", 6), "", 0, "<call>", Meaning.CALLS, None)
     assert tagged.may_resume(opened, "anything")
     assert not tagged.may_resume(tagged.mark(Source("", 0), "", 1, ">"), "anything")
+
+
+def test_in_what_may_be_a_call_reasoning_ends_after_its_tag_and_white_space() -> None:
+    table = TagTable({"</think>": Meaning.TEXT, "<think>": Meaning.NOTHING}, {"</think>"})
+    spans = TokenSpans()
+    end = ReasoningEnd(table, spans)
+    offset = 0
+    steps = [
+        *(("{<think>", 1), ("<think>", 7), ("</think", 1), (">", 1)),  # spelled out: just text
+        *(("</think>", 8), ("\n b", 2), ("b", 0), (" ", 0)),
+    ]
+    for tokens, (text, size) in enumerate(steps, start=1):
+        spans.push(len(text), tokens)
+        assert end.part(text, "", offset) == size
+        end.push(text, offset)
+        offset += len(text)
+
+
+def test_white_space_belongs_to_the_answer_if_text_of_it_waits() -> None:
+    end = ReasoningEnd(TagTable({"</think>": Meaning.TEXT}, set()), TokenSpans())
+    end.push("a</thi", 0)
+    end.push("nk>\n", 6)
+    assert end.part("\nb", "", 10) == 1
+    assert end.part("\nb", "a", 11) == 0

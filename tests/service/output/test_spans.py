@@ -60,3 +60,11 @@ def test_a_text_that_is_over_belongs_to_the_last_token() -> None:
     spans.push(1, 5)
     assert spans.is_one_piece(3, 1)
     assert spans.tokens_before(4) == 5
+
+
+def test_an_offset_ahead_is_looked_up_without_losing_those_before_it() -> None:
+    spans = TokenSpans()
+    for number in range(1, 4):
+        spans.push(2, number)
+    assert [spans.tokens_ahead(offset) for offset in (3, 4, 6, 9)] == [2, 2, 3, 3]
+    assert spans.tokens_before(2) == 1

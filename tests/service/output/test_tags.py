@@ -82,6 +82,13 @@ def test_a_tag_that_is_a_token_is_text_where_several_tokens_spell_it() -> None:
     assert tags.possible("a<cal") == 0  # it never comes in pieces
 
 
+def test_tags_of_one_meaning_are_found_among_others() -> None:
+    tags = TagTable({"<a>": Meaning.NOTHING, "</a>": Meaning.TEXT}, set())
+    text = "<a> </a> </a>"
+    assert tags.after(Meaning.TEXT, text, 0, pushed(text)) == 8
+    assert tags.after(Meaning.CALLS, text, 0, pushed(text)) is None
+
+
 def test_white_space_waits_only_for_tags_and_not_if_it_may_begin_one() -> None:
     assert table("<b").holds_space
     assert not table().holds_space

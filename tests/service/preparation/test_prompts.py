@@ -76,14 +76,16 @@ def test_an_unknown_effort_is_refused_with_those_that_are_known(effort: str) -> 
 def test_the_efforts_of_clients_and_those_of_the_template_are_known(tmp_path: Any) -> None:
     folder = write_tiny_model(tmp_path)
     (folder / "chat_template.jinja").write_text(
-        "{% if reasoning_effort == 'no_think' %}{% endif %}{{ reasoning_effort }}"
+        "{% if messages[0].role == 'user' and reasoning_effort == 'no_think' %}{% endif %}"
+        "{{ reasoning_effort }}"
     )
     own = load_checkpoint(folder)
     for effort in (*EFFORTS, "no_think"):
         conversation = Conversation(messages=USER, reasoning_effort=effort)
         assert rendered(conversation, work(own)) == effort
-    with pytest.raises(InvalidRequestError, match="template names"):
-        rendered(Conversation(messages=USER, reasoning_effort="no"), work(own))
+    for effort in ("no", "user"):
+        with pytest.raises(InvalidRequestError, match="template names"):
+            rendered(Conversation(messages=USER, reasoning_effort=effort), work(own))
 
 
 def test_every_level_that_the_vendors_sdks_declare_is_known() -> None:

@@ -243,8 +243,27 @@ def test_logprobs_do_not_spell_hidden_reasoning(checkpoint: Checkpoint) -> None:
         fields: dict[str, Any] = {"logprobs": True, "include_reasoning": shown}
         played = Played(checkpoint, text, one_each(), **fields)
         assert "".join(_spelled(played)) == spelled
-    called = Played(checkpoint, f"<think>x</think>{CALL}", one_each(), tools=[TOOL], **fields)
-    assert "".join(_spelled(called)).startswith("<tool_call>")
+    for thought in ("x", "\n"):
+        text = f"<think>{thought}</think>{CALL}"
+        called = Played(checkpoint, text, one_each(), tools=[TOOL], **fields)
+        assert "".join(_spelled(called)).startswith("<tool_call>")
+
+
+@pytest.mark.parametrize(
+    ("text", "spelled"),
+    [
+        ("\n</think>\n\nHello.", "Hello."),
+        ("</think>First line.\n<think>hm</think>Second line.", "First line.\nSecond line."),
+        ("</think>First line.\n</tool_call>Second line.", "First line.\nSecond line."),
+    ],
+)
+def test_logprobs_without_reasoning_spell_the_answer(
+    checkpoint: Checkpoint, text: str, spelled: str
+) -> None:
+    fields: dict[str, Any] = {"logprobs": True, "include_reasoning": False, "tools": [TOOL]}
+    played = Played(checkpoint, text, one_each(), opening=Opening.REASONING, **fields)
+    assert "".join(_spelled(played)) == spelled
+    assert played.whole.choices[0].message.content == spelled
 
 
 def _calls(message: Any) -> list[tuple[str, str, str]]:

@@ -1,0 +1,57 @@
+"""Words that a template compares a variable with, apart from others that it has in quotes."""
+
+from __future__ import annotations
+
+import jinja2
+import pytest
+
+from service.checkpoint.effort_words import compared_words
+
+ROLES = (
+    "{% for m in messages %}{% if m.role == 'user' %}{{ m['content'] }}"
+    "{% elif m.role in ['tool', 'assistant'] %}{{ {'tool': 'x'}[m.role] }}{% endif %}{% endfor %}"
+)
+
+
+def words(source: str) -> set[str]:
+    return set(compared_words(jinja2.Environment(autoescape=True).parse(ROLES + source), "effort"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if effort == 'deep' %}{% endif %}",
+        "{% if 'deep' == effort | lower %}{% endif %}",
+        "{% if effort.lower() != 'deep' %}{% endif %}",
+        "{% if effort is defined and effort in ['deep'] %}{% endif %}",
+        "{% if effort not in ('deep',) %}{{ raise_exception('user') }}{% endif %}",
+        "{% set known = ['deep'] %}{% if effort in known %}{% endif %}",
+        "{% if effort is eq('deep') %}{% endif %}",
+        "{% set budgets = {'deep': 'x'} %}{{ budgets[effort] }}",
+        "{{ {'deep': 1}.get(effort, 0) }}",
+        "{% if effort in {'deep': 1}.keys() %}{% endif %}",
+        "{% set level = effort | default('deep') %}",
+        "{% set level = effort or 'deep' %}",
+        "{% if effort is not defined %}{% set effort = 'deep' %}{% endif %}",
+        "{% set level = effort if effort else none %}{% if level == 'deep' %}{% endif %}",
+        "{% set ns = namespace(level=effort) %}{% if ns.level == 'deep' %}{% endif %}",
+        "{% set ns = namespace() %}{% set ns.a = effort %}{% set b = ns.a %}{{ {'deep': 1}[b] }}",
+        "{% macro system() %}{% if effort == 'deep' %}{% endif %}{% endmacro %}",
+    ],
+)
+def test_words_are_found_however_they_are_compared(source: str) -> None:
+    assert words(source) == {"deep"}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ effort }}{{ 'a ' + effort }}",
+        "{% if effort and messages[0].role == 'system' %}{% endif %}",
+        "{% set rest = messages if effort else [] %}{% if rest[0].role == 'system' %}{% endif %}",
+        "{% set a = b %}{% set b = a %}{% if effort == a %}{% endif %}",
+        "{% if effort == 1 %}{% endif %}{% set (a, b) = (effort, 'x') %}",
+    ],
+)
+def test_words_of_something_else_are_not_found(source: str) -> None:
+    assert words(source) == set()
