@@ -18,7 +18,7 @@ _MOST_SECONDS = 120.0
 def why_refused(engine: EngineConfig) -> str:
     """Return why an engine with these settings would refuse the decoder in ``engine.model``;
     empty if it would not as far as the small files there show, or if the child fails or takes
-    minutes: an engine that does so too reports it. Raises SystemExit at a signal that stops this process."""
+    minutes: the engine will say why. Raises SystemExit at a signal that stops this process."""
     child = subprocess.Popen(
         python_command(
             *("-m", REFUSAL_MODULE, engine.model, f"--model-impl={engine.model_impl}"),
