@@ -52,7 +52,12 @@ class HeldText:
             start = max(start, self._spans.tokens_within(self._offset))
             end = max(start, self._spans.tokens_ahead(self._offset + len(space)))
             self.covered = end
-        self._gaps[self._kind] = (*self._gaps.get(self._kind, ()), Gap(space, start, end))
+        *before, last = self._gaps.get(self._kind) or (Gap("", start, start),)
+        if last.end == start:  # one gap, however many tokens it has: a long one would take long
+            last = Gap(last.text + space, last.start, end)
+            self._gaps[self._kind] = (*before, last)
+        else:
+            self._gaps[self._kind] = (*before, last, Gap(space, start, end))
 
     def _cover_dropped(self) -> None:
         """Let no further event cover the tokens of what was dropped."""
