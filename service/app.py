@@ -183,7 +183,7 @@ def _services(
     link = _engines(settings, sockets, telemetry)
     supervision = supervision or Supervision(None)
     drain = Drain(settings.drain_timeout)
-    place = _place(settings)
+    place = _place(settings, supervision)
     setup = _setup(settings, place, checkpoint, supervision)
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     limits = _limits(settings, model_dir)
@@ -362,8 +362,10 @@ def _archive(
     )
 
 
-def _place(settings: ServiceSettings) -> StorePlace | None:
-    return None if settings.store_url == "none" else store_place(settings.store_url)
+def _place(settings: ServiceSettings, supervision: Supervision) -> StorePlace | None:
+    if settings.store_url == "none":
+        return None
+    return replace(store_place(settings.store_url), memory=supervision.store_memory)
 
 
 def _runs(settings: ServiceSettings) -> RunRegistry:

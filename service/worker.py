@@ -124,15 +124,14 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
         | None
     ) = None
     history_fd: (
-        Annotated[
-            int, Meta(ge=3, description="Descriptor of the history's memory (service.overview).")
-        ]
+        Annotated[int, Meta(ge=3, description="Descriptor of the history (service.overview).")]
         | None
     ) = None
     limits_fd: (
-        Annotated[
-            int, Meta(ge=3, description="Descriptor of the memory of limits (service.tenants).")
-        ]
+        Annotated[int, Meta(ge=3, description="Descriptor of the limits (service.tenants).")] | None
+    ) = None
+    store_fd: (
+        Annotated[int, Meta(ge=3, description="Descriptor of the store's memory (service.store).")]
         | None
     ) = None
     faults: (
@@ -200,7 +199,7 @@ def _supervision(settings: ServiceSettings, options: WorkerOptions) -> Supervisi
         page = SupervisorPage(path, workers=settings.api_workers, engines=options.engines)
     directory = options.peer_dir
     key = None if directory is None else read_signing_key(Path(directory))
-    return Supervision(page, options.worker_index, key)
+    return Supervision(page, options.worker_index, key, options.store_fd)
 
 
 def _ring(descriptor: int | None, workers: int) -> Ring:

@@ -41,15 +41,16 @@ _PARAMETERS = (
 class StorePlace:
     """``url``: as the operator wrote it; None: SQLite's default file. ``file``: SQLite's, else
     None. ``watched``: the same; those who use it with this object notice together if it is
-    replaced."""
+    replaced, and with those who have the same ``memory`` (see ``WatchedFile``)."""
 
     backend: Backend
     url: str | None = field(repr=False)  # it may hold a password
     file: Path | None
+    memory: int | None = field(default=None, repr=False, compare=False)
     watched: WatchedFile | None = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        watched = None if self.file is None else WatchedFile(self.file)
+        watched = None if self.file is None else WatchedFile(self.file, self.memory)
         object.__setattr__(self, "watched", watched)
 
 

@@ -103,14 +103,20 @@ class SupervisorPage:
 
 class Supervision:
     """``page`` is the supervisor's; None: this worker has no supervisor. ``index``: of this worker.
-    ``signing_key``: with which all workers sign what clients return, if the settings have none."""
+    ``signing_key``: with which all workers sign what clients return, if the settings have none.
+    ``store_memory``: the descriptor of the memory in which they note which file the store is."""
 
     def __init__(
-        self, page: SupervisorPage | None, index: int = 0, signing_key: str | None = None
+        self,
+        page: SupervisorPage | None,
+        index: int = 0,
+        signing_key: str | None = None,
+        store_memory: int | None = None,
     ) -> None:
         self._page = page
         self.index = index
         self.signing_key = signing_key
+        self.store_memory = store_memory
 
     @property
     def restarts_engines(self) -> bool:

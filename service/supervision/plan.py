@@ -35,7 +35,7 @@ from service.supervision.runtime_directory import (
 )
 
 # Memory that all workers of a server share, besides each one's ledger.
-_SHARED = ("history", "limits", "engines")
+_SHARED = ("history", "limits", "engines", "store")
 
 
 @dataclass(slots=True)

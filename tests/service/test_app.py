@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from service.app import create_app
 from service.records.records import Records
 from service.settings import ServiceSettings
+from service.supervision.page import Supervision
 from service.telemetry.observer import NoTelemetry
 from tests.service.http.apps import client_of
 
@@ -97,3 +98,16 @@ def test_a_default_of_the_model_that_cannot_be_used_is_logged(
     [line] = [line for line in logs if line["log_level"] == "warning"]
     named = line["file"], line["field"], line["value"]
     assert named == ("generation_config.json", "temperature", "-1")
+
+
+def test_the_store_notes_its_file_in_the_memory_of_all_workers(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    app = create_app(
+        ServiceSettings(store_url=f"sqlite:///{tmp_path}/store.sqlite3"),
+        model_dir=tiny_model,
+        socket_path=tmp_path / "no-engine.sock",
+        telemetry=NoTelemetry(),
+        supervision=Supervision(None, store_memory=4711),
+    )
+    assert app.state.services.store.place.memory == 4711

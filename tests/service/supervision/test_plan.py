@@ -72,7 +72,9 @@ def test_several_have_their_own_memory_and_pages_and_share_the_rest(tmp_path: Pa
     assert {settings.grpc_port for _, settings in found} == {4711}
     ledgers = found[0][0].ledger_fds
     assert [options.ledger_fd for options, _ in found] == list(ledgers)
-    shared = {(each.history_fd, each.limits_fd, each.engines_fd) for each, _ in found}
+    shared = {
+        (each.history_fd, each.limits_fd, each.engines_fd, each.store_fd) for each, _ in found
+    }
     assert len(shared) == 1
     inherited = set(parts.workers[0].inherit)
     assert {*ledgers, *next(iter(shared))} < inherited
