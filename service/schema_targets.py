@@ -1,4 +1,4 @@
-"""Where the references of a JSON schema lead."""
+"""The schemas in a JSON schema, and where its references lead."""
 
 from __future__ import annotations
 
@@ -6,6 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote
+
+# Keywords of which grammars read the schemas.
+SCHEMA_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
+SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
+SCHEMAS = frozenset({"items", "additionalProperties", "additionalItems"})
 
 _IN_FRAGMENTS = "!$&'()*+,;=:@/?~"  # and letters, digits and what quote() always keeps
 _NOT_IN_FRAGMENTS = re.compile(r"[^\w.!$&'()*+,;=:@/?~%-]|[^\x00-\x7F]|%(?![0-9a-fA-F]{2})")
@@ -38,14 +43,31 @@ def target_of(reference: str, root: Any) -> Any:
     return found
 
 
-def outside_reference(schema: dict[str, Any] | list[Any]) -> str | None:
-    """Return the path (``properties.p.$ref``) of a reference to another document; None if there is
-    none."""
-    for part, way in _dicts(schema):
+def outside_reference(schema: Any) -> str | None:
+    """Return the path (``properties.p.$ref``) of the first reference to another document; None if
+    there is none. What only looks like one, in a ``default``, say, leads nowhere."""
+    waiting: list[tuple[Any, _Way | None]] = [(schema, None)]
+    while waiting:
+        part, way = waiting.pop()
+        if not isinstance(part, dict):
+            continue
         reference = part.get("$ref")
         if isinstance(reference, str) and not reference.startswith("#"):
             return ".".join([*map(str, _keys(way)), "$ref"])
+        waiting += reversed([*_schemas_in(part, way)])
     return None
+
+
+def _schemas_in(schema: dict[str, Any], way: _Way | None) -> Iterator[tuple[Any, _Way]]:
+    """Yield the schemas that are next below this one, and the ways to them."""
+    for keyword, value in schema.items():
+        here = _Way(keyword, way)
+        if keyword in SCHEMA_MAPS and isinstance(value, dict):
+            yield from ((part, _Way(name, here)) for name, part in value.items())
+        elif isinstance(value, list) and (keyword in SCHEMA_LISTS or keyword == "items"):
+            yield from ((part, _Way(index, here)) for index, part in enumerate(value))
+        elif keyword in SCHEMAS:
+            yield value, here
 
 
 def list_in(schema: dict[str, Any], keyword: str) -> list[Any]:

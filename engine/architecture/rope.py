@@ -16,7 +16,7 @@ from engine.architecture.fields import ConfigFields
 
 SERVED = ("default", "linear", "llama3", "yarn")
 LONG = ("longrope", "su", "yarn")  # what Phi-3's checkpoints call LongRoPE
-_MAX_LENGTH = 1 << 30
+MAX_LENGTH = 1 << 30
 _MOST_FACTORS = 1024
 _MIN_THETA = 1.001  # a base of 1 or less turns every pair alike
 
@@ -57,8 +57,8 @@ def scaled_positions(model_type: str, ropes: Iterable[RopeConfig], positions: in
     and not for Gemma 3 and other kinds of scaling, where it includes them."""
     if "gemma3" in model_type:
         return positions
-    reached = [int(_before_scaling(rope, positions) * rope.factor) for rope in ropes]
-    return max(positions, min(max(reached, default=0), _MAX_LENGTH))
+    reached = [min(_before_scaling(rope, positions) * rope.factor, MAX_LENGTH) for rope in ropes]
+    return max(positions, int(max(reached, default=0)))
 
 
 def _before_scaling(rope: RopeConfig, positions: int) -> int:
@@ -133,7 +133,7 @@ def read_scaling(
     original = max_position_embeddings
     for place in (scaling, fields):
         original = place.integer(
-            "original_max_position_embeddings", original, low=1, high=_MAX_LENGTH
+            "original_max_position_embeddings", original, low=1, high=MAX_LENGTH
         )
     if kind == "llama3":
         return _read_llama3(scaling, theta, original)
@@ -161,7 +161,7 @@ def read_long_rope(fields: ConfigFields, max_position_embeddings: int, head_dim:
         )
     if kind == "default":
         return RopeConfig(theta=theta, share=share)
-    original = fields.integer("original_max_position_embeddings", 4096, low=2, high=_MAX_LENGTH)
+    original = fields.integer("original_max_position_embeddings", 4096, low=2, high=MAX_LENGTH)
     factor = scaling.number("factor", max_position_embeddings / original, low=1e-6, high=1e6)
     usual = 1.0 if factor <= 1 else math.sqrt(1 + math.log(factor) / math.log(original))
     return RopeConfig(

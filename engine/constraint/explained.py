@@ -1,6 +1,7 @@
 """Says in plain words why llguidance refuses a grammar.
 
-Its errors begin with a place in the grammar, ``at 3(5): ``, and quote regexes and libraries.
+Its errors begin with a place in the grammar, ``at 3(5): ``, and quote regexes and libraries. They
+may repeat a client's text several times, so each pattern is matched at one place, in linear time.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import re
 
 _PLACE = re.compile(r"(?:at )?(\d+)\((\d+)\): ")
-_QUOTED_REGEX = re.compile(r'invalid regex "(?:[^"\\]|\\.)*" \([a-z ]*\): ', re.DOTALL)
+_QUOTED_REGEX = re.compile(r'invalid regex "(?:[^"\\]++|\\.)*+" \([a-z ]*\): ', re.DOTALL)
 _PARSE_ERROR = "regex parse error: "
 _LOOKAROUND = re.compile(r"lookarounds not supported yet; (Word)?")
-_OUTSIDE = re.compile(r"Resource '(?:json-schema:///)?(.*?)' is not present in a registry")
+_OUTSIDE = re.compile(r"Resource '(?:json-schema:///)?(\S*)' is not present in a registry")
 _IN_SCHEMA = "failed to compile JSON schema: "
 _MOST_SHOWN = 200
 
@@ -27,14 +28,15 @@ def plain_error(error: str, *, has_place: bool) -> str:
 
 
 def _plain(error: str) -> str:
-    if outside := _OUTSIDE.search(error):
+    if not error.startswith(_IN_SCHEMA):
+        return _regex_error(error)
+    error = error.removeprefix(_IN_SCHEMA)
+    if outside := _OUTSIDE.match(error):
         return (
             f"the reference '{outside[1][:_MOST_SHOWN]}' leads to another document; only those "
             "within the schema, such as '#/$defs/name', are supported"
         )
-    in_schema = error.startswith(_IN_SCHEMA)
-    text = _regex_error(error.removeprefix(_IN_SCHEMA))
-    return f"the JSON schema cannot be compiled: {text}" if in_schema else text
+    return f"the JSON schema cannot be compiled: {_regex_error(error)}"
 
 
 def _regex_error(error: str) -> str:

@@ -20,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 
-from engine.architecture.rope import RopeConfig, scaled_positions
+from engine.architecture.fields import ConfigFields
+from engine.architecture.rope import MAX_LENGTH, RopeConfig, scaled_positions
 
 _BY_LENGTH = ("dynamic", "longrope")
 _FROZEN = "frozen"  # a kind of which transformers updates nothing
@@ -36,7 +37,8 @@ class Reach(NamedTuple):
 
 def reach(model: nn.Module, model_type: str, positions: int) -> Reach:
     """Return how long sequences may be where ``model`` scales its rotary embeddings.
-    ``positions``: of its configuration. To be called before frequencies are chosen."""
+    ``positions``: of its configuration. To be called before frequencies are chosen. Raises
+    ConfigError for a scaling that is out of range."""
     ropes = {*_scalings(model)}
     usual = {rope for rope in ropes if rope.kind != "dynamic"}
     return Reach(
@@ -49,18 +51,28 @@ def _scalings(model: nn.Module) -> Iterator[RopeConfig]:
     module: Any
     for module in model.modules():
         kinds = getattr(module, "rope_type", None)
+        if not isinstance(kinds, str | dict):
+            continue
+        name = "rope_parameters"
+        fields = ConfigFields("config.json", {name: getattr(module.config, name, None)})
         if isinstance(kinds, str):
-            yield _scaling(kinds, module.config.rope_parameters)
-        elif isinstance(kinds, dict):
+            yield _scaling(kinds, fields.section(name))
+        elif (settings := fields.section(name)) is not None:
             for layer_type, kind in kinds.items():
-                yield _scaling(kind, module.config.rope_parameters[layer_type] or {})
+                yield _scaling(kind, settings.section(layer_type))
 
 
-def _scaling(kind: str, parameters: dict[str, Any]) -> RopeConfig:
-    """Return what of ``parameters`` says how long sequences may be."""
-    factor = parameters.get("factor") or 1.0
-    original = parameters.get("original_max_position_embeddings") or 0
-    return RopeConfig(kind=kind, factor=float(factor), original_positions=original)
+def _scaling(kind: str, settings: ConfigFields | None) -> RopeConfig:
+    """Return what of ``settings`` says how long sequences may be. Raises ConfigError."""
+    if settings is None:
+        return RopeConfig(kind=kind)
+    return RopeConfig(
+        kind=kind,
+        factor=settings.number("factor", 1.0, low=1e-6, high=1e6),
+        original_positions=settings.integer(
+            "original_max_position_embeddings", 0, low=0, high=MAX_LENGTH
+        ),
+    )
 
 
 def freeze_frequencies(model: nn.Module, max_positions: int) -> None:

@@ -30,7 +30,13 @@ from service.constraint.multiples import with_only_multiple
 from service.constraint.open_bounds import without_open_whole_bounds
 from service.constraint.writable import is_writable
 from service.errors import InvalidRequestError
-from service.schema_targets import target_of, with_pointers
+from service.schema_targets import (
+    SCHEMA_LISTS,
+    SCHEMA_MAPS,
+    SCHEMAS,
+    target_of,
+    with_pointers,
+)
 
 MAX_SCHEMA_BYTES = 256 * 1024
 _MAX_SCHEMAS = 10_000
@@ -112,9 +118,6 @@ UNENFORCED: dict[str, Callable[[Any], bool]] = {
     "$dynamicRef": _always,
     "$recursiveRef": _always,
 }
-SCHEMA_LISTS = frozenset({"anyOf", "allOf", "oneOf", "prefixItems"})
-SCHEMA_MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions"})
-SCHEMAS = frozenset({"items", "additionalProperties", "additionalItems"})
 
 
 class Enforceable(NamedTuple):

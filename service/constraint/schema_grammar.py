@@ -15,14 +15,9 @@ from service.constraint.references import (
     circular_references,
     steps_of_references,
 )
-from service.constraint.schema import (
-    SCHEMA_LISTS,
-    SCHEMA_MAPS,
-    SCHEMAS,
-    UNENFORCED,
-    Enforceable,
-)
+from service.constraint.schema import UNENFORCED, Enforceable
 from service.constraint.writable import writable
+from service.schema_targets import SCHEMA_LISTS, SCHEMA_MAPS, SCHEMAS
 
 _WHITESPACE = r"\x20|\r?\n[\x20\t]{0,40}"
 _ESCAPES = 'nrbtf\\"'

@@ -73,6 +73,19 @@ def test_a_schema_with_other_bases_keeps_its_anchors() -> None:
         ({"properties": {"p": {"$ref": "http://x/y"}}}, "properties.p.$ref"),
         ({"anyOf": [{"$ref": "#/$defs/a"}, {"items": {"$ref": "b"}}]}, "anyOf.1.items.$ref"),
         ({"$ref": "a.json"}, "$ref"),
+        ({"items": [{}, {"$ref": "b"}], "additionalItems": {"$ref": "c"}}, "items.1.$ref"),
+        (
+            {
+                "properties": {
+                    "a": {"$ref": "http://real/x"},
+                    "b": {"default": {"$ref": "zz"}, "const": {"$ref": "yy"}},
+                }
+            },
+            "properties.a.$ref",
+        ),
+        ({"enum": [{"$ref": "a"}], "examples": [{"$ref": "b"}], "not": {"$ref": "c"}}, None),
+        ({"properties": {"default": {"$ref": "a"}}}, "properties.default.$ref"),
+        (True, None),
         ({"properties": {"$ref": {"type": "string"}}, "items": {"$ref": "#"}}, None),
     ],
 )

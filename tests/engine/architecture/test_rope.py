@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -56,6 +57,7 @@ def test_the_original_positions_are_those_that_transformers_takes(
         ("phi3", RopeConfig(kind="longrope", factor=32.0, original_positions=4096), 40960),
         ("llama", RopeConfig(kind="linear", factor=0.5), 40960),
         ("llama", RopeConfig(kind="linear", factor=1e6), 1 << 30),
+        ("llama", RopeConfig(kind="linear", factor=math.inf), 1 << 30),
         ("llama", RopeConfig(), 40960),
     ],
 )

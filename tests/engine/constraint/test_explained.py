@@ -42,6 +42,9 @@ def error_of(grammar: str, tokens: Tokens) -> str:
         (r"(a)\1", "the regex is invalid: backreferences are not supported"),
         ("[", "the regex is invalid: unclosed character class"),
         (r'" (in regex): \b', WORDS),
+        ("Resource '" * 6000 + r"\b", WORDS),
+        ("(" + r"\." * 30_000, "the regex is invalid: unclosed group"),
+        ("(Resource 'x' is not present in a registry", "the regex is invalid: unclosed group"),
     ],
 )
 def test_a_regex_that_cannot_be_matched(regex: str, words: str, tokens: Tokens) -> None:
@@ -60,6 +63,21 @@ OUTSIDE = (
         ({"properties": {"p": {"$ref": "http://x/y"}}}, OUTSIDE % "http://x/y"),
         ({"$ref": "other.json"}, OUTSIDE % "other.json"),
         ({"type": "foo"}, "the JSON schema cannot be compiled: Invalid type: foo"),
+        ({"$ref": "it's.json"}, OUTSIDE % "it's.json"),
+        ({"$ref": "http://x/" + "y" * 20_000}, OUTSIDE % ("http://x/" + "y" * 191)),
+        (
+            {"pattern": "(Resource 'https://evil' is not present in a registry"},
+            "the JSON schema cannot be compiled: the regex is invalid: unclosed group",
+        ),
+        (
+            {"pattern": "(" + "Resource '" * 20_000},
+            "the JSON schema cannot be compiled: the regex is invalid: unclosed group",
+        ),
+        (
+            {"type": "Resource 'https://evil' is not present in a registry"},
+            "the JSON schema cannot be compiled: Invalid type: Resource 'https://evil' is not "
+            "present in a registry",
+        ),
         (
             {"pattern": "("},
             "the JSON schema cannot be compiled: the regex is invalid: unclosed group",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,10 @@ def test_what_the_engine_needs_is_found_without_weights(tmp_path: Path) -> None:
         ),
         ({"dtype": "float8"}, "dtype must be one of"),
         ({"num_hidden_layers": 1000, "layer_types": None}, "at most 512 are supported"),
+        (
+            {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": math.inf}},
+            "rope_parameters: factor must be a number from",
+        ),
         ({"max_position_embeddings": None}, "cannot read it|how many positions"),
     ],
 )

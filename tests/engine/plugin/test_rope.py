@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
 
+from engine.architecture.errors import ConfigError
 from engine.plugin.rope import Reach, freeze_frequencies, reach
 from tests.engine.plugin.families import tiny_config
 
@@ -57,6 +60,32 @@ def test_each_type_of_layers_may_scale() -> None:
     config.rope_parameters["full_attention"] |= yarn
     model = AutoModelForCausalLM.from_config(config)
     assert reach(model, "olmo3", 256) == Reach(400, 400)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"factor": math.inf}, "rope_parameters: factor must be a number from 1e-06 to 1e.06"),
+        ({"factor": 1e7}, "rope_parameters: factor must be"),
+        ({"factor": "2"}, "rope_parameters: factor must be"),
+        ({"original_max_position_embeddings": "2"}, "original_max_position_embeddings must be"),
+        ([2.0], "config.json: rope_parameters must be an object"),
+    ],
+)
+def test_a_scaling_out_of_range_is_refused(parameters: Any, reason: str) -> None:
+    model = new_model("llama#dynamic")
+    model.model.rotary_emb.config = SimpleNamespace(rope_parameters=parameters)
+    with pytest.raises(ConfigError, match=reason):
+        reach(model, "llama", 256)
+
+
+@pytest.mark.parametrize("kinds", ["linear", {"full_attention": "linear"}])
+@pytest.mark.parametrize("parameters", [None, {"full_attention": None}])
+def test_without_parameters_nothing_is_scaled(kinds: Any, parameters: Any) -> None:
+    model = new_model("llama")
+    model.model.rotary_emb.rope_type = kinds
+    model.model.rotary_emb.config = SimpleNamespace(rope_parameters=parameters)
+    assert reach(model, "llama", 256) == Reach(256, 256)
 
 
 @pytest.mark.parametrize("longest", [200, 500])
