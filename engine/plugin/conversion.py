@@ -112,9 +112,10 @@ def tensor_groups(model: Any, names: Iterable[str]) -> Grouped:
     known = model.state_dict()
     ignored = _ignored(model)
     groups: dict[str, TensorGroup] = {}
-    is_predicting = predicts(model.config, model.base_model_prefix)
+    names = sorted(names, key=dot_natural_key)
+    is_predicting = predicts(model.config, model.base_model_prefix, names)
     unexpected, predicting = [], []
-    for name in sorted(names, key=dot_natural_key):
+    for name in names:
         target, pattern = _target(name, renamings, converters, model.base_model_prefix, known)
         if target not in known:
             if is_predicting(name):

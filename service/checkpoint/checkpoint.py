@@ -11,7 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from engine.architecture.errors import ConfigError
-from engine.architecture.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, special_tokens
+from engine.architecture.tokenizer_files import (
+    SPECIAL_TOKENS,
+    TOKENIZER,
+    TOKENIZER_CONFIG,
+    special_tokens,
+)
 from pocket import MODEL_DIR
 from service.checkpoint.defaults import (
     GENERATION,
@@ -39,7 +44,7 @@ from service.formats import (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """``special_tokens``: those that tokenizer_config.json names (bos_token, …);
+    """``special_tokens``: those that tokenizer_config.json names (bos_token, …), which clients see;
     ``template_writes``: what the chat template renders for a small conversation, for format
     detection; ``ignored_defaults``: sampling defaults that cannot be used."""
 
@@ -113,7 +118,7 @@ def load_checkpoint(
             tool_call_parser,
             reasoning_parser,
         ),
-        special_tokens=special,
+        special_tokens=_shown(special, tokenizer),
         template_writes=template_writes,
         ignored_defaults=ignored,
     )
@@ -144,6 +149,16 @@ def _output_format(
         return own
     tokens = "\n".join(vocabulary.token_text)
     return detect_format(shown, calls=calls, reasoning=reasoning, tokens=tokens)
+
+
+def _shown(special: dict[str, str], tokenizer: Tokenizer) -> dict[str, str]:
+    """Leave out what is no token: a field such as ``use_auth_token`` may hold a secret."""
+    tokens = tokenizer.vocabulary.token_text
+    return {
+        name: text
+        for name, text in special.items()
+        if name in SPECIAL_TOKENS or tokenizer.token_id(text) is not None or text in tokens
+    }
 
 
 def _special_tokens(directory: Path) -> dict[str, str]:

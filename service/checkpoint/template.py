@@ -99,6 +99,9 @@ def _environment() -> ImmutableSandboxedEnvironment:
     return environment
 
 
+_GLOBALS = frozenset(_environment().globals)
+
+
 def syntax_problem(source: str) -> str:
     """Return why a template does not parse; empty if it does. Nothing of it is evaluated."""
     try:
@@ -123,11 +126,14 @@ class ChatTemplate:
         *,
         tool_use: str | None = None,
     ) -> None:
-        """``special_tokens`` (bos_token, eos_token, …) become variables of the template;
-        ``tool_use`` is the template for conversations with tools."""
+        """``special_tokens`` (bos_token, eos_token, …) become variables of the template, unless
+        they have the name of a function such as ``raise_exception``; ``tool_use`` is the template
+        for conversations with tools."""
         self._with_tools = None if tool_use is None else ChatTemplate(tool_use, special_tokens)
         self.source = source
-        self._special_tokens = dict(special_tokens or {})
+        self._special_tokens = {
+            name: text for name, text in (special_tokens or {}).items() if name not in _GLOBALS
+        }
         self.sources: tuple[str, ...] = (source,)
         if self._with_tools is not None:
             self.sources += self._with_tools.sources

@@ -110,6 +110,16 @@ def test_layers_for_multi_token_prediction_are_left_out_and_named(
     assert f"left out, as for multi-token prediction only: {extra}" in caplog.messages
 
 
+def test_a_layer_beyond_the_configured_number_is_refused_not_left_out(checkpoint: Path) -> None:
+    path = checkpoint / "config.json"
+    config = json.loads(path.read_text())
+    last = config["num_hidden_layers"] - 1
+    changed = {"num_hidden_layers": last, "num_nextn_predict_layers": 1, "layer_types": None}
+    path.write_text(json.dumps({**config, **changed}))
+    with pytest.raises(WeightsError, match=rf"unexpected.* model\.layers\.{last}\."):
+        loaded_model(read_plugin_config(checkpoint), checkpoint, CPU, torch.float32)
+
+
 def test_pickled_weights_are_never_read(checkpoint: Path) -> None:
     tensors = load_file(checkpoint / "model.safetensors")
     torch.save(tensors, checkpoint / "pytorch_model.bin")

@@ -8,12 +8,16 @@ import pytest
 
 from engine.plugin.prediction import predicts
 
-APPENDED = ("model.layers.4.eh_proj.weight", "layers.5.mlp.experts.0.up_proj.weight")
+APPENDED = (
+    *("model.layers.4.eh_proj.weight", "model.layers.4.mlp.gate.weight"),
+    *("layers.5.mlp.experts.0.up_proj.weight", "layers.5.enorm.weight"),
+)
 SEPARATE = ("mtp.fc.weight", "model.mtp.layers.0.enorm.weight", "model.mtp_layers.0.enorm.weight")
 OTHERS = (
     *("model.layers.3.spare", "model.layers.6.eh_proj.weight", "model.mtpx.weight"),
     *("visual.layers.4.weight", "model.norm.weight", "model.layers.x.mtp.weight"),
 )
+ALL = (*APPENDED, *SEPARATE, *OTHERS)
 
 
 @pytest.mark.parametrize(
@@ -21,7 +25,7 @@ OTHERS = (
     ["num_nextn_predict_layers", "mtp_num_hidden_layers", "num_mtp_layers", "num_mtp_modules"],
 )
 def test_their_number_is_in_the_configuration(field: str) -> None:
-    is_predicting = predicts(SimpleNamespace(num_hidden_layers=4, **{field: 2}), "model")
+    is_predicting = predicts(SimpleNamespace(num_hidden_layers=4, **{field: 2}), "model", ALL)
     assert all(map(is_predicting, (*APPENDED, *SEPARATE)))
     assert not any(map(is_predicting, OTHERS))
 
@@ -29,11 +33,20 @@ def test_their_number_is_in_the_configuration(field: str) -> None:
 @pytest.mark.parametrize("count", [0, None, "2", -1])
 def test_without_a_number_there_are_none(count: object) -> None:
     config = SimpleNamespace(num_hidden_layers=4, num_nextn_predict_layers=count)
-    assert not any(map(predicts(config, "model"), (*APPENDED, *SEPARATE, *OTHERS)))
+    assert not any(map(predicts(config, "model", ALL), ALL))
 
 
 def test_a_body_may_have_another_name() -> None:
     config = SimpleNamespace(num_hidden_layers=4, num_nextn_predict_layers=1)
-    is_predicting = predicts(config, "backbone")
-    assert is_predicting("backbone.layers.4.norm.weight")
-    assert not predicts(config, "model")("backbone.layers.4.norm.weight")
+    names = [f"backbone.layers.4.{part}.weight" for part in ("norm", "hnorm")]
+    assert all(map(predicts(config, "backbone", names), names))
+    assert not any(map(predicts(config, "model", names), names))
+
+
+def test_an_ordinary_layer_beyond_the_configured_number_is_not_one_of_them() -> None:
+    config = SimpleNamespace(num_hidden_layers=2, num_nextn_predict_layers=2)
+    ordinary = [f"model.layers.2.{part}.weight" for part in ("self_attn.q_proj", "mlp.enorm")]
+    appended = [f"model.layers.3.{part}.weight" for part in ("self_attn.q_proj", "hnorm")]
+    is_predicting = predicts(config, "model", [*ordinary, *appended])
+    assert not any(map(is_predicting, ordinary))
+    assert all(map(is_predicting, appended))

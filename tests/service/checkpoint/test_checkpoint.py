@@ -53,6 +53,14 @@ def test_special_and_added_tokens_may_be_in_files_of_their_own(tmp_path: Path) -
     assert (ids, checkpoint.tokenizer.token_id("<note>")) == ([size], size)
 
 
+def test_a_field_that_is_no_token_is_not_shown_as_one(tmp_path: Path) -> None:
+    named = {"use_auth_token": "hf_secret", "image_token": "<|im_start|>", "bos_token": "<no>"}
+    named["mark_token"] = "a"  # of the vocabulary, not an added one
+    checkpoint = load_checkpoint(model(tmp_path, tokenizer_config=named))
+    del named["use_auth_token"]
+    assert checkpoint.special_tokens == named
+
+
 def test_named_tokens_of_this_model_are_variables_of_its_template(tmp_path: Path) -> None:
     named = {"extra_special_tokens": {"turn_token": "<|im_start|>"}, "mask_token": "<|im_end|>"}
     directory = model(tmp_path, tokenizer_config=named)

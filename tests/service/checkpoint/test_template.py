@@ -265,3 +265,12 @@ def test_conversations_with_tools_have_a_template_of_their_own(
         )
     assert {"spoken", "other"} <= template.variables
     assert checkpoint.output_format.name == "think+hermes"
+
+
+@pytest.mark.parametrize("name", ["raise_exception", "strftime_now", "namespace", "messages"])
+def test_a_special_token_does_not_hide_what_templates_have(name: str) -> None:
+    source = "{{ bos_token }}{{ %s is string }}" % name  # noqa: UP031 - braces
+    for special in SPECIAL, {**SPECIAL, name: "<x>"}:
+        template = ChatTemplate(source, special, tool_use=source)
+        for tools in None, TOOLS:
+            assert template.render(CHATS["one turn"], tools=tools) == "<s>False"
