@@ -152,7 +152,7 @@ def _output_format(
 
 
 def _shown(special: dict[str, str], tokenizer: Tokenizer) -> dict[str, str]:
-    """Leave out what is no token: a field such as ``use_auth_token`` may hold a secret."""
+    """Leave out what is not a token: a field such as ``use_auth_token`` may hold a secret."""
     tokens = tokenizer.vocabulary.token_text
     return {
         name: text

@@ -265,7 +265,7 @@ async def test_unknown_keys_share_looks_that_are_some_time_apart(
     sources = KeySources(KeyRing((), changes=True), store=store)
     for looks in (1, 2, 3):
         await asyncio.gather(*(sources.look_early() for _ in range(10)))
-        assert len(store.looks) == looks  # the next request waits for one of its own
+        assert len(store.looks) == looks  # none shares one that has ended
     first, second, third = store.looks
     assert min(second - first, third - second) >= apart
     store.error = StoreUnavailableError("away")
