@@ -7,10 +7,15 @@ from types import TracebackType
 
 # Installed by ``make peers``, in a separate environment.
 _PEERS = frozenset({"llama_cpp", "openvino", "openvino_genai"})
+_PEERS_FOLDER = "build/peers/"
 
 
 def hint(error: BaseException) -> str | None:
     """Return what to install; None if the error has another cause."""
+    if isinstance(error, FileNotFoundError) and _PEERS_FOLDER in str(error.filename):
+        return (
+            "this benchmark compares with others, which are not installed: run `make peers` first"
+        )
     if not isinstance(error, ModuleNotFoundError) or error.name is None:
         return None
     package = error.name.partition(".")[0]

@@ -34,8 +34,8 @@ def run(
 ) -> int:
     """Read messages from stdin and stream answers to stdout until the input ends.
 
-    Returns the exit status: 0, or 1 if the server cannot be used, or if the input is not that of a
-    terminal and a request failed.
+    Returns the exit status: 0, or 1 if the server cannot be used or if, without a terminal, a
+    request failed or the input was not text.
     """
     try:
         client = ChatClient(base_url, api_key)
@@ -62,7 +62,7 @@ def run(
         except UnicodeError:
             print(f"quire: the input is not {sys.stdin.encoding.upper()} text", file=sys.stderr)
             if not interactive:
-                return 1  # what follows in it may be lost
+                return 1  # the decoder may have dropped later lines
             continue
         if text == "/new":
             messages = list(opening)
@@ -82,7 +82,7 @@ def _exchange(
     client: ChatClient, request: dict[str, Any], messages: list[dict[str, Any]], text: str
 ) -> tuple[list[dict[str, Any]], bool]:
     """Send ``text`` and print the answer. Returns the conversation afterwards, unchanged if there
-    was no answer, and False if the request failed."""
+    was no answer, and whether the request succeeded."""
     asked = [*messages, {"role": "user", "content": text}]
     answer: list[str] = []
     answered = True

@@ -72,14 +72,14 @@ def admitted(index: int) -> Access:
 
 
 def not_responding(name: str, found: Access) -> str:
-    """Say that a server's admin API does not respond, and where it never has, what to do."""
+    """Say that a server's admin API does not respond and, if it never has, what to do."""
     said = f"The admin API of {name} is not responding. {plain_markdown(found.problem)}"
     if found.standing is Standing.AWAY:
         return said
     return (
-        f"{said} If the server runs, its admin API may be switched off (`--no-admin`), closed to "
-        "other machines (no `--admin-host`), or at another address, which the server prints when "
-        f"it starts: set `{ADMIN_VARIABLE}` to that and restart the dashboard."
+        f"{said} If the server is running, its admin API may be switched off (`--no-admin`), "
+        "closed to other machines (no `--admin-host`), or at another address, which the server "
+        f"prints when it starts: set `{ADMIN_VARIABLE}` to that and restart the dashboard."
     )
 
 

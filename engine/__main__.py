@@ -196,7 +196,8 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
         namespace = parser.parse_args(argv)
         config = from_namespace(EngineConfig, namespace)
         settings = from_namespace(ProcessOptions, namespace)
-        _token_ids(settings.prompt_token_ids or "0")
+        if settings.prompt_token_ids is not None:
+            _token_ids(settings.prompt_token_ids)
         if is_simulated(config.model):
             parse_spec(config.model)
     except (OptionError, SpecError) as error:
@@ -212,12 +213,13 @@ def _parse(argv: list[str]) -> tuple[EngineConfig, ProcessOptions]:
 def main(argv: list[str]) -> int:
     write_stacks_on_sigusr1()
     config, settings = _parse(argv)
-    configure(log_format=settings.log_format, level=settings.log_level, process="engine")
+    writer = configure(log_format=settings.log_format, level=settings.log_level, process="engine")
     with ExitStack() as ends:
         if settings.socket is None:
             try:
                 return continue_prompt(config, settings, ends)
             except (ModelError, DeviceError) as error:  # the message is sufficient
+                writer.close()  # so that what was logged comes first
                 print(f"python -m engine: error: {error}", file=sys.stderr)
                 return 1
 

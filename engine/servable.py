@@ -125,8 +125,8 @@ def _refuse_settings_of_own_code(config: EngineConfig) -> None:
 
 
 def positions_within(config: EngineConfig, positions: int, most: int = 0) -> int:
-    """Return the length of the longest sequence. ``positions``: of the model; ``most``: if it has
-    more where ``--max-model-len`` says so. Raises ModelError if that exceeds both."""
+    """Return the length of the longest sequence. ``positions``: the model's. ``most``: how many
+    ``--max-model-len`` may set, if more. Raises ModelError if it exceeds both."""
     longest, most = config.max_model_len or positions, max(positions, most)
     if longest > most:
         raise ModelError(f"--max-model-len {longest} exceeds the model's {most} positions")

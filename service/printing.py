@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from typing import TextIO
 
-_NO_READER = 128 + signal.SIGPIPE  # as of a program that the signal ends
+_NO_READER = 128 + signal.SIGPIPE  # the status of a program that this signal ends
 
 
 def with_output(command: Callable[[], int]) -> int:

@@ -107,7 +107,7 @@ def _declared_at(kind: type[Any], path: str) -> inspect.Type | None:
 
 
 def _words(declared: inspect.Type | None) -> str:
-    """Return what a type with a pattern says in words of it; empty if it says nothing."""
+    """Return a type's description of its pattern; empty if it has none."""
     if isinstance(declared, inspect.Metadata):
         return str((declared.extra or {}).get(IN_WORDS, ""))
     if isinstance(declared, inspect.UnionType):

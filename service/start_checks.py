@@ -103,7 +103,7 @@ def settings_problem(engine: EngineConfig, service: ServiceSettings) -> str | No
 
 
 def settings_warning(service: ServiceSettings) -> str | None:
-    """Say which setting has no use as it is, and what to do."""
+    """Return a warning about a setting that has no effect as it is; None if there is none."""
     if not service.admin or service.admin_keys or is_this_machine(service.admin_host):
         return None
     return (

@@ -1,11 +1,12 @@
 // Opens the row of a table that is clicked, and with Enter the one that the arrow keys have led to.
 // Streamlit reports a selected cell alike, whether it was clicked or an arrow key led there; what it
-// reports of rows is only their selection, which the table has a key for: Shift and the space bar.
-const HEADER = 36, MARKERS = 33;
+// reports of rows is only their selection, which has a keyboard shortcut: Shift and the space bar.
+const HEADER = 36, MARKERS = 33;  // pixels of Streamlit's header and of its column of boxes
 
 export default function ({ data }) {
   const within = (event) =>
-    event.target instanceof Element && event.target.closest(`.st-key-${data.table} .stDataFrameGlideDataEditor, .st-key-${data.table} canvas`);
+    event.target instanceof Element && !event.target.closest("input, textarea") &&  // the table's search
+    event.target.closest(`.st-key-${data.table} .stDataFrameGlideDataEditor, .st-key-${data.table} canvas`);
   const select = (near) => near.closest('[data-testid="stDataFrame"]').querySelector("canvas").dispatchEvent(
     new KeyboardEvent("keydown", { key: " ", code: "Space", shiftKey: true, bubbles: true, cancelable: true }));
   const clicked = (event) => {

@@ -17,6 +17,7 @@ _DAY_SECONDS = 86_400.0
 _OVERLAPS = {"none": 0.0, "1 hour": 3600.0, "1 day": _DAY_SECONDS, "7 days": 7 * _DAY_SECONDS}
 _LIFETIMES = {"never": None, "30 days": 30.0, "90 days": 90.0, "365 days": 365.0}
 _USUAL_CLASS = "standard"
+_LEAST_WEIGHT = 0.01
 _LIMITS = {
     "requests_per_minute": "Requests per minute",
     "tokens_per_minute": "Tokens per minute",
@@ -125,7 +126,7 @@ def valid_keys(keys: Sequence[KeyRow], alias: str) -> list[KeyRow]:
 
 
 def shared_words(alias: str, keys: int) -> str:
-    """Say what a new key of an alias changes that has some."""
+    """Say what a new key changes for an alias that has keys."""
     has = "a key" if keys == 1 else f"{keys} keys"
     return (
         f"{alias} already has {has}. Limits, class and weight belong to the alias: those set here "
@@ -134,7 +135,7 @@ def shared_words(alias: str, keys: int) -> str:
 
 
 def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
-    """Draw the fields, which begin as those of ``newest``, and return what they say."""
+    """Draw the fields, filled in from ``newest``, and return their values."""
     limits = {}
     for column, (name, label) in zip(st.columns(4), _LIMITS.items(), strict=True):
         with column:
@@ -145,7 +146,11 @@ def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
     order = {
         "service_class": of_class.selectbox("Class", KEY_CLASSES, index=KEY_CLASSES.index(classed)),
         "weight": of_weight.number_input(
-            "Weight", value=newest.weight if newest else 1.0, step=0.1, format="%g"
+            "Weight",
+            min_value=_LEAST_WEIGHT,
+            value=newest.weight if newest else 1.0,
+            step=0.1,
+            format="%g",
         ),
         "scopes": of_scopes.multiselect(
             "Scopes", KEY_SCOPES, default=newest.scopes if newest else KEY_SCOPES
@@ -170,7 +175,7 @@ def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
 
 
 def _limit(newest: KeyRow | None, name: str, label: str) -> float | None:
-    # Not by ``value``: a field that begins with one so cannot be emptied.
+    # Not by ``value``: a field with an initial value cannot be emptied.
     key = f"{name} after {newest.id if newest else ''}"
     if key not in st.session_state:
         st.session_state[key] = getattr(newest, name, None)

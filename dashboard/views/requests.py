@@ -93,7 +93,9 @@ def _filters() -> dict[str, str]:
             placeholder=_ANY,
             help=f"The alias of a key. {OTHER_KEY}: requests without a key.",
         )
-        outcome = st.text_input("Outcome", key="outcome", bind="query-params", width=150)
+        outcome = st.text_input(
+            "Outcome", key="outcome", bind="query-params", width=150, placeholder=_ANY
+        )
         route = st.selectbox("Route", [_ANY, *ROUTES], key="route", bind="query-params", width=170)
         phases = [_ANY, *(phase.name for phase in PHASES)]
         phase = st.selectbox("Longest phase", phases, key="phase", bind="query-params", width=130)

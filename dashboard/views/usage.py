@@ -79,7 +79,10 @@ def _draw(table: list[dict[str, Any]], by: str, days: str, index: int) -> None:
         key=key,
         alt=f"{alt}. The arrow keys move, and Enter shows a row's requests.",
     )
-    st.caption("Click a row, or press Enter in it, for its requests.")
+    st.caption(
+        "Click a row, or press Enter in it, for its requests of the last 24 hours or 7 days, as "
+        "far as they are kept."
+    )
     if selected := chosen.selection.rows:
         del st.session_state[key]
         wanted = requests_of(by, table[selected[0]][by], days)

@@ -109,7 +109,7 @@ class ModelConfig:
 
     @property
     def max_tokens(self) -> int:
-        """The longest sequence that has positions, with the scaling of rotary embeddings."""
+        """The length of the longest sequence, with scaled rotary embeddings."""
         ropes = {rope for rope in self.ropes if rope is not None}
         return scaled_positions(self.family, ropes, self.max_position_embeddings)
 

@@ -52,9 +52,9 @@ NO_ROPE = RopeConfig(share=0.0)
 
 
 def scaled_positions(model_type: str, ropes: Iterable[RopeConfig], positions: int) -> int:
-    """Return how many positions the scaling reaches, as vLLM counts them. ``positions``: what
-    config.json says, which is before scaling, but not with YaRN's, which names the original ones,
-    and not for Gemma 3 and other kinds of scaling, where it includes them."""
+    """Return how many positions the scaling reaches, as vLLM counts them. ``positions``:
+    config.json's. ``linear`` and ``dynamic`` multiply them; YaRN multiplies the original positions
+    that it names. For Gemma 3 and all other kinds they already include the scaling."""
     if "gemma3" in model_type:
         return positions
     reached = [min(_before_scaling(rope, positions) * rope.factor, MAX_LENGTH) for rope in ropes]

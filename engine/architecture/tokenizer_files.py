@@ -117,7 +117,7 @@ def token_ids(directory: Path) -> set[int]:
 
 
 def _found(directory: Path) -> str | None:
-    """Do as ``read_tokenizer``; None if there is no file. Raises ConfigError."""
+    """Return what ``read_tokenizer`` does; None if there is no file. Raises ConfigError."""
     if not (directory / TOKENIZER).is_file():
         return None
     try:

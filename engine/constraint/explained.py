@@ -1,7 +1,8 @@
 """Says in plain words why llguidance refuses a grammar.
 
-Its errors begin with a place in the grammar, ``at 3(5): ``, and quote regexes and libraries. They
-may repeat a client's text several times, so each pattern is matched at one place, in linear time.
+Its errors begin with a place in the grammar, ``at 3(5): ``, and quote regexes and other libraries'
+messages. They may repeat a client's text several times, so each pattern is matched at one place, in
+linear time.
 """
 
 from __future__ import annotations

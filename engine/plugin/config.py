@@ -35,8 +35,8 @@ class AttentionLayer:
 @dataclass(frozen=True, slots=True)
 class PluginConfig:
     """The counterpart of ``engine.architecture.config.ModelConfig``. ``source``: the configuration
-    as transformers read it. ``max_tokens``: of a sequence, with frequencies that do not depend on
-    it; ``dynamic_tokens``: with those that do, if that is more."""
+    as transformers read it. ``max_tokens``: of the longest sequence, with frequencies that do not
+    depend on its length; ``dynamic_tokens``: with those that do, if that is more."""
 
     architecture: str
     vocab_size: int

@@ -23,7 +23,8 @@ def correct(model: nn.Module, config: Any) -> None:
 
 
 def _pass_window(model: nn.Module, config: Any) -> None:
-    """transformers has the window in its mask only, which is not made here."""
+    """Pass the window to attention: transformers applies it only in its mask, which is not built
+    here."""
     window = config.sliding_window
     if window is None or window >= config.max_position_embeddings:
         return

@@ -111,7 +111,7 @@ def set_up(config: EngineConfig, collectives: Collectives) -> RunnerSetup:
 
 
 def _report(model: AnyConfig) -> None:
-    """Log what of the model is not served, or not known."""
+    """Log which parts of the model are not served or not known."""
     if model.text_part is not None:
         logger.info(
             "serving only the language model of %s: input other than text (%s) is not supported",

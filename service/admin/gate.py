@@ -141,7 +141,7 @@ def permit(actor: Actor, route: RouteRow) -> None:
 
 
 def _check_place(approach: Approach) -> None:
-    """Raise ProblemError for a client that may not be on this machine."""
+    """Raise ProblemError unless the client is known to be on this machine."""
     if not is_this_machine(approach.address):
         raise ProblemError(
             403,

@@ -130,8 +130,8 @@ class ReasoningEnd:
         self._past = self._past or bool(text.strip())
 
     def part(self, text: str, waiting: str, offset: int) -> int:
-        """Return how many of the next characters certainly precede it: at least one, or a whole
-        tag, until it is found. ``waiting``: text before them that follows it."""
+        """Return how many of the next characters certainly precede the end of reasoning: at least
+        one, or a whole tag, until it is found. ``waiting``: text before them that follows it."""
         if self._past or waiting:
             return 0
         if self._found:

@@ -128,7 +128,7 @@ class ServerWatch:
         self._last_look = now
 
     def look_at_drain(self, now: float) -> None:
-        """Have the verdict say at once, not with the next look, that a drain began or ended."""
+        """Update the verdict at once when a drain begins or ends."""
         drain = self.parts.drain
         self.snapshot, self._diagnosed = (
             msgspec.structs.replace(

@@ -399,7 +399,8 @@ def too_slow(reached: Stage, seconds: float) -> InvalidRequestError:
 
 
 def too_much_memory(reached: Stage) -> InvalidRequestError:
-    """Return the error of a request whose preparation needs too much memory, likewise."""
+    """Return the error of a request whose preparation needs too much memory. ``reached``: as
+    above."""
     if reached.name == "tokenizer":
         return _untokenizable("tokenizing it takes too much memory", reached)
     return InvalidRequestError(

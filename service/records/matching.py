@@ -9,7 +9,7 @@ from observability.catalogue import OTHER_KEY, OTHER_MODEL
 from observability.outcomes import OUTCOMES, OutcomeGroup, group_of
 from service.records.row import Row
 
-# What usage counts a request under that has none, and what therefore finds it.
+# The names under which usage counts requests without one; the same names find them.
 RESTS = {"key": OTHER_KEY, "model": OTHER_MODEL}
 
 

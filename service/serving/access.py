@@ -11,12 +11,12 @@ from service.tenants.caller import ANYBODY, Caller, KeyScope
 
 
 async def _nowhere() -> None:
-    """Look for new keys where there are none."""
+    """Do nothing: keys do not change."""
 
 
 class Access:
-    """``keys``: of the server's clients; none: no key is needed. ``look``: has them read again if
-    that can be done now, because a key is unknown."""
+    """``keys``: of the server's clients; none: no key is needed. ``look``: reads the keys
+    again when one is unknown."""
 
     def __init__(self, keys: KeyRing, look: Callable[[], Awaitable[None]] = _nowhere) -> None:
         self._keys = keys

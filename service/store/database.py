@@ -221,7 +221,7 @@ def make_engine(place: StorePlace, *, connections: int = 4) -> AsyncEngine:
 
 
 def make_sqlite_engine(place: StorePlace, file: WatchedFile) -> AsyncEngine:
-    """Its connections cannot be used while the file is another one: FileReplacedError."""
+    """Its connections raise FileReplacedError while another file has replaced the first."""
     engine = create_async_engine(database_url(place), connect_args={"timeout": 10})
 
     def check(*_: object) -> None:

@@ -17,7 +17,7 @@ def error_sentence(error: BaseException, password: str | None = None) -> str:
 
 def error_kind(error: BaseException) -> str:
     """Return the name of the driver's error and, from PostgreSQL, its SQLSTATE, since many
-    errors there have the same name. An error of ours is in words."""
+    errors there have the same name. Our own errors return their message."""
     driver = _driver_error(error)
     if isinstance(driver, FileReplacedError):
         return str(driver)

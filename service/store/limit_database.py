@@ -79,8 +79,8 @@ class LimitDatabase:
 
 
 def _upsert(replica: str, used: Mapping[str, MinuteUse]) -> Insert:
-    """The rows are sent as an array for each column: PostgreSQL accepts at most 32,767 values in a
-    statement."""
+    """Return an upsert that sends one array per column: PostgreSQL accepts at most 32,767 values in
+    a statement."""
     # In one order everywhere, so that two replicas do not wait for each other in a circle.
     rows = sorted(used.items())
     arrays = (

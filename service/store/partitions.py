@@ -59,7 +59,7 @@ class Partitions:
         self._there.update(missing)
 
     def forget(self) -> None:
-        """Look in the database, the next time, for which days there are."""
+        """Forget which days exist, so that ``ensure`` looks in the database again."""
         self._there.clear()
 
     async def delete_oldest(self, *, before: float, most: int) -> bool:

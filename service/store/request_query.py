@@ -149,7 +149,7 @@ def _conditions(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
 
 
 def _same(column: Any, name: str, wanted: str) -> ColumnElement[bool]:
-    """Return the condition that a row is counted under a name. (No key is called as the rest.)"""
+    """Return the condition that a row is counted under a name. (``other`` is a reserved alias.)"""
     if wanted != RESTS.get(name):
         found: ColumnElement[bool] = column == wanted
     elif column.nullable:

@@ -151,7 +151,7 @@ class LimitLedger:
     def note_day(self, day: int, used: Mapping[str, int]) -> None:
         """Note what the store knows of a day (of UTC, since the epoch): the usage before this
         server started, and that of other replicas."""
-        stored = self._stored.setdefault(day, {})
+        stored = self._stored[day] = self._stored.pop(day, {})  # the last noted
         if len(self._stored) > 2:
             del self._stored[next(iter(self._stored))]
         for alias, tokens in used.items():

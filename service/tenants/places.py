@@ -31,7 +31,7 @@ class SharedPlaces:
         cells, used = self._cells, self._cells[0]
         place = next((place for place in range(1, used + 1) if not cells[place]), used + 1)
         # First its value: a worker that is killed in between leaves the place free.
-        cells[place] = owner_number(owner) << _COLUMN_BITS | self.column + 1
+        cells[place] = (owner_number(owner) << _COLUMN_BITS) | (self.column + 1)
         if place > used:
             cells[0] = place
         return place

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
         (ModuleNotFoundError("", name="pytest"), "needs pytest, which is not installed: run `make"),
         (ModuleNotFoundError("", name="gguf.quants"), "needs gguf, .* run `make develop` first"),
         (ModuleNotFoundError("", name="llama_cpp"), "run `make peers` first"),
+        (FileNotFoundError(2, "", "/x/build/peers/bin/python"), "run `make peers` first"),
     ],
 )
 def test_a_missing_package_has_its_target(error: Exception, words: str) -> None:

@@ -16,7 +16,7 @@ _DISABLED = "WebSocket is disabled on this server (--max-websockets 0); use HTTP
 
 
 class SocketPlaces:
-    """``memory``: returns that in which the workers of this server count, asked once. ``most``:
+    """``memory``: called once; returns the memory in which this server's workers count. ``most``:
     how many connections all of them together may have."""
 
     def __init__(self, memory: Callable[[], LimitMemory], most: int) -> None:

@@ -137,7 +137,7 @@ class ResponsesSockets:
 
 
 def _counted_in(services: Services) -> LimitMemory:
-    # Alone, a worker needs none that others see, which would take 17 MB.
+    # A single worker counts in private memory; the shared file would take 17 MB.
     alone = services.settings.api_workers == 1
     return LimitMemory(None) if alone else services.metering.ledger.memory
 
