@@ -55,7 +55,7 @@ def loaded_model(
         tensors = _tensors(config, directory, ends, model)
         groups, unexpected, predicting = tensor_groups(model, tensors.names)
         if predicting:
-            logger.info("left out, as for multi-token prediction only: %s", some(predicting))
+            logger.info("left out what only multi-token prediction needs: %s", some(predicting))
         filling.unexpected = tensors.unexpected(unexpected)
         borrowing = {id(group) for group in groups if filling.packs_at_once(group, tensors)}
         sizes = [

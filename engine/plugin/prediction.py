@@ -22,8 +22,8 @@ _JOINS = re.compile(r"(?:eh_proj|enorm|hnorm)\.")
 
 
 def predicts(config: Any, prefix: str, names: Iterable[str]) -> Callable[[str], bool]:
-    """Return whether a tensor, by its name in a checkpoint, belongs to such a layer. ``prefix``: of
-    the names of the model's body; ``names``: all those in the checkpoint."""
+    """Return a function that says whether the tensor with a name belongs to such a layer.
+    ``prefix``: of the names of the model's body; ``names``: all those in the checkpoint."""
     count = max(_count(config, field) for field in _COUNTS)
     if count < 1:
         return lambda name: False

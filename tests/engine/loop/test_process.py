@@ -492,6 +492,7 @@ def continue_prompt(model: Path, *options: str) -> list[dict[str, object]]:
         (("--model", "/nowhere"), 1, "/nowhere is not a directory"),
         (("--model", "simulated:step=20s"), 2, "at most 10s, not '20s'"),
         (("--model", "/nowhere", "--prompt-token-ids", "1,b"), 2, "must be whole numbers"),
+        (("--model", "/nowhere", "--prompt-token-ids", ""), 2, "must be whole numbers"),
     ],
 )
 def test_what_the_engine_cannot_run_is_said_in_a_sentence(
