@@ -12,6 +12,7 @@ from engine.architecture.errors import ModelError
 from engine.config import EngineConfig
 from engine.lifetime import die_with_parent
 from engine.run.setup import read_config
+from observability.stacks import write_stacks_on_sigusr1
 
 
 def reason_to_refuse(config: EngineConfig) -> str:
@@ -24,6 +25,7 @@ def reason_to_refuse(config: EngineConfig) -> str:
 
 
 def main(argv: list[str]) -> int:
+    write_stacks_on_sigusr1()
     parser = argparse.ArgumentParser(prog="python -m engine.run.refusal", description=__doc__)
     parser.add_argument("model", help="its directory")
     parser.add_argument("--model-impl", choices=("auto", "native", "transformers"), default="auto")
