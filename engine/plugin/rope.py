@@ -5,9 +5,9 @@ would then depend on the rest of its batch, and keys in the cache would be rotat
 frequencies than later queries. So they are chosen once, by the longest sequence that the server
 accepts.
 
-Phi-3.5-MoE also chooses the scale of its rotations by the length. transformers' code for it rotates
-long sequences by the frequencies of short ones; the model was trained with those of long ones, as
-are computed here.
+Phi-3.5-MoE also chooses the scale of its rotations by the length. transformers' code for it chooses
+the frequencies of long sequences, too, but rotates them by those of short ones, which is taken for
+a mistake here.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from observability.outcomes import OUTCOMES, OutcomeGroup, group_of
 from service.records.row import Row
 
 # The names under which usage counts requests without one; the same names find them.
-RESTS = {"key": OTHER_KEY, "model": OTHER_MODEL}
+UNNAMED = {"key": OTHER_KEY, "model": OTHER_MODEL}
 
 
 def outcomes_named(asked: str) -> frozenset[str]:
@@ -42,6 +42,6 @@ def matcher(query: RequestQuery) -> Callable[[Row], bool]:
             return False
         if outcomes is not None and row.outcome not in outcomes:
             return False
-        return all((getattr(row, name) or RESTS.get(name)) == one for name, one in same.items())
+        return all((getattr(row, name) or UNNAMED.get(name)) == one for name, one in same.items())
 
     return matches

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Double, Select, Subquery, and_, literal, o
 
 from observability.admin_api import RequestQuery
 from observability.outcomes import OUTCOMES, OutcomeGroup
-from service.records.matching import RESTS
+from service.records.matching import UNNAMED
 from service.records.ordering import Ordering, Position, QueryError
 from service.store.archive_tables import REQUEST_TABLE
 
@@ -150,7 +150,7 @@ def _conditions(query: RequestQuery, columns: Any) -> list[ColumnElement[bool]]:
 
 def _same(column: Any, name: str, wanted: str) -> ColumnElement[bool]:
     """Return the condition that a row is counted under a name. (``other`` is a reserved alias.)"""
-    if wanted != RESTS.get(name):
+    if wanted != UNNAMED.get(name):
         found: ColumnElement[bool] = column == wanted
     elif column.nullable:
         found = column.is_(None)

@@ -12,7 +12,7 @@ from observability.outcomes import ROUTES, is_outcome
 from observability.phases import PHASES
 from service.admin.problem import invalid
 from service.problems import plain
-from service.records.matching import RESTS
+from service.records.matching import UNNAMED
 
 _AGO = re.compile(r"([0-9]{1,9})(s|m|h|d)")
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -92,7 +92,7 @@ def _named(query: Parameters, name: str) -> str | None:
     value = query.get(name)
     if value == "":
         raise invalid(
-            f"'{name}' is empty; leave it out to find all requests, or send '{RESTS[name]}' for "
+            f"'{name}' is empty; leave it out to find all requests, or send '{UNNAMED[name]}' for "
             f"those without a {name}.",
             name,
         )

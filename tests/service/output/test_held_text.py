@@ -59,8 +59,8 @@ def test_white_space_has_its_own_tokens_without_those_of_the_tag() -> None:
     assert log[1:] == [TextDelta("\n", 1, 2), TextDelta("\n\n", 3, 4), TextDelta("cd", 4, 5)]
 
 
-def test_white_space_before_reasoning_is_neither_the_reasoning_s_nor_an_event_after_it() -> None:
-    text, log = arrived("a", "\n", "<b>", "c", "</b>", "d")
+def _read_reasoning(text: HeldText) -> None:
+    """Read a text, white space, and reasoning with its tags."""
     text._emit_text(text._take_held(1))
     text._begun.add(TextDelta)
     text._leave_gap(1)
@@ -69,20 +69,18 @@ def test_white_space_before_reasoning_is_neither_the_reasoning_s_nor_an_event_af
     text._emit_text(text._take_held(1))
     text._drop(4)
     text._kind = TextDelta
+
+
+def test_white_space_before_reasoning_is_neither_the_reasoning_s_nor_an_event_after_it() -> None:
+    text, log = arrived("a", "\n", "<b>", "c", "</b>", "d")
+    _read_reasoning(text)
     text._emit_text(text._take_held(1))
     assert log[1:] == [ReasoningDelta("c", 2, 4), TextDelta("\nd", 5, 6)]
 
 
 def test_white_space_keeps_its_order() -> None:
     text, log = arrived("a", " ", "<b>", "c", "</b>", "\n", "d")
-    text._emit_text(text._take_held(1))
-    text._begun.add(TextDelta)
-    text._leave_gap(1)
-    text._kind = ReasoningDelta
-    text._drop(3)
-    text._emit_text(text._take_held(1))
-    text._drop(4)
-    text._kind = TextDelta
+    _read_reasoning(text)
     text._leave_gap(1)
     text._emit_text(text._take_held(1))
     assert log[2:] == [TextDelta(" \n", 5, 6), TextDelta("d", 6, 7)]
