@@ -548,12 +548,22 @@ function listen(state, view) {
   });
 }
 
+function close(state) {
+  state.closed = true;
+  state.source.close();
+  clearInterval(state.timer);
+  clearInterval(state.refills);
+  state.resize.disconnect();
+  state.parts.board.remove();
+  delete state.root.quire;
+}
+
 export default function (component) {
   const root = component.parentElement;
   const { data } = component;
   let state = root.quire;
   if (!state || state.names !== JSON.stringify(data.servers)) {
-    if (state) state.parts.board.remove();
+    if (state) close(state);
     state = root.quire = { root, component, names: JSON.stringify(data.servers), times: [], marks: [],
       hover: null, from: 0, until: 1, step: 1, chartHeight: 90,
       // Those that were away when the page was drawn are not in the feed.
@@ -575,12 +585,5 @@ export default function (component) {
   if (state.minutes !== data.minutes) { state.times = []; refill(state); }
   follow(state, data.servers, (server, frame) =>
     onFrame(state, state.servers.get(server.index), frame));
-  return () => {
-    state.closed = true;
-    state.source.close();
-    clearInterval(state.timer); clearInterval(state.refills);
-    state.resize.disconnect();
-    state.parts.board.remove();
-    delete root.quire;
-  };
+  return () => close(state);
 }

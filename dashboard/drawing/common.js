@@ -128,6 +128,8 @@ function link(state, href, text) {
   return made;
 }
 
+const FEED_RETRY_MS = 3000; // as browsers do where a server does not answer
+
 // Keeps one EventSource open; asks the page for a new token when the old one is refused.
 function follow(state, servers, onFrame) {
   const { data } = state.component;
@@ -140,7 +142,10 @@ function follow(state, servers, onFrame) {
   for (const server of servers)
     source.addEventListener(`s${server.index}`, (event) => onFrame(server, JSON.parse(event.data)));
   source.onerror = () => {
-    if (source.readyState === EventSource.CLOSED) renew(state);
+    if (source.readyState !== EventSource.CLOSED) return;
+    renew(state);
+    // The page may not be drawn again: what it is asked while its own connection is away is lost.
+    setTimeout(() => { if (!state.closed) follow(state, servers, onFrame); }, FEED_RETRY_MS);
   };
 }
 

@@ -250,7 +250,9 @@ def test_two_panes_answer_one_question_and_their_differences_are_marked(
 ) -> None:
     page.get_by_text("Two panes", exact=True).click()
     page.get_by_role("tab", name="Pane B").click()
-    system = page.get_by_role("textbox", name="System prompt").last
+    # While the panes are drawn, there is still the box of the one that was there before.
+    second = page.get_by_role("tabpanel", name="Pane B")
+    system = second.get_by_role("textbox", name="System prompt")
     system.fill("Be blue")
     system.press("Control+Enter")
     page.wait_for_load_state("networkidle")

@@ -172,6 +172,25 @@ def test_what_was_measured_while_the_feed_was_away_is_drawn(
         page.close()
 
 
+def test_a_page_that_reconnects_after_its_feed_was_refused_follows_the_feed(
+    server: QuireServer, admin_port: int, browser: Browser, tmp_path: Path
+) -> None:
+    """It cannot get the new token of a dashboard that was restarted before it has reconnected."""
+    admin, port = f"http://127.0.0.1:{admin_port}", free_port()
+    with dashboard_of(server.url, tmp_path / "log", admin=admin, port=port) as dashboard:
+        page = opened(browser, f"{dashboard}/live", [])
+        page.locator(".age").get_by_text("s old").wait_for()
+    page.route("**/_stcore/**", lambda route: route.abort())
+    with (
+        page.expect_response(lambda reply: reply.status == 403, timeout=PATIENCE_MS),
+        dashboard_of(server.url, tmp_path / "log", admin=admin, port=port),
+    ):
+        page.locator(".age").get_by_text(re.compile(r"\b\d\d s old")).wait_for()
+        page.unroute("**/_stcore/**")
+        page.locator(".age").get_by_text(re.compile(r"\b[01]\.\d s old")).wait_for()
+        page.close()
+
+
 def test_a_server_that_was_never_reached_is_named_and_the_others_are_shown(
     server: QuireServer, admin_port: int, closed_url: str, browser: Browser, tmp_path: Path
 ) -> None:

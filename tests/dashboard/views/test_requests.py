@@ -175,7 +175,9 @@ def test_arrow_keys_move_through_the_rows_and_enter_opens_one(page: Page, tmp_pa
         page.keyboard.press("ArrowUp")
         page.keyboard.press("Enter")
         page.wait_for_url(f"**/request?*{middle}*")
+        page.get_by_role("region", name="Longest steps").wait_for()  # the last part of the page
         page.go_back()
+        page.get_by_role("region", name="Longest steps").wait_for(state="detached")
         table.wait_for()
         table.focus()
         until(lambda: led_to(0), 60, "the first row to be the current one")
