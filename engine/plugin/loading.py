@@ -34,6 +34,8 @@ from engine.weights.weights import RandomWeights, mismatches, some
 
 logger = logging.getLogger(__name__)
 
+_ALIGNMENT = 64  # bytes
+
 OnLoaded = Callable[[int], None]
 AnyTensors = CheckpointTensors | GgufTensors
 
@@ -71,17 +73,37 @@ def loaded_model(
             if filling.keeps_few_bits(group) and filling.fill_few_bits(group, tensors):
                 continue
             borrowed = id(group) in borrowing
-            into = memory if borrowed else None
-            read = {name: tensors.read(name, into) for name, _ in group.sources}
+            room = memory[:0] if group.renames_only and not borrowed else memory
+            read = _read([name for name, _ in group.sources], tensors, room)
             found = group.parameters(read, model)
             del read
             while found:
-                filling.fill(*found.popitem(), group.gaps, borrowed=borrowed)
+                name, value = found.popitem()
+                if not borrowed and _is_in(value, memory):
+                    value = value.clone()
+                filling.fill(name, value, group.gaps, borrowed=borrowed)
         tensors.log()
     complaints = filling.finish()
     if complaints:
         raise WeightsError(f"the weights in {directory} do not fit its config.json; {complaints}")
     return model.to(device)
+
+
+def _read(names: list[str], tensors: AnyTensors, room: Tensor) -> dict[str, Tensor]:
+    """Read tensors, those for which there is room into it."""
+    read = {}
+    for name in names:
+        size = tensors.num_bytes(name) if tensors.reads_in_place(name) else 0
+        if 0 < size <= room.numel():
+            read[name] = tensors.read(name, room)
+            room = room[-(-size // _ALIGNMENT) * _ALIGNMENT :]
+        else:
+            read[name] = tensors.read(name)
+    return read
+
+
+def _is_in(value: Tensor, memory: Tensor) -> bool:
+    return value.untyped_storage().data_ptr() == memory.untyped_storage().data_ptr()
 
 
 def _tensors(
