@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import os
 import shutil
 import subprocess
 import tempfile
@@ -19,7 +20,10 @@ from tests.e2e.quire_server import ROOT, free_port, until
 PAGE = ROOT / "docs" / "proxies.md"
 SERVED_BY = "x-served-by"
 
-HAPROXY, NGINX = shutil.which("haproxy"), shutil.which("nginx")
+# Debian installs both where only root's PATH leads.
+HAPROXY, NGINX = (
+    shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") for name in ("haproxy", "nginx")
+)
 
 
 class Listens(Protocol):
@@ -63,13 +67,14 @@ def nginx(folder: Path, ports: list[int]) -> list[str]:
     return [NGINX, "-p", str(folder), "-c", str(file)]
 
 
+def _needs(package: str, program: str | None) -> list[pytest.MarkDecorator]:
+    missing = pytest.mark.skipif(program is None, reason=f"needs Debian's {package}")
+    return [pytest.mark.debian, missing]
+
+
 PROXIES = {
-    "haproxy": pytest.param(
-        haproxy, marks=pytest.mark.skipif(HAPROXY is None, reason="needs Debian's haproxy")
-    ),
-    "nginx": pytest.param(
-        nginx, marks=pytest.mark.skipif(NGINX is None, reason="needs Debian's nginx")
-    ),
+    "haproxy": pytest.param(haproxy, marks=_needs("haproxy", HAPROXY)),
+    "nginx": pytest.param(nginx, marks=_needs("nginx", NGINX)),
 }
 
 
