@@ -116,13 +116,15 @@ class Fanout:
             queue.put_nowait(self._last)
 
 
-async def follow(fanouts: list[Fanout]) -> AsyncGenerator[bytes, None]:
-    """Yield the messages of several servers as they come."""
+async def follow(fanouts: list[Fanout], seconds: float) -> AsyncGenerator[bytes, None]:
+    """Yield the messages of several servers as they come, for ``seconds``."""
     queue: asyncio.Queue[bytes] = asyncio.Queue()
     for fanout in fanouts:
         fanout.join(queue)
+    now = asyncio.get_running_loop().time
+    end = now() + seconds
     try:
-        while (message := await queue.get()) is not _END:
+        while (message := await queue.get()) is not _END and now() < end:
             yield message
     finally:
         for fanout in fanouts:

@@ -19,11 +19,13 @@ def issue(channel: str, now: float) -> str:
     return f"{until}.{_signature(channel, until)}"
 
 
-def is_valid(token: str, channel: str, now: float) -> bool:
+def seconds_left(token: str, channel: str, now: float) -> float:
+    """Return for how long ``token`` opens ``channel``; 0 if it does not."""
     until, _, signature = token.partition(".")
     if not (until.isascii() and until.isdigit()) or len(until) > 12 or int(until) <= now:
-        return False
-    return hmac.compare_digest(signature.encode(), _signature(channel, int(until)).encode())
+        return 0
+    issued = hmac.compare_digest(signature.encode(), _signature(channel, int(until)).encode())
+    return int(until) - now if issued else 0
 
 
 def _signature(channel: str, until: int) -> str:

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from dashboard.fanout import follow
-from dashboard.feed_token import is_valid
+from dashboard.feed_token import seconds_left
 from dashboard.feeds import RANGES, feeds
 from dashboard.server import UnusableKeyError
 
@@ -34,15 +34,18 @@ def _kv_of(channel: str) -> int | None:
 
 
 async def feed(request: Request) -> Response:
-    """``GET /feed/{channel}``: server-sent events of the servers in it."""
+    """``GET /feed/{channel}``: server-sent events of the servers in it, until the token expires: a
+    page that may still read them has a new one by then."""
     channel = request.path_params["channel"]
-    chosen = _chosen(request, channel)
+    chosen, seconds = _chosen(request, channel), _seconds_left(request, channel)
     if chosen is None:
         return _refused()
     fanouts = [feeds().fanout(index, kv=_kv_of(channel)) for index in chosen]
     if any(len(fanout) >= MOST_BROWSERS for fanout in fanouts):
         return JSONResponse({"detail": "Too many browsers read this feed."}, 503, _RETRY_LATER)
-    return StreamingResponse(follow(fanouts), media_type="text/event-stream", headers=_NO_STORE)
+    return StreamingResponse(
+        follow(fanouts, seconds), media_type="text/event-stream", headers=_NO_STORE
+    )
 
 
 async def history(request: Request) -> Response:
@@ -94,9 +97,13 @@ async def _passed_on(fetched: Awaitable[bytes]) -> Response:
 
 def _chosen(request: Request, channel: str) -> list[int] | None:
     """Return the servers of a channel that the request's token opens."""
-    if not is_valid(request.query_params.get("token", ""), channel, time.time()):
+    if not _seconds_left(request, channel):
         return None
     return [int(one) for one in channel.partition(_KV)[0].split("-")]
+
+
+def _seconds_left(request: Request, channel: str) -> float:
+    return seconds_left(request.query_params.get("token", ""), channel, time.time())
 
 
 def _refused() -> Response:

@@ -575,7 +575,7 @@ export default function (component) {
     state.refills = setInterval(() => {
       if (state.minutes > 5 || [...state.servers.values()].some((one) => one.missed)) refill(state);
       const isAbsent = [...state.servers.values()].some((one) => one.absent);
-      if (isAbsent || (state.minutes > 5 && performance.now() - state.tokenSince > TOKEN_MS)) renew(state);
+      if (isAbsent || performance.now() - state.tokenSince > TOKEN_MS) renew(state);
     }, 15000);
   }
   if (state.component.data.token !== data.token || !state.tokenSince)

@@ -130,14 +130,15 @@ function link(state, href, text) {
 
 const FEED_RETRY_MS = 3000; // as browsers do where a server does not answer
 
-// Keeps one EventSource open; asks the page for a new token when the old one is refused.
+// Keeps one EventSource open, with the newest token: the feed ends when the one that it was opened
+// with expires. Asks the page for a new token when the old one is refused.
 function follow(state, servers, onFrame) {
   const { data } = state.component;
   if (state.source && state.source.readyState !== EventSource.CLOSED &&
-      state.channel === data.feed) return;
+      state.opened === `${data.feed}?token=${data.token}`) return;
   if (state.source) state.source.close();
-  state.channel = data.feed;
-  const source = new EventSource(`${data.feed}?token=${data.token}`);
+  state.opened = `${data.feed}?token=${data.token}`;
+  const source = new EventSource(state.opened);
   state.source = source;
   for (const server of servers)
     source.addEventListener(`s${server.index}`, (event) => onFrame(server, JSON.parse(event.data)));

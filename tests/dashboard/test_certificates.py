@@ -74,7 +74,7 @@ async def test_a_server_is_trusted_whose_authority_the_environment_names(bundle:
         assert AdminClient(url, KEY).overview()[0].running == 3
         known = Feeds([Server("http://a:1", url)], KEY)
         assert b"start" in await known.history(0, 5)
-        messages = follow([known.fanout(0, kv=None)])
+        messages = follow([known.fanout(0, kv=None)], 60)
         assert b"overview" in await anext(messages)
         await messages.aclose()
 
@@ -100,7 +100,7 @@ async def test_they_are_read_once_for_all_connections(bundle: Path, foreign: For
         known = Feeds([Server(foreign.url, server.url)], KEY)
         assert await known.history(0, 5)
         assert await known.kv_times(0, 0)
-        messages = follow([known.fanout(0, kv=0)])
+        messages = follow([known.fanout(0, kv=0)], 60)
         assert b"blocks" in await anext(messages)
         await messages.aclose()
         assert AdminClient(server.url, KEY).overview()[0].running == 3

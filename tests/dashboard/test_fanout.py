@@ -24,7 +24,7 @@ def data_of(message: bytes) -> dict[str, object]:
 
 
 async def first(fanout: Fanout) -> bytes:
-    messages = follow([fanout])
+    messages = follow([fanout], 60)
     message = await anext(messages)
     await messages.aclose()
     return message
@@ -32,7 +32,7 @@ async def first(fanout: Fanout) -> bytes:
 
 async def test_many_browsers_are_served_by_one_connection(server: AdminServer) -> None:
     fanout = Fanout(3, server.url, lambda: KEY)
-    readers = [follow([fanout]) for _ in range(20)]
+    readers = [follow([fanout], 60) for _ in range(20)]
     got = await asyncio.gather(*(anext(reader) for reader in readers))
     assert len(fanout) == 20
     assert len(set(got)) == 1
@@ -45,11 +45,17 @@ async def test_many_browsers_are_served_by_one_connection(server: AdminServer) -
 
 async def test_one_who_comes_later_gets_the_newest_message_at_once(server: AdminServer) -> None:
     fanout = Fanout(3, server.url, lambda: KEY)
-    reader = follow([fanout])
+    reader = follow([fanout], 60)
     message = await anext(reader)
     assert await first(fanout) is message
     await reader.aclose()
     assert fanout.connections == 1
+
+
+async def test_nothing_is_read_once_the_time_is_over(server: AdminServer) -> None:
+    fanout = Fanout(3, server.url, lambda: KEY)
+    assert [message async for message in follow([fanout], 0)] == []
+    assert len(fanout) == 0
 
 
 async def test_the_map_is_only_asked_for_by_those_who_draw_it(server: AdminServer) -> None:
@@ -81,7 +87,7 @@ async def test_a_browser_that_does_not_read_keeps_the_newest_messages(server: Ad
 
 async def test_closing_ends_the_feed_of_every_browser(server: AdminServer) -> None:
     fanout = Fanout(3, server.url, lambda: KEY)
-    readers = [follow([fanout]) for _ in range(3)]
+    readers = [follow([fanout], 60) for _ in range(3)]
     for reader in readers:
         await anext(reader)
     fanout.close()

@@ -29,7 +29,7 @@ async def test_a_key_that_the_server_no_longer_accepts_gives_way_to_the_next() -
     with admin_server() as server:
         known = Feeds([Server("http://a:1", server.url)], "")
         known.learn_key(0, "of yesterday")
-        messages = follow([known.fanout(0, kv=None)])
+        messages = follow([known.fanout(0, kv=None)], 60)
         assert b"returned status 401" in await anext(messages)
         known.learn_key(0, KEY)
         assert b"overview" in await anext(messages)

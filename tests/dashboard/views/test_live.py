@@ -191,6 +191,22 @@ def test_a_page_that_reconnects_after_its_feed_was_refused_follows_the_feed(
         page.close()
 
 
+@pytest.mark.slow
+def test_a_page_left_open_follows_with_a_new_token(
+    server: QuireServer, admin_port: int, browser: Browser, tmp_path: Path
+) -> None:
+    admin = f"http://127.0.0.1:{admin_port}"
+    with dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard:
+        page = browser.new_page()
+        page.clock.install()
+        page.goto(f"{dashboard}/live")
+        page.locator(".age").get_by_text("s old").wait_for()
+        with page.expect_request("**/feed/**", timeout=PATIENCE_MS) as second:
+            page.clock.fast_forward("04:00")
+        assert second.value.response().status == 200
+        page.close()
+
+
 def test_a_server_that_was_never_reached_is_named_and_the_others_are_shown(
     server: QuireServer, admin_port: int, closed_url: str, browser: Browser, tmp_path: Path
 ) -> None:
