@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
 from collections.abc import Sequence
 
 _LEAST_LIKENESS = 0.75
+_FLAG = re.compile(r"--|-\w$")  # a secret may begin with one "-"
 
 
 def unknown_arguments(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:
     """Return a sentence. ``rest``: what the parser did not take. The values of flags, which may be
     secrets, are not in it."""
-    flags = [text.partition("=")[0] for text in rest if text.startswith("-") and text != "-"]
+    flags = [text.partition("=")[0] for text in rest if _FLAG.match(text)]
     known = [flag for action in parser._actions for flag in action.option_strings]  # no public list
     nearest = [
         near

@@ -43,8 +43,9 @@ def answer_jobs(model_of: Model, source: BinaryIO, sink: BinaryIO) -> None:
 
     def stage(name: str, param: str | None) -> None:
         nonlocal reached
-        reached = Stage(name, param)
-        _send(sink, reached)
+        if (name, param) != (reached.name, reached.param):
+            reached = Stage(name, param)
+            _send(sink, reached)
 
     while (frame := _read(source)) is not None:
         noted, reached = Noted(), Stage("")

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from observability.phases import TOKENIZING
 from service.conversation import Conversation
-from service.errors import InvalidRequestError
-from service.preparation.prompts import check_counted, rendered
+from service.preparation.prompts import check_counted, rendered, tokenizing
 from service.preparation.work import Work
 
 
@@ -17,8 +15,5 @@ def counted(conversation: Conversation, work: Work, *, special: bool | None = No
 
 def encode_counted(text: str, work: Work, param: str, *, add_special_tokens: bool) -> list[int]:
     check_counted(text, work.context, param)
-    try:
-        with work.noted.timing(TOKENIZING):
-            return work.checkpoint.tokenizer.encode(text, add_special_tokens=add_special_tokens)
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
+    with tokenizing(work, param):
+        return work.checkpoint.tokenizer.encode(text, add_special_tokens=add_special_tokens)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from observability.phases import TOKENIZING
 from service.errors import InvalidRequestError, WrongTaskError
 from service.pooling.inputs import Input, encode_texts, truncate_ids, truncation
 from service.preparation.jobs import Limits, PreparedEmbeddings
-from service.preparation.prompts import check_inputs, check_token_ids
+from service.preparation.prompts import check_inputs, check_token_ids, tokenizing
 from service.preparation.work import Step, Work
 from service.wire.decode import Ignored
 from service.wire.texts.embeddings import EmbeddingRequest, decode_embeddings
@@ -36,7 +35,7 @@ def _finish(request: EmbeddingRequest, work: Work) -> PreparedEmbeddings:
             check_token_ids(one, work.job.engine.vocab_size, "input")
             inputs.append(Input(truncate_ids(one, cut)))
     if not inputs:
-        with work.noted.timing(TOKENIZING):
+        with tokenizing(work, "input"):
             inputs = encode_texts(
                 texts,
                 work.checkpoint.tokenizer,

@@ -3,6 +3,8 @@ encoded in full."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from observability.phases import RENDERING, TOKENIZING
@@ -58,7 +60,6 @@ def rendered(conversation: Conversation, work: Work, offsets: MessageOffsets | N
             raise InvalidRequestError(
                 f"{str(error).rstrip('.')}.", param=_cause(conversation, error)
             ) from error
-        work.stage("tokenizer", param)
     return text
 
 
@@ -98,12 +99,23 @@ def _check_effort(conversation: Conversation, template: ChatTemplate) -> None:
     )
 
 
+@contextmanager
+def tokenizing(work: Work, param: str) -> Iterator[None]:
+    """Announce and time it. Raises InvalidRequestError for a text that is not Unicode."""
+    work.stage("tokenizer", param)
+    try:
+        with work.noted.timing(TOKENIZING):
+            yield
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
+
+
 def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> list[int]:
     """Encode a text. Raises ContextTooLongError if it certainly has more tokens than the context,
     though a few more may pass; InvalidRequestError if it is not Unicode."""
     context = work.context
     try:
-        with work.noted.timing(TOKENIZING):
+        with tokenizing(work, param):
             return work.checkpoint.tokenizer.encode_within(
                 text, context, add_special_tokens=add_special_tokens
             )
@@ -111,8 +123,6 @@ def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> l
         work.noted.prompt_tokens += error.counted
         counted = f"more than {context}"
         raise _too_long(counted, max(error.estimated, context + 1), context, param) from error
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
 
 
 def prompt_ids(
@@ -142,16 +152,13 @@ def _encoded_part(
     param: str,
     add_special_tokens: bool,
 ) -> list[int]:
-    try:
-        with work.noted.timing(TOKENIZING):
-            return work.checkpoint.tokenizer.encode_part(
-                text,
-                size,
-                from_end=sampling.truncation_side == "left",
-                add_special_tokens=add_special_tokens,
-            )
-    except UnicodeEncodeError as error:
-        raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
+    with tokenizing(work, param):
+        return work.checkpoint.tokenizer.encode_part(
+            text,
+            size,
+            from_end=sampling.truncation_side == "left",
+            add_special_tokens=add_special_tokens,
+        )
 
 
 def room(prompt_tokens: int, context: int, param: str) -> int:

@@ -8,7 +8,6 @@ from functools import partial
 
 import msgspec
 
-from observability.phases import TOKENIZING
 from service.errors import ContextTooLongError, InvalidRequestError, WrongTaskError
 from service.pooling.inputs import (
     SHORTEN_OR_TRUNCATE,
@@ -19,7 +18,7 @@ from service.pooling.inputs import (
     truncation,
 )
 from service.preparation.jobs import Limits, PreparedRerank, PreparedScore
-from service.preparation.prompts import check_together
+from service.preparation.prompts import check_together, tokenizing
 from service.preparation.work import Step, Work, ignored_of
 from service.wire.decode import Ignored
 from service.wire.texts.rerank import RerankRequest, ScoreRequest, decode_rerank, decode_score
@@ -154,7 +153,8 @@ def _scored_inputs(
         advice=cut.advice,
     )
     firsts: list[Input] = []
-    with work.noted.timing(TOKENIZING):
+    param = pairs.second_names[0].partition("[")[0]
+    with tokenizing(work, param):
         if across:
             joined = list(_shortened(pairs, cut.first, work).joined())
             seconds = encode(joined, names=pairs.second_names, truncated=cut.of_pairs)
@@ -166,7 +166,7 @@ def _scored_inputs(
         _report_cut(seconds, pairs, request.max_tokens_per_doc or None, work)
     check_lengths(firsts, pairs.first_names[: len(firsts)], longest=work.context, advice=cut.advice)
     check_lengths(seconds, pairs.second_names, longest=work.context, advice=cut.advice)
-    check_together(work.noted.prompt_tokens, pairs.second_names[0].partition("[")[0])
+    check_together(work.noted.prompt_tokens, param)
     return firsts + seconds, len(firsts)
 
 

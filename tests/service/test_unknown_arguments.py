@@ -16,6 +16,8 @@ from service.unknown_arguments import unknown_arguments
         (["--max-model-lenn=3"], "--max-model-lenn (nearest: --max-model-len)"),
         (["--api-keys=sk-1", "--api-keyes"], "--api-keys --api-keyes (nearest: --api-key)"),
         (["--zzz", "3"], "--zzz"),
+        (["--zzz", "-S3cret"], "--zzz"),
+        (["-z"], "-z"),
         (["second", "model"], "second model"),
     ],
 )

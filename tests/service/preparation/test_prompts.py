@@ -50,7 +50,9 @@ def work(
 def test_template_and_tokenizer_are_announced_before_they_run() -> None:
     told: list[tuple[str, str | None]] = []
     conversation = Conversation(messages=USER, param="input")
-    rendered(conversation, work(stage=lambda *stage: told.append(stage)))
+    text = rendered(conversation, announcing := work(stage=lambda *stage: told.append(stage)))
+    assert told == [("template", "input")]
+    encoded(text, announcing, param="input", add_special_tokens=False)
     assert told == [("template", "input"), ("tokenizer", "input")]
 
 
