@@ -182,7 +182,7 @@ class Choice:
             self.failure = error
             self.done = True
         else:
-            self._finish()
+            self._finish(is_last_hidden=is_hidden)
 
     def _read_to_stop_string(self, end: int) -> bool:
         """Process tokens up to the ``end``-th or to a complete stop string; True if there was one.
@@ -219,7 +219,7 @@ class Choice:
             parser.feed(piece)
         return matcher.matched is not None
 
-    def _finish(self) -> None:
+    def _finish(self, *, is_last_hidden: bool) -> None:
         """End the choice: the sequence finished, or reached its maximum length."""
         record = self.sequence.finished
         assert record is not None
@@ -234,16 +234,18 @@ class Choice:
         self._parser.finish(truncated=truncated)
         token = record.stop_token_id
         self._end(
-            "length" if truncated else "stop", token if token in self._rules.token_ids else None
+            "length" if truncated else "stop",
+            token if token in self._rules.token_ids else None,
+            is_last_hidden=is_last_hidden,
         )
 
     def _end_at_stop_string(self) -> None:
         self._parser.finish(truncated=False)
         self._end("stop", self._matcher.matched)
 
-    def _end(self, reason: str, matched: str | int | None) -> None:
+    def _end(self, reason: str, matched: str | int | None, *, is_last_hidden: bool = False) -> None:
         if reason == "stop" and self._parser.calls.complete:
             reason = "tool_calls"
-        self.finished = Finished(reason, matched, self.count)
+        self.finished = Finished(reason, matched, self.count, is_last_hidden)
         self.done = True
         self.events.append(self.finished)

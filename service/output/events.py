@@ -53,11 +53,13 @@ class ToolCallEnd(msgspec.Struct, frozen=True, gc=False):
 class Finished(msgspec.Struct, frozen=True):
     """``reason`` is ``stop``, ``length`` or ``tool_calls``. ``matched`` is the stop string or the
     stop token's id that ended the choice, None if an end-of-sequence token did.
-    ``tokens`` counts every output token used, including those that made no text."""
+    ``tokens`` counts every output token used, including those that made no text.
+    ``is_last_hidden``: the last of them ended the choice and is not part of the answer."""
 
     reason: str
     matched: str | int | None
     tokens: int
+    is_last_hidden: bool = False
 
 
 Delta = ReasoningDelta | TextDelta | ToolCallBegin | ToolArgumentsDelta | ToolCallEnd

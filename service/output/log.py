@@ -28,9 +28,9 @@ class FoldedCall:
 
 def shown_tokens(events: list[Event]) -> int:
     """Return how many output tokens the answer shows. Those that ended it are left out: a stop
-    token, a stop string. If its length did, all are shown, also last ones that produced no text."""
-    if events and isinstance(events[-1], Finished) and events[-1].reason == "length":
-        return events[-1].tokens
+    token, a stop string. Last ones that produced no text, such as those of a tag, are shown."""
+    if events and isinstance(last := events[-1], Finished) and not isinstance(last.matched, str):
+        return last.tokens - last.is_last_hidden
     return next((event.end for event in reversed(events) if not isinstance(event, Finished)), 0)
 
 

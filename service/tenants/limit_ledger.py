@@ -46,7 +46,7 @@ from service.tenants.tenant_cells import (
 
 _DAY_SECONDS = 86_400
 _ROOM_WAIT = WINDOW  # seconds: then all limits per minute of others may be unused
-_OTHERS_WAIT = 15
+_UNKNOWN_WAIT = 15
 
 
 @dataclass(slots=True)
@@ -262,7 +262,10 @@ class LimitLedger:
                 is_hopeless=True,
             )
         else:
-            wait = _wait(tenant, TOKENS, tenant.all_tokens + tokens - most, now)
+            missing = tenant.all_tokens + tokens - most
+            wait = _wait(tenant, TOKENS, missing, now)
+            if missing <= tenant.reserved:  # requests in progress may end at any moment
+                wait = min(wait, _UNKNOWN_WAIT)
             error = TokenLimitError(
                 f"This key may use {most} tokens per minute; {tenant.all_tokens} are used or "
                 f"reserved and this request may need {tokens}. Retry in {wait} s.",
@@ -294,9 +297,9 @@ def _refused(error: LimitError, state: LimitState) -> LimitError:
 
 def _wait(tenant: TenantCells, total: int, number: int, now: float) -> int:
     """Return the seconds until ``number`` of what is counted count no more. When those of other
-    replicas will, is unknown: if this one's own are not enough, ``_OTHERS_WAIT``."""
+    replicas will, is unknown: if this one's own are not enough, ``_UNKNOWN_WAIT``."""
     if number > tenant[total]:
-        return _OTHERS_WAIT
+        return _UNKNOWN_WAIT
     return max(1, math.ceil(tenant.second_when_free(total, number) + WINDOW - now))
 
 

@@ -87,6 +87,7 @@ def test_what_matched_is_shown_only_when_asked(checkpoint: Checkpoint) -> None:
         assert fold(choice.events).content == shown
         assert (choice.finished.reason, choice.finished.matched) == ("stop", token)
         assert choice.tokens[-1] == token  # it counts, also where its text is not shown
+        assert choice.finished.is_last_hidden is not show
 
 
 def test_an_end_that_the_request_did_not_ask_for_matches_nothing(checkpoint: Checkpoint) -> None:

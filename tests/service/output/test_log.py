@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from service.output.events import (
     Event,
     Finished,
@@ -47,15 +49,26 @@ def test_a_log_may_be_folded_at_any_time() -> None:
         assert folded.shown_tokens == shown_tokens(LOG[:end])
 
 
-def test_tokens_without_text_are_not_shown_and_reasoning_has_its_own_count() -> None:
-    assert shown_tokens(LOG) == 17  # of 20
+def test_reasoning_has_a_count() -> None:
     assert reasoning_tokens(LOG) == 2 + 3 + 2
-    assert shown_tokens([Finished("stop", 7, 1)]) == reasoning_tokens([]) == 0
+    assert reasoning_tokens([]) == 0
 
 
-def test_tokens_without_text_are_shown_if_nothing_ended_the_answer() -> None:
-    assert shown_tokens([*LOG[:-1], Finished("length", None, 20)]) == 20
-    assert fold([*LOG[:-1], Finished("length", None, 20)]).shown_tokens == 20
+@pytest.mark.parametrize(
+    ("finished", "shown"),
+    [
+        (Finished("length", None, 20), 20),
+        (Finished("tool_calls", None, 20, is_last_hidden=True), 19),
+        (Finished("stop", 7, 20, is_last_hidden=True), 19),
+        (Finished("stop", 7, 20), 20),
+        (Finished("stop", "END", 20), 17),
+    ],
+)
+def test_all_tokens_are_shown_but_those_that_ended_the_answer(
+    finished: Finished, shown: int
+) -> None:
+    events = [*LOG[:-1], finished]
+    assert shown_tokens(events) == fold(events).shown_tokens == shown
 
 
 HIDDEN: list[Event] = [
@@ -73,7 +86,7 @@ HIDDEN: list[Event] = [
 def test_hidden_reasoning_and_its_tags_show_no_tokens() -> None:
     assert ShownTokens(reasoning=True).all(HIDDEN) == [(0, 20)]
     assert ShownTokens(reasoning=False).all(HIDDEN) == [(0, 0), (7, 15)]
-    assert ShownTokens(reasoning=False).all(LOG) == [(0, 0), (5, 14), (16, 17)]
+    assert ShownTokens(reasoning=False).all(LOG) == [(0, 0), (5, 14), (16, 20)]
 
 
 def test_white_space_between_a_text_and_hidden_reasoning_is_shown_if_text_follows() -> None:
