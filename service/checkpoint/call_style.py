@@ -1,0 +1,47 @@
+"""How a chat template reads the calls that an assistant made earlier, where templates differ."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from service.conversation import JsonObject
+
+
+class CallStyle(msgspec.Struct, frozen=True):
+    """``text_arguments``: a call's arguments are JSON text, which the template writes as it is, not
+    an object."""
+
+    text_arguments: bool = False
+
+    def messages(self, messages: list[JsonObject]) -> list[JsonObject]:
+        """Return the messages in the form that the template reads."""
+        if self == CallStyle():
+            return messages
+        return [
+            self._message(message) if message.get("tool_calls") else message for message in messages
+        ]
+
+    def _message(self, message: JsonObject) -> JsonObject:
+        if not self.text_arguments:
+            return message
+        return {**message, "tool_calls": [*map(_with_text, message["tool_calls"])]}
+
+
+class CallStyles(msgspec.Struct, frozen=True):
+    """Those of a conversation with and without tools, which may have different templates."""
+
+    with_tools: CallStyle = CallStyle()
+    without_tools: CallStyle = CallStyle()
+
+
+def _with_text(call: JsonObject) -> JsonObject:
+    function = call["function"]
+    return {**call, "function": {**function, "arguments": as_text(function["arguments"])}}
+
+
+def as_text(arguments: Any) -> str:
+    """Return arguments as text, which they remain if they could not be read."""
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
