@@ -12,9 +12,11 @@ from service.conversation import JsonObject
 
 class CallStyle(msgspec.Struct, frozen=True):
     """``text_arguments``: a call's arguments are JSON text, which the template writes as it is, not
-    an object."""
+    an object. ``null_content``: calls without a text have null as content, not an empty text, with
+    which the template does not write them."""
 
     text_arguments: bool = False
+    null_content: bool = False
 
     def messages(self, messages: list[JsonObject]) -> list[JsonObject]:
         """Return the messages in the form that the template reads."""
@@ -25,9 +27,12 @@ class CallStyle(msgspec.Struct, frozen=True):
         ]
 
     def _message(self, message: JsonObject) -> JsonObject:
-        if not self.text_arguments:
-            return message
-        return {**message, "tool_calls": [*map(_with_text, message["tool_calls"])]}
+        styled = dict(message)
+        if self.text_arguments:
+            styled["tool_calls"] = list(map(_with_text, message["tool_calls"]))
+        if self.null_content and not message.get("content"):
+            styled["content"] = None
+        return styled
 
 
 class CallStyles(msgspec.Struct, frozen=True):

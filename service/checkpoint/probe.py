@@ -71,7 +71,12 @@ _CONVERSATION: list[JsonObject] = [
     },
     {"role": "tool", "tool_call_id": "call00000", "name": "get_weather", "content": "Rain"},
 ]
-_STYLES = (CallStyle(), CallStyle(text_arguments=True))
+_STYLES = (
+    CallStyle(),
+    CallStyle(text_arguments=True),
+    CallStyle(null_content=True),
+    CallStyle(text_arguments=True, null_content=True),
+)
 _VARIABLES = {
     "enable_thinking": True,
     "thinking": True,
@@ -150,9 +155,8 @@ def _render(
 def probe_stranger(
     source: str, special_tokens: dict[str, str], *, tool_use: str | None = None
 ) -> ProbedTemplate:
-    """Like ``probe_template``, for an untrusted template, in a separate process; nothing is found if
-    that does not finish within its limits. Raises TemplateError when the template does not parse.
-    """
+    """Like ``probe_template``, for an untrusted template, in a separate process; finds nothing if that
+    does not finish within its limits. Raises TemplateError when the template does not parse."""
     try:
         ended = subprocess.run(
             python_command("-m", "service.checkpoint.probe"),

@@ -189,22 +189,12 @@ class ChatTemplate:
         """Return the prompt's text. ``offsets`` observes where each message begins. Raises
         TemplateError."""
         style = self.styles.without_tools if tools is None else self.styles.with_tools
-        messages = style.messages(messages)
-        if tools is not None and self._with_tools is not None:
-            return self._with_tools.render(
-                messages,
-                tools=tools,
-                documents=documents,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-                variables=variables,
-                max_chars=max_chars,
-                offsets=offsets,
-            )
-        if offsets is not None:
-            messages = offsets.watched(messages)
+        chosen = self if tools is None else self._with_tools or self
         if continue_final_message:
             messages = _mark_final(messages)
+        messages = style.messages(messages)
+        if offsets is not None:
+            messages = offsets.watched(messages)
         context = {
             **self._special_tokens,
             **(variables or {}),
@@ -213,7 +203,7 @@ class ChatTemplate:
             "documents": documents,
             "add_generation_prompt": add_generation_prompt,
         }
-        template, _ = self._compiled
+        template, _ = chosen._compiled
         try:
             pieces: Iterable[str] = template.generate(context)
             if offsets is not None:

@@ -11,11 +11,14 @@ from service.checkpoint.call_style import CallStyle, as_text
 TEXT = CallStyle(text_arguments=True)
 
 
-def conversation(arguments: Any) -> list[dict[str, Any]]:
-    function = {"name": "f", "arguments": arguments}
+NULL = CallStyle(null_content=True)
+
+
+def conversation(arguments: Any, content: str | None = "") -> list[dict[str, Any]]:
+    call = {"id": "c", "function": {"name": "f", "arguments": arguments}}
     return [
         {"role": "user", "content": "Go"},
-        {"role": "assistant", "content": "", "tool_calls": [{"id": "c", "function": function}]},
+        {"role": "assistant", "content": content, "tool_calls": [call]},
         {"role": "tool", "content": "gone"},
     ]
 
@@ -38,3 +41,10 @@ def test_arguments_are_an_object_or_text() -> None:
 )
 def test_text_is_json(arguments: Any, text: str) -> None:
     assert as_text(arguments) == text
+
+
+def test_calls_without_a_text_have_null_as_content() -> None:
+    assert NULL.messages(conversation({})) == conversation({}, None)
+    assert NULL.messages(conversation({}, "Let me see.")) == conversation({}, "Let me see.")
+    silent = [{"role": "assistant", "content": ""}]
+    assert NULL.messages(silent) == silent

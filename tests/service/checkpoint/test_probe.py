@@ -111,6 +111,9 @@ def _calls(written: str, *, when: str = "true") -> str:
 
 ARGUMENTS = "tool['function']['arguments']"
 TEXT = CallStyle(text_arguments=True)
+NULL = CallStyle(null_content=True)
+NULL_TEXT = CallStyle(text_arguments=True, null_content=True)
+IS_NULL = "m['content'] is none"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +128,11 @@ TEXT = CallStyle(text_arguments=True)
         (_calls("m.tool_calls"), CallStyle()),
         (_calls("tool.function.name"), CallStyle()),
         (_calls(f"'' + {ARGUMENTS}", when="thinking"), TEXT),
+        (_calls(f"{ARGUMENTS} | tojson", when=IS_NULL), NULL),
+        (_calls(f"'' + {ARGUMENTS}", when=IS_NULL), NULL_TEXT),
+        (_calls(ARGUMENTS, when=IS_NULL), NULL_TEXT),
+        (_calls(f"(m.content or '') + {ARGUMENTS} | tojson"), CallStyle()),
+        (_calls(f"m.content + {ARGUMENTS}"), TEXT),
         ("{{ raise_exception('nothing') }}", CallStyle()),
     ],
     ids=[
@@ -137,10 +145,15 @@ TEXT = CallStyle(text_arguments=True)
         "prints the whole call",
         "shows the name only",
         "shows calls only with a variable",
+        "shows calls if content is null",
+        "joins text if content is null",
+        "prints what it gets if content is null",
+        "takes null and empty text",
+        "joins content and text",
         "refuses it all",
     ],
 )
-def test_arguments_are_passed_as_the_template_reads_them(source: str, style: CallStyle) -> None:
+def test_calls_are_passed_as_the_template_reads_them(source: str, style: CallStyle) -> None:
     assert probe_template(ChatTemplate(source)).styles == CallStyles(style, style)
     assert probe_stranger(source, {}).styles == CallStyles(style, style)
 

@@ -289,3 +289,12 @@ def test_calls_are_passed_in_the_style_of_the_conversations_template() -> None:
     assert template.render(messages, tools=[]) == '{"ok": true}'
     assert template.render(messages, tools=[], offsets=MessageOffsets()) == '{"ok": true}'
     assert template.render(messages) == "1"
+
+
+def test_a_message_with_calls_can_be_continued_where_they_need_null_as_content() -> None:
+    template = ChatTemplate("{{ messages[0].content }}")
+    template.styles = CallStyles(without_tools=CallStyle(null_content=True))
+    call = {"function": {"name": "f", "arguments": {}}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert template.render(messages) == "None"
+    assert template.render(messages, continue_final_message=True) == ""
