@@ -155,8 +155,8 @@ def _render(
 def probe_stranger(
     source: str, special_tokens: dict[str, str], *, tool_use: str | None = None
 ) -> ProbedTemplate:
-    """Like ``probe_template``, for an untrusted template, in a separate process; finds nothing if that
-    does not finish within its limits. Raises TemplateError when the template does not parse."""
+    """Like ``probe_template``, for an untrusted template, in a separate process; finds nothing if
+    that does not end within its limits. Raises TemplateError when the template does not parse."""
     try:
         ended = subprocess.run(
             python_command("-m", "service.checkpoint.probe"),
