@@ -291,7 +291,7 @@ def _setup(
     return Setup(
         signing_key=settings.signing_key or supervision.signing_key or secrets.token_urlsafe(32),
         sealing_key=load_secret(settings.signing_key, secret_dir(place)),
-        template_writes=checkpoint.template_writes,
+        probed=checkpoint.probed,
     )
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.again import MAX_FUNCTIONS
+
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -19,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
         (["test_it.py::test_passes"], 0, True),
         (["test_it.py::test_passes", "test_it.py::test_fails"], 1, False),
         ([f"test_it.py::test_many[{n}]" for n in range(4)], 0, True),  # their fixture failed
-        ([f"test_it.py::test_number_{n}" for n in range(4)], 1, False),
+        ([f"test_it.py::test_number_{n}" for n in range(MAX_FUNCTIONS + 1)], 1, False),
         (["test_it.py::test_skips"], 1, False),
         (["test_it.py"], 1, False),  # could not be imported
         ([], 1, False),  # pytest itself failed
@@ -35,7 +37,8 @@ def test_a_few_that_pass_alone_are_reported_and_pass(
         "def test_fails(): assert False\n"
         "def test_skips(): pytest.skip()\n"
         "@pytest.mark.parametrize('n', range(4))\n"
-        "def test_many(n): pass\n" + "".join(f"def test_number_{n}(): pass\n" for n in range(4))
+        "def test_many(n): pass\n"
+        + "".join(f"def test_number_{n}(): pass\n" for n in range(MAX_FUNCTIONS + 1))
     )
     cache = tmp_path / ".pytest_cache" / "v" / "cache"
     cache.mkdir(parents=True)

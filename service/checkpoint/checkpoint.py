@@ -30,7 +30,7 @@ from service.checkpoint.files import (
     read_json,
     template_file,
 )
-from service.checkpoint.probe import written_by, written_by_stranger
+from service.checkpoint.probe import ProbedTemplate, probe_stranger, probe_template
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import Tokenizer
 from service.checkpoint.vocabulary import Vocabulary
@@ -45,8 +45,8 @@ from service.formats import (
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
     """``special_tokens``: those that tokenizer_config.json names (bos_token, …), which clients see;
-    ``template_writes``: what the chat template renders for a small conversation, for format
-    detection; ``ignored_defaults``: sampling defaults that cannot be used."""
+    ``probed``: what is known of the chat template, also for format detection;
+    ``ignored_defaults``: sampling defaults that cannot be used."""
 
     directory: Path
     tokenizer: Tokenizer
@@ -54,7 +54,7 @@ class Checkpoint:
     defaults: SamplingDefaults
     output_format: OutputFormat
     special_tokens: dict[str, str] = field(default_factory=dict)
-    template_writes: str = ""
+    probed: ProbedTemplate = field(default_factory=ProbedTemplate)
     ignored_defaults: list[IgnoredDefault] = field(default_factory=list)
 
     @property
@@ -81,11 +81,11 @@ def load_checkpoint(
     *,
     tool_call_parser: str = "auto",
     reasoning_parser: str = "auto",
-    template_writes: str | None = None,
+    probed: ProbedTemplate | None = None,
 ) -> Checkpoint:
     """Load a model directory. ``tool_call_parser`` and ``reasoning_parser`` name a shipped format,
-    or are ``none``, or ``auto`` for detection. ``template_writes``: as found by another process;
-    None: it is determined here.
+    or are ``none``, or ``auto`` for detection. ``probed``: as found by another process; None:
+    it is determined here.
 
     Raises OSError for missing files, CheckpointError for invalid ones, and ValueError for unknown
     names.
@@ -98,14 +98,16 @@ def load_checkpoint(
     tokenizer = _tokenizer(directory)
     template = None if source is None else ChatTemplate(source, special, tool_use=tool_use)
     if template is None or source is None:
-        template_writes = ""
-    elif template_writes is None and _is_own(template):
-        template_writes = written_by(template)
-    elif template_writes is None:
+        probed = ProbedTemplate()
+    elif probed is None and _is_own(template):
+        probed = probe_template(template)
+    elif probed is None:
         try:
-            template_writes = written_by_stranger(source, special, tool_use=tool_use)
+            probed = probe_stranger(source, special, tool_use=tool_use)
         except TemplateError as error:
             raise CheckpointError(file, error) from error
+    if template is not None:
+        template.styles = probed.styles
     return Checkpoint(
         directory=directory,
         tokenizer=tokenizer,
@@ -113,13 +115,13 @@ def load_checkpoint(
         defaults=defaults,
         output_format=_output_format(
             declared,
-            "" if template is None else "\n".join((*template.sources, template_writes)),
+            "" if template is None else "\n".join((*template.sources, probed.written)),
             tokenizer.vocabulary,
             tool_call_parser,
             reasoning_parser,
         ),
         special_tokens=_shown(special, tokenizer),
-        template_writes=template_writes,
+        probed=probed,
         ignored_defaults=ignored,
     )
 

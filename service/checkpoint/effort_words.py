@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from jinja2 import nodes
 
 _COMPARISONS = (nodes.Compare, nodes.Test, nodes.Filter, nodes.Getitem, nodes.Call)
+_BINDINGS = (nodes.Assign, nodes.AssignBlock, nodes.Call, nodes.For, nodes.With)
 _Name = tuple[str, str]  # of a variable, and of an attribute or empty
 
 
 def compared_words(template: nodes.Template, variable: str) -> frozenset[str]:
     """Return the texts that this variable is compared with, looked up in or set to, also under
-    other names that the template gives it. What a macro compares its arguments with is not
-    found."""
+    other names that the template gives it."""
     return frozenset(_Words(template, variable).found())
 
 
@@ -51,17 +51,26 @@ class _Words:
                 return values
             case nodes.Filter(name="default" | "d", args=values) if self._is_same(node):
                 return values
+            case nodes.Filter(node=nodes.Node() as words, name="select" | "reject", args=values):
+                return [words] if any(map(self._is_same, values)) else ()
             case nodes.Getitem(node=words, arg=key) if self._is_same(key):
                 return [words]
-            case nodes.Call(node=nodes.Getattr(node=words), args=keys):
+            case nodes.Call(node=nodes.Getattr(node=words, attr=method), args=keys):
+                if method in ("startswith", "endswith") and self._is_same(words):
+                    return keys
                 return [words] if any(map(self._is_same, keys)) else ()  # words.get(variable)
         return ()
 
     def _is_same(self, value: nodes.Node | None) -> bool:
-        """True if the value of this expression can be the variable's, perhaps in lower case."""
+        """True if the value of this expression can be the variable's, perhaps in lower case or
+        with more text."""
         match value:
-            case nodes.Filter(node=inner):
+            case nodes.Filter(node=inner) | nodes.Getitem(node=inner):
                 return self._is_same(inner)
+            case nodes.Concat(nodes=parts):
+                return any(map(self._is_same, parts))
+            case nodes.Add(left=one, right=other):
+                return self._is_same(one) or self._is_same(other)
             case nodes.Call(node=nodes.Getattr(node=inner)):
                 return self._is_same(inner)
             case nodes.CondExpr(expr1=one, expr2=other) | nodes.Or(left=one, right=other):
@@ -78,6 +87,8 @@ class _Words:
                 yield text
             case nodes.List(items=items) | nodes.Tuple(items=items):
                 parts = items
+            case nodes.Add(left=one, right=other):  # of lists
+                parts = [part for part in (one, other) if not isinstance(part, nodes.Const)]
             case nodes.Dict(items=pairs):
                 parts = [pair.key for pair in pairs]
             case nodes.CondExpr(expr1=one, expr2=other) | nodes.Or(left=one, right=other):
@@ -91,13 +102,43 @@ class _Words:
 
 
 def _assignments(template: nodes.Template) -> Iterator[tuple[_Name, nodes.Node]]:
-    for assignment in template.find_all(nodes.Assign):
-        name, value = _name(assignment.target), assignment.node
-        if name is None:
-            continue
-        yield name, value
-        if isinstance(value, nodes.Call):  # namespace(name=value)
-            yield from (((name[0], part.key), part.value) for part in value.kwargs)
+    for target, value in _bindings(template):
+        for name, part in _unpacked(target, value):
+            if name is None:
+                continue
+            yield name, part
+            if isinstance(part, nodes.Call):  # namespace(name=value)
+                yield from (((name[0], field.key), field.value) for field in part.kwargs)
+
+
+def _unpacked(target: nodes.Node, value: nodes.Node) -> Iterator[tuple[_Name | None, nodes.Node]]:
+    if not isinstance(target, nodes.Tuple):
+        yield _name(target), value
+    elif isinstance(value, nodes.Tuple):
+        yield from zip(map(_name, target.items), value.items, strict=False)
+    else:
+        yield from ((_name(one), value) for one in target.items)
+
+
+def _bindings(template: nodes.Template) -> Iterator[tuple[nodes.Node, nodes.Node]]:
+    """Yield what the template names, and what it names so; of a loop the list."""
+    macros = {macro.name: macro.args for macro in template.find_all(nodes.Macro)}
+    for node in template.find_all(_BINDINGS):
+        match node:
+            case nodes.Assign(target=target, node=value):
+                yield target, value
+            case nodes.For(target=target, iter=value):
+                yield target, nodes.List([value])
+            case nodes.With(targets=targets, values=values):
+                yield from zip(targets, values, strict=False)
+            case nodes.AssignBlock(target=target, body=body):
+                outputs = (part for part in body if isinstance(part, nodes.Output))
+                yield from ((target, value) for output in outputs for value in output.nodes)
+            case nodes.Call(node=nodes.Name(name=name), args=values, kwargs=named):
+                parameters = macros.get(name, [])
+                yield from zip(parameters, values, strict=False)
+                given = {part.key: part.value for part in named}
+                yield from ((one, given[one.name]) for one in parameters if one.name in given)
 
 
 def _name(value: nodes.Node | None) -> _Name | None:

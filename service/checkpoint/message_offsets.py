@@ -16,17 +16,21 @@ from service.conversation import JsonObject
 
 
 class MessageOffsets:
-    """Pass ``messages`` to the template, and what it writes through ``follow``; then ``starts``
-    returns the offsets."""
+    """Pass what ``watched`` returns to the template, and what it writes through ``follow``; then
+    ``starts`` returns the offsets."""
 
-    def __init__(self, messages: list[JsonObject]) -> None:
+    def __init__(self) -> None:
         self.read = 0  # index of the message that the template read from last
-        self.messages: list[JsonObject] = [
-            _Message(message, index, self) for index, message in enumerate(messages)
-        ]
-        self._says_nothing = [not any(map(message.get, _SAYS)) for message in messages]
+        self.messages: list[JsonObject] = []
+        self._says_nothing: list[bool] = []
         self._owners: list[tuple[int, int]] = []  # offset, index of the message from there on
         self._size = 0
+
+    def watched(self, messages: list[JsonObject]) -> list[JsonObject]:
+        """Return the messages such that they report when they are read."""
+        self.messages = [_Message(message, index, self) for index, message in enumerate(messages)]
+        self._says_nothing = [not any(map(message.get, _SAYS)) for message in messages]
+        return self.messages
 
     def follow(self, pieces: Iterable[str]) -> Iterator[str]:
         size, owner = 0, -1

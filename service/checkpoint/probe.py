@@ -2,7 +2,7 @@
 tool call and the call's result.
 
 Templates assemble tags from variables (``'<' + dsml_token + 'invoke'``), so their source alone does
-not always show the tags of the model's family.
+not always show the tags of the model's family. Nor does it show how calls must be passed to it.
 
 ``python -m service.checkpoint.probe`` does this for an untrusted template, in a process with
 limited time and memory. It reads a ``_Question`` from standard input and writes a ``_Finding``.
@@ -11,6 +11,7 @@ limited time and memory. It reads a ``_Question`` from standard input and writes
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import resource
@@ -25,7 +26,9 @@ import msgspec
 from engine.python_command import python_command
 from observability.logging import get_logger
 from observability.stacks import write_stacks_on_sigusr1
+from service.checkpoint.call_style import CallStyle, CallStyles
 from service.checkpoint.template import ChatTemplate, TemplateError, TemplateLimitError
+from service.conversation import JsonObject
 from service.supervision.child_process import child_environment, describe_exit
 
 # A template that needs more, or writes more, is judged by its source alone.
@@ -37,7 +40,7 @@ _PATIENCE_SECONDS = 120.0
 
 _log = get_logger()
 
-_TOOL = {
+_TOOL: JsonObject = {
     "type": "function",
     "function": {
         "name": "get_weather",
@@ -49,7 +52,31 @@ _TOOL = {
         },
     },
 }
-_ARGUMENTS: tuple[Any, ...] = ({"city": "Oslo"}, '{"city": "Oslo"}')  # some want a string
+_TOOLS = ([_TOOL], None)
+_CITY = "Oslo"  # only in the call
+_ARGUMENTS = {"city": _CITY}
+_CALL = {
+    "id": "call00000",
+    "type": "function",
+    "function": {"name": "get_weather", "arguments": _ARGUMENTS},
+}
+_CONVERSATION: list[JsonObject] = [
+    {"role": "user", "content": "How is the weather?"},
+    {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": "Let me see.",
+        "reasoning": "Let me see.",
+        "tool_calls": [_CALL],
+    },
+    {"role": "tool", "tool_call_id": "call00000", "name": "get_weather", "content": "Rain"},
+]
+_STYLES = (
+    CallStyle(),
+    CallStyle(text_arguments=True),
+    CallStyle(null_content=True),
+    CallStyle(text_arguments=True, null_content=True),
+)
 _VARIABLES = {
     "enable_thinking": True,
     "thinking": True,
@@ -65,35 +92,71 @@ class _Question(msgspec.Struct, frozen=True):
     tool_use: str | None = None
 
 
+class ProbedTemplate(msgspec.Struct, frozen=True):
+    """``written``: the conversation as the template renders it in several variants, concatenated;
+    empty if it rejects all of them. ``styles``: how calls must be passed to it."""
+
+    written: str = ""
+    styles: CallStyles = CallStyles()
+
+
 class _Finding(msgspec.Struct, frozen=True):
     """``error``: why the template does not parse."""
 
-    written: str = ""
+    probed: ProbedTemplate = ProbedTemplate()
     error: str | None = None
 
 
-def written_by(template: ChatTemplate) -> str:
-    """Return the conversation as the template renders it in several variants, concatenated; empty
-    if it rejects all of them."""
-    texts: list[str] = []
-    for arguments in _ARGUMENTS:
-        for variables in ({}, _VARIABLES):
-            with contextlib.suppress(TemplateError):
-                text = template.render(
-                    _conversation(arguments),
-                    tools=[_TOOL],
-                    variables=variables,
-                    max_chars=_MAX_CHARS,
-                )
-                texts.append(text)
-    return "\n".join(texts)
+def probe_template(template: ChatTemplate) -> ProbedTemplate:
+    """Render a template whose own ``styles`` are not set yet."""
+    styles = CallStyles(*(_style(template, tools) for tools in _TOOLS))
+    return ProbedTemplate(_written_by(template), styles)
 
 
-def written_by_stranger(
-    source: str, special_tokens: dict[str, str], *, tool_use: str | None = None
+def _written_by(template: ChatTemplate) -> str:
+    texts = (
+        _render(template, style, variables, _TOOLS[0])
+        for style in _STYLES
+        for variables in ({}, _VARIABLES)
+    )
+    return "\n".join(filter(None, texts))
+
+
+def _style(template: ChatTemplate, tools: list[JsonObject] | None) -> CallStyle:
+    """Return the first style in which the call's arguments are seen, as JSON rather than as Python
+    writes an object."""
+    for variables in ({}, _VARIABLES):
+        for style in _STYLES:
+            text = _render(template, style, variables, tools)
+            if _CITY not in text:
+                continue
+            as_json = msgspec.structs.replace(style, text_arguments=True)
+            printed = text.replace(str(_ARGUMENTS), json.dumps(_ARGUMENTS))
+            if text != printed == _render(template, as_json, variables, tools):
+                return as_json
+            return style
+    return CallStyle()
+
+
+def _render(
+    template: ChatTemplate,
+    style: CallStyle,
+    variables: dict[str, Any],
+    tools: list[JsonObject] | None,
 ) -> str:
-    """Like ``written_by``, for an untrusted template, in a separate process; empty if that does not
-    finish within its limits. Raises TemplateError when the template does not parse."""
+    """Return the conversation; empty if the template rejects it."""
+    with contextlib.suppress(TemplateError):
+        return template.render(
+            style.messages(_CONVERSATION), tools=tools, variables=variables, max_chars=_MAX_CHARS
+        )
+    return ""
+
+
+def probe_stranger(
+    source: str, special_tokens: dict[str, str], *, tool_use: str | None = None
+) -> ProbedTemplate:
+    """Like ``probe_template``, for an untrusted template, in a separate process; finds nothing if
+    that does not end within its limits. Raises TemplateError when the template does not parse."""
     try:
         ended = subprocess.run(
             python_command("-m", "service.checkpoint.probe"),
@@ -105,30 +168,14 @@ def written_by_stranger(
         )
     except subprocess.TimeoutExpired:
         _log.warning("gave up a chat template that does not end", seconds=_PATIENCE_SECONDS)
-        return ""
+        return ProbedTemplate()
     if ended.returncode:
         _log.warning("gave up a costly chat template", exit=describe_exit(ended.returncode))
-        return ""
+        return ProbedTemplate()
     finding = msgspec.json.decode(ended.stdout, type=_Finding)
     if finding.error is not None:
         raise TemplateError(finding.error)
-    return finding.written
-
-
-def _conversation(arguments: Any) -> list[dict[str, Any]]:
-    function = {"name": "get_weather", "arguments": arguments}
-    call = {"id": "call00000", "type": "function", "function": function}
-    return [
-        {"role": "user", "content": "How is the weather?"},
-        {
-            "role": "assistant",
-            "content": "",
-            "reasoning_content": "Let me see.",
-            "reasoning": "Let me see.",
-            "tool_calls": [call],
-        },
-        {"role": "tool", "tool_call_id": "call00000", "name": "get_weather", "content": "Rain"},
-    ]
+    return finding.probed
 
 
 def _find(question: _Question) -> _Finding:
@@ -139,7 +186,7 @@ def _find(question: _Question) -> _Finding:
         return _Finding()
     except TemplateError as error:
         return _Finding(error=str(error))
-    return _Finding(written=written_by(template))
+    return _Finding(probe_template(template))
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ from jinja2.nodes import CallBlock, Node
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from service.checkpoint.call_style import CallStyles
 from service.checkpoint.effort_words import compared_words
 from service.checkpoint.message_offsets import MessageOffsets
 from service.conversation import JsonObject
@@ -117,7 +118,7 @@ class ChatTemplate:
     """A chat template, with a second one for conversations with tools if the checkpoint has one. It
     is compiled on first use, never before, because compiling alone may take any time and memory:
     Jinja evaluates constant expressions then. ``render`` may be called from several threads.
-    ``sources`` are the texts of both."""
+    ``sources`` are the texts of both; ``styles`` is set once it has been probed."""
 
     def __init__(
         self,
@@ -131,6 +132,7 @@ class ChatTemplate:
         for conversations with tools."""
         self._with_tools = None if tool_use is None else ChatTemplate(tool_use, special_tokens)
         self.source = source
+        self.styles = CallStyles()
         self._special_tokens = {
             name: text for name, text in (special_tokens or {}).items() if name not in _GLOBALS
         }
@@ -184,23 +186,15 @@ class ChatTemplate:
         max_chars: int | None = None,
         offsets: MessageOffsets | None = None,
     ) -> str:
-        """Return the prompt's text. ``offsets``: of the same messages, observes where each begins.
-        Raises TemplateError."""
-        if tools is not None and self._with_tools is not None:
-            return self._with_tools.render(
-                messages,
-                tools=tools,
-                documents=documents,
-                add_generation_prompt=add_generation_prompt,
-                continue_final_message=continue_final_message,
-                variables=variables,
-                max_chars=max_chars,
-                offsets=offsets,
-            )
-        if offsets is not None:
-            messages = offsets.messages
+        """Return the prompt's text. ``offsets`` observes where each message begins. Raises
+        TemplateError."""
+        style = self.styles.without_tools if tools is None else self.styles.with_tools
+        chosen = self if tools is None else self._with_tools or self
         if continue_final_message:
             messages = _mark_final(messages)
+        messages = style.messages(messages)
+        if offsets is not None:
+            messages = offsets.watched(messages)
         context = {
             **self._special_tokens,
             **(variables or {}),
@@ -209,7 +203,7 @@ class ChatTemplate:
             "documents": documents,
             "add_generation_prompt": add_generation_prompt,
         }
-        template, _ = self._compiled
+        template, _ = chosen._compiled
         try:
             pieces: Iterable[str] = template.generate(context)
             if offsets is not None:

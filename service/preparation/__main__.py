@@ -111,7 +111,7 @@ def main(argv: list[str]) -> int:
         Path(options.model),
         tool_call_parser=options.tool_call_parser,
         reasoning_parser=options.reasoning_parser,
-        template_writes=setup.template_writes,
+        probed=setup.probed,
     )
     model = Model(checkpoint, Signer(setup.signing_key), ReasoningSeal(setup.sealing_key))
     _bound_memory()

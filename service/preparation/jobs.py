@@ -13,6 +13,7 @@ import msgspec
 from engine.messages import Constraint, Ready
 from observability.phases import RequestPhase
 from service import errors
+from service.checkpoint.probe import ProbedTemplate
 from service.errors import (
     ContextTooLongError,
     InternalError,
@@ -319,11 +320,11 @@ class Form(Prepared, frozen=True, kw_only=True):
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """The first frame: what must not appear in a process's arguments or is too long for them.
-    ``template_writes``: see ``Checkpoint``."""
+    ``probed``: see ``Checkpoint``."""
 
     signing_key: str
     sealing_key: bytes
-    template_writes: str | None = None
+    probed: ProbedTemplate | None = None
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage"):

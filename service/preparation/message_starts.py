@@ -18,8 +18,7 @@ _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
 
 def offsets_of(conversation: Conversation) -> MessageOffsets | None:
     """Return what observes the template; None if there are too many messages."""
-    messages = conversation.messages
-    return MessageOffsets(messages) if len(messages) <= _MOST_MESSAGES else None
+    return MessageOffsets() if len(conversation.messages) <= _MOST_MESSAGES else None
 
 
 def continued_from(conversation: Conversation, offsets: MessageOffsets | None, text: str) -> int:

@@ -17,6 +17,7 @@ from service.conversation import (
 )
 from service.errors import InvalidRequestError
 from service.wire.call_arguments import call_arguments
+from service.wire.call_names import name_results
 from service.wire.chat.tools import (
     MAX_CHAT_TOOLS,
     FunctionDefinition,
@@ -309,11 +310,13 @@ def chat_conversation(request: ChatRequest) -> Conversation:
     """Return the messages and tools of a chat request, from any API."""
     choice, functions = _tools_of(request)
     effort, effort_param = request.effort
+    messages = [
+        _template_message(message, of_a_tool=of_a_tool)
+        for message, of_a_tool in _with_origins(request.messages)
+    ]
+    name_results(messages)
     return Conversation(
-        messages=[
-            _template_message(message, of_a_tool=of_a_tool)
-            for message, of_a_tool in _with_origins(request.messages)
-        ],
+        messages=messages,
         tools=tuple(function.definition() for function in functions.values()),
         tool_choice=choice,
         parallel_tool_calls=request.parallel_tool_calls is not False and not request.functions,

@@ -15,6 +15,7 @@ from msgspec import Meta
 from service.constraint.request import AnswerShape, JsonSchema
 from service.conversation import Conversation, JsonObject, effort_of
 from service.errors import InvalidRequestError, NoThreadsError
+from service.wire.call_names import name_results
 from service.wire.decode import Ignored, decode
 from service.wire.messages.blocks import (
     CompactionBlock,
@@ -250,6 +251,7 @@ def messages_conversation(request: PromptFields, signer: Signer) -> Conversation
         raise InvalidRequestError(
             "'messages' contains nothing that this server can read.", param="messages"
         )
+    name_results(messages)
     # A final assistant's turn is to be continued.
     continues = request.messages[-1].role == messages[-1]["role"] == "assistant"
     if request.system:

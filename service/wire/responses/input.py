@@ -16,6 +16,7 @@ from msgspec import Meta
 from service.conversation import JsonObject
 from service.errors import ContextTooLongError, InvalidRequestError
 from service.wire.call_arguments import call_arguments
+from service.wire.call_names import name_results
 from service.wire.decode import convert
 from service.wire.parts import medium_of, part_text
 from service.wire.responses.compaction import COMPACTIONS, summary_message
@@ -171,7 +172,6 @@ class MessageWriter:
         self._most_chars = most_chars
         self._chars = 0
         self._turn: JsonObject | None = None  # the assistant's, still open
-        self._names: dict[str, str] = {}  # of the tools, by call id
 
     def finished(self) -> list[JsonObject]:
         """Return the messages. Write nothing afterwards."""
@@ -180,6 +180,7 @@ class MessageWriter:
             message["content"] = separator.join(message["content"])
             if "reasoning_content" in message:
                 message["reasoning_content"] = "".join(message["reasoning_content"])
+        name_results(self._messages)
         return self._messages
 
     def _count(self, text: str, path: str) -> str:
@@ -252,7 +253,6 @@ class MessageWriter:
 
     def _call(self, call_id: str, name: str, namespace: str | None, arguments: Any) -> None:
         flat = self._toolbox.flat_name(name, namespace)
-        self._names[call_id] = flat
         turn = self._assistant(closed_by=())
         turn.setdefault("tool_calls", []).append(
             {
@@ -273,8 +273,6 @@ class MessageWriter:
                 )
             ],
         }
-        if item.call_id in self._names:
-            message["name"] = self._names[item.call_id]
         self._add(message, placed.path)
 
     def _add(self, message: JsonObject, path: str) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 
 import pocket
+from service.checkpoint.call_style import CallStyle, CallStyles
 from service.checkpoint.checkpoint import load_checkpoint
 from service.checkpoint.defaults import SamplingDefaults
 from service.checkpoint.files import CheckpointError
+from service.checkpoint.probe import ProbedTemplate
 from service.formats import ReasoningTags, named_format
 from tests.service.tiny_model import write_tiny_model
 
@@ -141,15 +143,18 @@ def test_a_model_without_a_chat_template_is_read_too(tmp_path: Path) -> None:
     directory = model(tmp_path)
     (directory / "chat_template.jinja").unlink()
     checkpoint = load_checkpoint(directory)
-    assert (checkpoint.template, checkpoint.template_writes) == (None, "")
+    assert (checkpoint.template, checkpoint.probed) == (None, ProbedTemplate())
     assert not checkpoint.has_own_template
 
 
 def test_the_result_of_another_process_is_used_unchanged(tmp_path: Path) -> None:
     directory = model(tmp_path)
     (directory / "chat_template.jinja").write_text("{{ messages }}", encoding="utf-8")
-    checkpoint = load_checkpoint(directory, template_writes="<think></think>")
-    assert checkpoint.template_writes == "<think></think>"
+    probed = ProbedTemplate("<think></think>", CallStyles(CallStyle(text_arguments=True)))
+    checkpoint = load_checkpoint(directory, probed=probed)
+    assert checkpoint.probed == probed
+    assert checkpoint.template is not None
+    assert checkpoint.template.styles == probed.styles
     assert checkpoint.output_format.reasoning == ReasoningTags("<think>", "</think>")
 
 

@@ -37,6 +37,21 @@ def words(source: str) -> set[str]:
         "{% set ns = namespace(level=effort) %}{% if ns.level == 'deep' %}{% endif %}",
         "{% set ns = namespace() %}{% set ns.a = effort %}{% set b = ns.a %}{{ {'deep': 1}[b] }}",
         "{% macro system() %}{% if effort == 'deep' %}{% endif %}{% endmacro %}",
+        "{% for e in ['deep'] %}{% if effort is defined and e == effort %}{% endif %}{% endfor %}",
+        "{% for e, n in {'deep': 1}.items() %}{% if e == effort %}{% endif %}{% endfor %}",
+        "{% for e, n in (('deep', 1), (effort, 2)) %}{% if e == effort %}{% endif %}{% endfor %}",
+        "{% with e = effort %}{% if e == 'deep' %}{% endif %}{% endwith %}",
+        "{% set e %}{{ effort }}{% endset %}{% if e == 'deep' %}{% endif %}",
+        "{% set e, n = effort, 1 %}{% if e == 'deep' %}{% endif %}",
+        "{% if effort ~ '' == 'deep' %}{% endif %}",
+        "{% if '' + effort == 'deep' %}{% endif %}",
+        "{% if effort in ['deep'] + [] %}{% endif %}",
+        "{% set known = [] + ['deep'] %}{% if effort in known %}{% endif %}",
+        "{% if effort.startswith('deep') %}{% endif %}",
+        "{% if effort.split('-')[0] == 'deep' %}{% endif %}",
+        "{% if ['deep'] | select('equalto', effort) | list %}{% endif %}",
+        "{% macro m(e) %}{% if e == 'deep' %}{% endif %}{% endmacro %}{{ m(effort) }}",
+        "{% macro m(n, e) %}{% if e == 'deep' %}{% endif %}{% endmacro %}{{ m(1, e=effort) }}",
     ],
 )
 def test_words_are_found_however_they_are_compared(source: str) -> None:
@@ -51,6 +66,8 @@ def test_words_are_found_however_they_are_compared(source: str) -> None:
         "{% set rest = messages if effort else [] %}{% if rest[0].role == 'system' %}{% endif %}",
         "{% set a = b %}{% set b = a %}{% if effort == a %}{% endif %}",
         "{% if effort == 1 %}{% endif %}{% set (a, b) = (effort, 'x') %}",
+        "{% set line = 'Effort: ' + effort %}{{ line }}{{ 'Effort: ' ~ effort }}",
+        "{% for call in m.calls if effort %}{% if call.type == 'user' %}{% endif %}{% endfor %}",
     ],
 )
 def test_words_of_something_else_are_not_found(source: str) -> None:

@@ -42,7 +42,7 @@ _words = st.text(string.ascii_letters, min_size=1, max_size=8)
 
 
 def starts(source: str, messages: list[dict[str, Any]]) -> tuple[str, list[int] | None]:
-    offsets = MessageOffsets(messages)
+    offsets = MessageOffsets()
     template = ChatTemplate(source, SPECIAL)
     text = template.render(messages, offsets=offsets)
     assert text == template.render(messages)
@@ -104,6 +104,6 @@ def test_a_template_that_leaves_a_message_out_is_not_guessed_at() -> None:
 
 
 def test_without_messages_there_are_no_offsets() -> None:
-    offsets = MessageOffsets([])
+    offsets = MessageOffsets()
     assert "".join(offsets.follow(["a", "b"])) == "ab"
     assert offsets.starts() is None

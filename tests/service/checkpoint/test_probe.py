@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from service.checkpoint.call_style import CallStyle, CallStyles
 from service.checkpoint.checkpoint import load_checkpoint
-from service.checkpoint.probe import written_by, written_by_stranger
+from service.checkpoint.probe import ProbedTemplate, probe_stranger, probe_template
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.formats import detect_format
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
@@ -53,7 +54,7 @@ TEXT_ARGUMENTS = """
 )
 def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -> None:
     template = ChatTemplate(source)
-    assert detect_format(f"{source}\n{written_by(template)}").name == name
+    assert detect_format(f"{source}\n{probe_template(template).written}").name == name
 
 
 @pytest.mark.parametrize(
@@ -76,17 +77,17 @@ def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -
     ],
 )
 def test_an_unbounded_template_is_judged_by_its_source(source: str) -> None:
-    assert written_by_stranger(source, {}) == ""
+    assert probe_stranger(source, {}) == ProbedTemplate()
 
 
 def test_an_unknown_template_is_judged_the_same_in_the_probe_process() -> None:
     source = DSML + LOOP + "{{ bos_token }}"
     special = {"bos_token": "<s>"}
-    assert written_by_stranger(source, special) == written_by(ChatTemplate(source, special))
-    with_tools = written_by_stranger("-", special, tool_use=source)
-    assert with_tools == written_by(ChatTemplate(source, special))
+    assert probe_stranger(source, special) == probe_template(ChatTemplate(source, special))
+    with_tools = probe_stranger("-", special, tool_use=source)
+    assert with_tools == probe_template(ChatTemplate(source, special))
     with pytest.raises(TemplateError, match="does not parse"):
-        written_by_stranger("{% for %}", special)
+        probe_stranger("{% for %}", special)
 
 
 def test_an_unknown_template_is_not_even_compiled_in_the_process_that_loads_it(
@@ -98,3 +99,65 @@ def test_an_unknown_template_is_not_even_compiled_in_the_process_that_loads_it(
     assert checkpoint.output_format.name == "hermes"
     assert checkpoint.template is not None
     assert "_compiled" not in vars(checkpoint.template)
+
+
+def _calls(written: str, *, when: str = "true") -> str:
+    """Return a template that writes calls so."""
+    return (
+        "{% for m in messages %}{% if " + when + " %}{% for tool in m['tool_calls'] or [] %}"
+        "{{ " + written + " }}{% endfor %}{% endif %}{{ m['content'] or '' }}{% endfor %}"
+    )
+
+
+ARGUMENTS = "tool['function']['arguments']"
+TEXT = CallStyle(text_arguments=True)
+NULL = CallStyle(null_content=True)
+NULL_TEXT = CallStyle(text_arguments=True, null_content=True)
+IS_NULL = "m['content'] is none"
+
+
+@pytest.mark.parametrize(
+    ("source", "style"),
+    [
+        (_calls(f"'<call>' + {ARGUMENTS}"), TEXT),
+        (_calls(ARGUMENTS), TEXT),
+        (_calls(f"{ARGUMENTS} | tojson"), CallStyle()),
+        (_calls("tool | tojson"), CallStyle()),
+        (_calls(f"{ARGUMENTS}.items() | list"), CallStyle()),
+        (_calls(f"{ARGUMENTS} if {ARGUMENTS} is string else {ARGUMENTS} | tojson"), CallStyle()),
+        (_calls("m.tool_calls"), CallStyle()),
+        (_calls("tool.function.name"), CallStyle()),
+        (_calls(f"'' + {ARGUMENTS}", when="thinking"), TEXT),
+        (_calls(f"{ARGUMENTS} | tojson", when=IS_NULL), NULL),
+        (_calls(f"'' + {ARGUMENTS}", when=IS_NULL), NULL_TEXT),
+        (_calls(ARGUMENTS, when=IS_NULL), NULL_TEXT),
+        (_calls(f"(m.content or '') + {ARGUMENTS} | tojson"), CallStyle()),
+        (_calls(f"m.content + {ARGUMENTS}"), TEXT),
+        ("{{ raise_exception('nothing') }}", CallStyle()),
+    ],
+    ids=[
+        "joins text",
+        "prints what it gets",
+        "writes JSON",
+        "writes the whole call as JSON",
+        "reads an object",
+        "reads both",
+        "prints the whole call",
+        "shows the name only",
+        "shows calls only with a variable",
+        "shows calls if content is null",
+        "joins text if content is null",
+        "prints what it gets if content is null",
+        "takes null and empty text",
+        "joins content and text",
+        "refuses it all",
+    ],
+)
+def test_calls_are_passed_as_the_template_reads_them(source: str, style: CallStyle) -> None:
+    assert probe_template(ChatTemplate(source)).styles == CallStyles(style, style)
+    assert probe_stranger(source, {}).styles == CallStyles(style, style)
+
+
+def test_a_template_for_tools_has_a_style_of_its_own() -> None:
+    template = ChatTemplate(_calls(f"'' + {ARGUMENTS}"), tool_use=_calls(f"{ARGUMENTS} | tojson"))
+    assert probe_template(template).styles == CallStyles(CallStyle(), TEXT)

@@ -11,7 +11,9 @@ from transformers.utils.chat_template_utils import render_jinja_template
 
 import pocket
 from service.checkpoint import template as module
+from service.checkpoint.call_style import CallStyle, CallStyles
 from service.checkpoint.checkpoint import load_checkpoint
+from service.checkpoint.message_offsets import MessageOffsets
 from service.checkpoint.template import ChatTemplate, TemplateError, TemplateLimitError
 from tests.service.tiny_model import CHAT_TEMPLATE, write_tiny_model
 
@@ -274,3 +276,25 @@ def test_a_special_token_does_not_hide_what_templates_have(name: str) -> None:
         template = ChatTemplate(source, special, tool_use=source)
         for tools in None, TOOLS:
             assert template.render(CHATS["one turn"], tools=tools) == "<s>False"
+
+
+def test_calls_are_passed_in_the_style_of_the_conversations_template() -> None:
+    written = "{{ '' + messages[0].tool_calls[0].function.arguments }}"
+    template = ChatTemplate("{{ messages[0].tool_calls | length }}", tool_use=written)
+    function = {"name": "f", "arguments": {"ok": True}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [{"function": function}]}]
+    with pytest.raises(TemplateError, match="can only concatenate str"):
+        template.render(messages, tools=[])
+    template.styles = CallStyles(with_tools=CallStyle(text_arguments=True))
+    assert template.render(messages, tools=[]) == '{"ok": true}'
+    assert template.render(messages, tools=[], offsets=MessageOffsets()) == '{"ok": true}'
+    assert template.render(messages) == "1"
+
+
+def test_a_message_with_calls_can_be_continued_where_they_need_null_as_content() -> None:
+    template = ChatTemplate("{{ messages[0].content }}")
+    template.styles = CallStyles(without_tools=CallStyle(null_content=True))
+    call = {"function": {"name": "f", "arguments": {}}}
+    messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    assert template.render(messages) == "None"
+    assert template.render(messages, continue_final_message=True) == ""

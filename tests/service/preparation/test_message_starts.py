@@ -27,10 +27,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 def observed(contents: list[str]) -> tuple[MessageOffsets, str]:
     """What a simple template writes, and what was observed of it."""
     messages = [{"role": role(index), "content": one} for index, one in enumerate(contents)]
-    offsets = MessageOffsets(messages)
+    offsets = MessageOffsets()
 
     def pieces() -> Iterator[str]:
-        for message in offsets.messages:
+        for message in offsets.watched(messages):
             content = message["content"]
             yield BEGIN
             yield content

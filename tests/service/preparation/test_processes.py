@@ -19,6 +19,7 @@ import pytest_asyncio
 
 from engine.messages import FRAME_HEADER
 from pocket import MODEL_DIR
+from service.checkpoint.probe import ProbedTemplate
 from service.errors import (
     ContextTooLongError,
     HelperKilledError,
@@ -55,7 +56,7 @@ async def preparation(
     config.write_text(json.dumps({**fields, "chat_template": TEMPLATE}))
     (directory / "chat_template.jinja").unlink(missing_ok=True)
     arguments = arguments_for(directory, tool_call_parser="auto", reasoning_parser="auto")
-    setup = msgspec.structs.replace(SETUP, template_writes="")
+    setup = msgspec.structs.replace(SETUP, probed=ProbedTemplate())
     made = PreparationProcesses(arguments, setup)
     await made.run(chat("hello"), Noted(), "me")
     await until(lambda: len(made.pids) == 2)  # one that works, and its spare

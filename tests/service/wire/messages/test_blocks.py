@@ -65,7 +65,7 @@ def test_search_results_and_found_tools_are_shown_as_text() -> None:
     )
     text = "Tides (https://a.example)\nThe moon.\nThe sun."
     assert messages[2:] == [
-        {"role": "tool", "tool_call_id": "t", "content": f"{text}\nget_tides"},
+        {"role": "tool", "tool_call_id": "t", "content": f"{text}\nget_tides", "name": "f"},
         {"role": "user", "content": f"{text}\nok"},
     ]
     assert left_out == []

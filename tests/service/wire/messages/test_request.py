@@ -60,7 +60,7 @@ def test_a_tool_loop_becomes_the_messages_that_templates_know() -> None:
                 {"id": "t", "type": "function", "function": {"name": "f", "arguments": {"a": 1}}}
             ],
         },
-        {"role": "tool", "tool_call_id": "t", "content": "Error: bad"},
+        {"role": "tool", "tool_call_id": "t", "content": "Error: bad", "name": "f"},
         {"role": "user", "content": "a\na"},
     ]
     assert made.add_generation_prompt
