@@ -392,7 +392,7 @@ function refill(state) {
   state.minutes = minutes;
   for (const server of state.servers.values()) {
     if (server.absent) continue;
-    fetch(`${history}/${server.index}/${minutes}?token=${token}`)
+    fetched(`${history}/${server.index}/${minutes}?token=${token}`)
       .then((reply) => {
         if (reply.ok) return reply.json();
         renew(state); // the next time it is read with the new one
@@ -571,7 +571,8 @@ export default function (component) {
     build(state);
     state.resize = new ResizeObserver(() => { layOut(state); drawCharts(state); });
     state.resize.observe(state.parts.board);
-    state.timer = setInterval(() => showAge(state), 250);
+    state.onFrame = (server, frame) => onFrame(state, state.servers.get(server.index), frame);
+    state.timer = setInterval(() => { watchFeed(state); showAge(state); }, 250);
     state.refills = setInterval(() => {
       if (state.minutes > 5 || [...state.servers.values()].some((one) => one.missed)) refill(state);
       const isAbsent = [...state.servers.values()].some((one) => one.absent);
@@ -583,7 +584,6 @@ export default function (component) {
   state.component = component;
   state.closed = false;
   if (state.minutes !== data.minutes) { state.times = []; refill(state); }
-  follow(state, data.servers, (server, frame) =>
-    onFrame(state, state.servers.get(server.index), frame));
+  follow(state);
   return () => close(state);
 }

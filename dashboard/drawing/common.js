@@ -129,10 +129,11 @@ function link(state, href, text) {
 }
 
 const FEED_RETRY_MS = 3000; // as browsers do where a server does not answer
+const FEED_SILENT_MS = 10000; // in which two signs of life would have come (fanout.py)
 
 // Keeps one EventSource open, with the newest token: the feed ends when the one that it was opened
 // with expires. Asks the page for a new token when the old one is refused.
-function follow(state, servers, onFrame) {
+function follow(state) {
   const { data } = state.component;
   if (state.source && state.source.readyState !== EventSource.CLOSED &&
       state.opened === `${data.feed}?token=${data.token}`) return;
@@ -140,14 +141,35 @@ function follow(state, servers, onFrame) {
   state.opened = `${data.feed}?token=${data.token}`;
   const source = new EventSource(state.opened);
   state.source = source;
-  for (const server of servers)
-    source.addEventListener(`s${server.index}`, (event) => onFrame(server, JSON.parse(event.data)));
+  const hear = () => { if (state.source === source) state.heard = performance.now(); };
+  hear();
+  source.onopen = hear;
+  source.addEventListener("alive", hear);
+  for (const server of data.servers)
+    source.addEventListener(`s${server.index}`, (event) => {
+      hear();
+      state.onFrame(server, JSON.parse(event.data));
+    });
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) return;
     renew(state);
     // The page may not be drawn again: what it is asked while its own connection is away is lost.
-    setTimeout(() => { if (!state.closed) follow(state, servers, onFrame); }, FEED_RETRY_MS);
+    setTimeout(() => { if (!state.closed) follow(state); }, FEED_RETRY_MS);
   };
+}
+
+// Opens the feed again where nothing has come for long: a connection whose other end is gone without
+// a word, as after a change of the network, stays open for ever.
+function watchFeed(state) {
+  if (document.hidden || state.source.readyState === EventSource.CLOSED ||
+      performance.now() - state.heard < FEED_SILENT_MS) return;
+  state.source.close();
+  follow(state);
+}
+
+// Ends in time on such a connection, too.
+function fetched(address) {
+  return fetch(address, { signal: AbortSignal.timeout(FEED_SILENT_MS) });
 }
 
 // Asks the page for a new token, at most once a second.

@@ -1,6 +1,6 @@
 // The KV cache: who holds which block, now or at a moment of the last hour, and shared prefixes.
 const COLUMNS = 128, MOST_ROWS = 128, ROW = 10, GAP = 2, CACHED = -1;
-const READ_MS = 10000, RETRY_MS = 1000, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
+const READ_MS = 10000, RETRY_MS = 1000, TICK_MS = 250, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
 // Neighbours differ in lightness, too.
 const COLORS = ["#0d9488", "#d97706", "#6366f1", "#e11d48", "#5bb0e4", "#65730b", "#a855a0", "#4a62c8"];
 
@@ -182,7 +182,7 @@ function goTo(state, at) {
 async function read(state, path) {
   const { data } = state.component;
   try {
-    const answer = await fetch(`${data.kv}/${path}?token=${data.token}`);
+    const answer = await fetched(`${data.kv}/${path}?token=${data.token}`);
     if (answer.status === 403) renew(state);
     return answer.ok ? await answer.json() : null;
   } catch { return null; }
@@ -250,11 +250,13 @@ export default function (component) {
     build(state);
     const resize = new ResizeObserver(() => drawMap(state));
     resize.observe(state.parts.page);
-    const timer = setInterval(() => refresh(state), READ_MS);
+    state.onFrame = (_, frame) => onFrame(state, frame);
+    const timers = [setInterval(() => refresh(state), READ_MS),
+      setInterval(() => watchFeed(state), TICK_MS)];
     state.end = () => {
       state.closed = true;
       if (state.source) state.source.close();
-      clearInterval(timer);
+      timers.forEach(clearInterval);
       resize.disconnect();
       state.parts.page.remove();
     };
@@ -264,7 +266,7 @@ export default function (component) {
   const isNew = !state.source;
   state.component = component;
   state.closed = false;
-  follow(state, data.servers, (_, frame) => onFrame(state, frame));
+  follow(state);
   if (isNew) refresh(state);
   return () => { state.end(); delete root.quire; };
 }

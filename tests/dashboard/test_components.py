@@ -35,6 +35,41 @@ def evaluated(expressions: list[str], *drawings: str) -> list[object]:
     return list(json.loads(reply.stdout))
 
 
+# A page's feed with its clock, for scripts that end with what they return.
+_FEED = """(() => {
+  const made = [];
+  let now = 0;
+  globalThis.EventSource = class {
+    static CLOSED = 2;
+    constructor(url) { Object.assign(this, { url, readyState: 1, on: {} }); made.push(this); }
+    addEventListener(name, then) { this.on[name] = then; }
+    close() { this.readyState = 2; }
+  };
+  Object.defineProperty(globalThis, "performance", { value: { now: () => now } });
+  globalThis.document = { hidden: false };
+  const frames = [], data = { feed: "/feed/0", token: "t", servers: [{ index: 0 }] };
+  const state = { component: { data }, onFrame: (server, frame) => frames.push(frame) };
+  const isOpen = () => made.map((one) => one.readyState === 1);
+  follow(state);
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_feed_from_which_nothing_comes_is_opened_again() -> None:
+    script = """
+      now = 9000; watchFeed(state); made[0].on.s0({ data: "1" });
+      now = 18000; watchFeed(state); made[0].on.alive({ data: "2" });
+      now = 27000; watchFeed(state);
+      const before = isOpen();
+      now = 28000; document.hidden = true; watchFeed(state);
+      const hidden = isOpen();
+      document.hidden = false; watchFeed(state);
+      return [before, hidden, isOpen(), frames];
+    })()"""
+    (found,) = evaluated([_FEED + script])
+    assert found == [[True], [True], [False, True], [1]]
+
+
 @pytest.mark.skipif(NODE is None, reason="needs node")
 def test_an_axis_ends_at_a_round_number_written_without_needless_zeros() -> None:
     assert evaluated(["roundUp(1)", "roundUp(18113)", "roundUp(0.0021)", "roundUp(0)"]) == [
