@@ -179,6 +179,27 @@ def test_of_several_servers_a_chart_has_the_sum_or_the_worst() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_kv_map_s_age_is_by_the_server_s_clock() -> None:
+    """And grows where no other map comes."""
+    script = """
+      Date.now = () => 0; // the browser's clock is wrong
+      const said = [], map = { at: null, away: "", arrived: 0 };
+      map.newest = { time: 9000 };
+      map.shown = { time: 8940 };
+      for (now of [0, 4000, 9000]) said.push(whenWords(map)[0]);
+      said.push(whenWords({ ...map, newest: undefined })[0]);
+      said.push(whenWords({ ...map, away: "Gone." })[0]);
+      said.push(whenWords({ ...map, at: 8940 })[0].split(", ")[1], serverNow(map));
+      return said;
+    })()"""
+    (found,) = evaluated([_FEED + script], "kvmap.js")
+    assert found == [
+        *("now", "now", "The newest map is 9 s old."),
+        *("", "Gone.", "1 min 9 s ago", 9009),
+    ]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
 def test_a_request_keeps_its_color() -> None:
     names = ["req_a", "req_a", *(f"req_{number}" for number in range(100))]
     colors = evaluated([f'colorOf("{name}")' for name in names], "kvmap.js")
