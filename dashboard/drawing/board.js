@@ -495,9 +495,11 @@ function showAge(state) {
   const ages = servers.map((one) => (performance.now() - one.arrived) / 1000);
   const age = Math.max(...ages);
   const newest = servers.map((one) => one.overview.time);
-  state.parts.age.textContent = !servers.length ? "no data yet" :
-    `${clock(Math.max(...newest))} · ${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`;
-  state.parts.board.classList.toggle("old", age > STALE_SECONDS || servers.some((one) => one.away));
+  const paused = servers.some((one) => isPaused(state, one.arrived));
+  state.parts.age.textContent = !servers.length ? "no data yet" : `${clock(Math.max(...newest))} · ${
+    paused ? "paused" : `${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`}`;
+  state.parts.board.classList.toggle("old",
+    (age > STALE_SECONDS && !paused) || servers.some((one) => one.away));
 }
 
 function build(state) {
@@ -572,11 +574,11 @@ export default function (component) {
     state.resize = new ResizeObserver(() => { layOut(state); drawCharts(state); });
     state.resize.observe(state.parts.board);
     state.onFrame = (server, frame) => onFrame(state, state.servers.get(server.index), frame);
-    state.timer = setInterval(() => { watchFeed(state); showAge(state); }, 250);
+    state.timer = setInterval(() => { restFeed(state); watchFeed(state); showAge(state); }, 250);
     state.refills = setInterval(() => {
-      if (state.minutes > 5 || [...state.servers.values()].some((one) => one.missed)) refill(state);
-      const isAbsent = [...state.servers.values()].some((one) => one.absent);
-      if (isAbsent || performance.now() - state.tokenSince > TOKEN_MS) renew(state);
+      const servers = state.resting ? [] : [...state.servers.values()];
+      if (servers.some((one) => one.missed || state.minutes > 5)) refill(state);
+      if (servers.some((one) => one.absent) || performance.now() - state.tokenSince > TOKEN_MS) renew(state);
     }, 15000);
   }
   if (state.component.data.token !== data.token || !state.tokenSince)

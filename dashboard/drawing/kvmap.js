@@ -161,6 +161,7 @@ function whenWords(state) {
   }
   const age = state.newest ? serverNow(state) - state.newest.time : 0;
   if (state.away) return [state.away, state.away];
+  if (age > STALE && isPaused(state, state.arrived)) return ["paused", "paused"];
   return age > STALE ? [`The newest map is ${sinceWords(age)} old.`, "out of date"] :
     state.newest ? ["now", "now"] : ["", ""];
 }
@@ -209,13 +210,14 @@ async function read(state, path) {
 }
 
 function refresh(state) {
+  if (performance.now() - state.tokenSince > TOKEN_AGE_MS) renew(state);
+  if (state.resting) return;
   read(state, "times").then((found) => {
     if (!found || state.closed) return;
     state.times = found.times;
     showTime(state);
   });
   read(state, "prefixes").then((tree) => { if (tree && !state.closed) showPrefixes(state, tree); });
-  if (performance.now() - state.tokenSince > TOKEN_AGE_MS) renew(state);
 }
 
 function onFrame(state, frame) {
@@ -276,7 +278,11 @@ export default function (component) {
     resize.observe(state.parts.page);
     state.onFrame = (_, frame) => onFrame(state, frame);
     const timers = [setInterval(() => refresh(state), READ_MS),
-      setInterval(() => { watchFeed(state); showWhen(state); }, TICK_MS)];
+      setInterval(() => {
+        if (restFeed(state)) refresh(state);
+        watchFeed(state);
+        showWhen(state);
+      }, TICK_MS)];
     state.end = () => {
       state.closed = true;
       if (state.source) state.source.close();

@@ -71,6 +71,36 @@ def test_a_feed_from_which_nothing_comes_is_opened_again() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_feed_of_a_page_that_is_not_seen_is_closed_until_it_is() -> None:
+    script = """
+      const tick = (time, hidden) => {
+        now = time;
+        document.hidden = hidden;
+        const woken = restFeed(state);
+        watchFeed(state);
+        data.token = `of ${time}`;
+        return [woken, isOpen(), isPaused(state, 500)];
+      };
+      return [tick(1000, true), tick(10000, true), tick(11000, true), follow(state),
+        tick(90000, true), tick(91000, false), made.at(-1).url, tick(95000, false),
+        tick(96000, false), isPaused(state, 91001)];
+    })()"""
+    (found,) = evaluated([_FEED + script])
+    assert found == [
+        [False, [True], False],
+        [False, [True], False],
+        [False, [False], True],
+        None,  # the page is drawn again, with another token
+        [False, [False], True],
+        [True, [False, True], True],
+        "/feed/0?token=of 90000",
+        [False, [False, True], True],
+        [False, [False, True], False],  # nothing has come: that is a fault
+        False,
+    ]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
 def test_an_axis_ends_at_a_round_number_written_without_needless_zeros() -> None:
     assert evaluated(["roundUp(1)", "roundUp(18113)", "roundUp(0.0021)", "roundUp(0)"]) == [
         1,
