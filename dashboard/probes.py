@@ -25,8 +25,7 @@ class _Kept(Generic[T]):
 
 class Probes(Generic[T]):
     """For all visitors. ``ask``: called with the URL of an admin API and a key, in a thread. An
-    answer is kept for ``seconds`` from when it came, so that one that took long is not asked for
-    again at once."""
+    answer is kept for ``seconds`` from when it came, however long it took."""
 
     def __init__(
         self,
