@@ -5,20 +5,24 @@ from __future__ import annotations
 import enum
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.chats import browser_of, page_session
 from dashboard.feeds import feeds
 from dashboard.oidc import lifetime, seconds_left
+from dashboard.probes import Probes
 from observability.admin_api import AdminScope
 
 OPERATORS_SETTING = "operators"
-_PROBE_SECONDS = 5.0
+_PROBE_SECONDS = 5.0  # for which an answer counts
+# A page waits for all servers that it shows, so that one that hangs must not hold it up for long.
+_PROBE_TIMEOUT = httpx.Timeout(2.5, connect=2.0)
 _REMEMBERED_SECONDS = 12 * 3600.0
 _MOST_REMEMBERED = 1000
 
@@ -55,23 +59,41 @@ _seen: set[str] = set()  # admin APIs that answered once
 
 def access(index: int) -> Access:
     """Return what this visitor may do with a server."""
-    server = feeds().servers[index]
-    if not server.admin:
-        return Access(Standing.ABSENT, AdminClient(""))
-    signed_in = _signed_in()
-    if signed_in is False:
-        return Access(Standing.STRANGER, AdminClient(server.admin), "Sign in to see this server.")
-    key = feeds().key(index) if signed_in else _key_typed(index)
-    client = AdminClient(server.admin, key)
-    standing, problem = _probe(server.admin, key, _moment())
-    if standing in (Standing.VIEWER, Standing.OPERATOR):
-        _seen.add(server.admin)
+    return accesses([index])[index]
+
+
+def accesses(indexes: Sequence[int]) -> dict[int, Access]:
+    """Return what this visitor may do with each server. All are asked at the same time."""
+    servers, signed_in = feeds().servers, _signed_in()
+    found: dict[int, Access] = {}
+    keys: dict[int, str] = {}
+    for index in indexes:
+        admin = servers[index].admin
+        if not admin:
+            found[index] = Access(Standing.ABSENT, AdminClient(""))
+        elif signed_in is False:
+            problem = "Sign in to see this server."
+            found[index] = Access(Standing.STRANGER, AdminClient(admin), problem)
+        else:
+            keys[index] = feeds().key(index) if signed_in else _key_typed(index)
+    answers = _probes.answers([(servers[index].admin, key) for index, key in keys.items()])
+    for (index, key), (standing, problem) in zip(keys.items(), answers, strict=True):
+        standing = _standing(index, key, standing, signed_in=bool(signed_in))
+        found[index] = Access(standing, AdminClient(servers[index].admin, key), problem)
+    return {index: found[index] for index in indexes}
+
+
+def _standing(index: int, key: str, answered: Standing, *, signed_in: bool) -> Standing:
+    """Return the visitor's, where the admin API ``answered`` as it does to ``key``."""
+    admin = feeds().servers[index].admin
+    if answered in (Standing.VIEWER, Standing.OPERATOR):
+        _seen.add(admin)
         feeds().learn_key(index, key)
-        if signed_in and not is_operator(_groups(), _operators()):
-            standing = Standing.VIEWER
-    elif standing is Standing.ABSENT and server.admin in _seen and (key or not feeds().key(index)):
-        standing = Standing.AWAY  # its last figures are for those who have a key, if it needs one
-    return Access(standing, client, problem)
+        may_operate = not signed_in or is_operator(_groups(), _operators())
+        return answered if may_operate else Standing.VIEWER
+    if answered is Standing.ABSENT and admin in _seen and (key or not feeds().key(index)):
+        return Standing.AWAY  # its last figures are for those who have a key, if it needs one
+    return answered
 
 
 def reader_of(url: str) -> AdminClient | None:
@@ -85,7 +107,7 @@ def reader_of(url: str) -> AdminClient | None:
 
 def try_key(index: int, key: str) -> str:
     """Remember a key that the server accepts. Return why it does not; empty if it does."""
-    standing, problem = _probe(feeds().servers[index].admin, key, _moment())
+    [(standing, problem)] = _probes.answers([(feeds().servers[index].admin, key)])
     if standing in (Standing.VIEWER, Standing.OPERATOR):
         remember_key(index, key)
         return ""
@@ -165,15 +187,9 @@ def _typed_name(index: int) -> tuple[str, str]:
     return this_browser(), feeds().servers[index].admin
 
 
-def _moment() -> int:
-    return int(time.time() / _PROBE_SECONDS)
-
-
-@st.cache_data(show_spinner=False, max_entries=64)
-def _probe(url: str, key: str, moment: int) -> tuple[Standing, str]:
-    """``moment``: changes every few seconds, and so does the answer."""
+def _probe(url: str, key: str) -> tuple[Standing, str]:
     try:
-        _, scope = AdminClient(url, key).overview()
+        _, scope = AdminClient(url, key, _PROBE_TIMEOUT).overview()
     except AdminRefusalError as refusal:
         if refusal.status in (401, 403):
             # Without a key the server's sentence is for programs, and the field says enough.
@@ -181,3 +197,6 @@ def _probe(url: str, key: str, moment: int) -> tuple[Standing, str]:
         return Standing.ABSENT, str(refusal)
     operates = scope is AdminScope.OPERATE
     return Standing.OPERATOR if operates else Standing.VIEWER, ""
+
+
+_probes = Probes(_probe, _PROBE_SECONDS)

@@ -50,9 +50,10 @@ class _Usage(msgspec.Struct):
 class AdminClient:
     """Every method raises AdminRefusalError. ``key`` may be empty."""
 
-    def __init__(self, url: str, key: str = "") -> None:
+    def __init__(self, url: str, key: str = "", timeout: httpx.Timeout = _TIMEOUT) -> None:
         self.url = url
         self._key = key
+        self._timeout = timeout
 
     def overview(self) -> tuple[Overview, AdminScope]:
         """Return it with what the key may do."""
@@ -135,7 +136,7 @@ class AdminClient:
                 params=query,
                 content=None if body is None else msgspec.json.encode(body),
                 headers=headers,
-                timeout=_TIMEOUT,
+                timeout=self._timeout,
                 verify=certificates(),
             )
         except httpx.TransportError as error:

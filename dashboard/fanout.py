@@ -15,6 +15,10 @@ from dashboard.server import UnusableKeyError, authorization, engine_query, unre
 _MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
 _RETRY_SECONDS = 1.0
 _END = b""
+# Sent where there is nothing else: a browser that hears nothing for 10 s (common.js) takes its
+# connection for lost, and opens another.
+_ALIVE = b"event: alive\ndata: 1\n\n"
+_ALIVE_SECONDS = 4.0
 # How a message begins that has a map, and nothing else.
 _MAP = b'data: {"kv":'
 # The server sends a message every second.
@@ -117,18 +121,30 @@ class Fanout:
 
 
 async def follow(fanouts: list[Fanout], seconds: float) -> AsyncGenerator[bytes, None]:
-    """Yield the messages of several servers as they come, for ``seconds``."""
+    """Yield the messages of several servers as they come, for ``seconds``, and signs of life
+    between them."""
     queue: asyncio.Queue[bytes] = asyncio.Queue()
     for fanout in fanouts:
         fanout.join(queue)
     now = asyncio.get_running_loop().time
     end = now() + seconds
     try:
-        while (message := await queue.get()) is not _END and now() < end:
+        while (left := end - now()) > 0:
+            message = await _next(queue, min(left, _ALIVE_SECONDS))
+            if message is _END:
+                return
             yield message
     finally:
         for fanout in fanouts:
             fanout.leave(queue)
+
+
+async def _next(queue: asyncio.Queue[bytes], seconds: float) -> bytes:
+    try:
+        async with asyncio.timeout(seconds):
+            return await queue.get()
+    except TimeoutError:
+        return _ALIVE
 
 
 async def _messages(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:

@@ -9,6 +9,7 @@ from dashboard.access import (
     Access,
     Standing,
     access,
+    accesses,
     forget_key,
     has_typed_key,
     sign_in_left,
@@ -84,9 +85,10 @@ def not_responding(name: str, found: Access) -> str:
 
 
 @st.fragment(run_every=_RETRY_SECONDS)
-def wait_for_answer(index: int) -> None:
-    """Have the page drawn again once the server's admin API answers."""
-    if access(index).standing not in (Standing.ABSENT, Standing.AWAY):
+def wait_for_answer(*indexes: int) -> None:
+    """Have the page drawn again once the admin API of one of the servers answers."""
+    found = accesses(indexes).values()
+    if any(one.standing not in (Standing.ABSENT, Standing.AWAY) for one in found):
         st.rerun()
 
 

@@ -392,7 +392,7 @@ function refill(state) {
   state.minutes = minutes;
   for (const server of state.servers.values()) {
     if (server.absent) continue;
-    fetch(`${history}/${server.index}/${minutes}?token=${token}`)
+    fetched(`${history}/${server.index}/${minutes}?token=${token}`)
       .then((reply) => {
         if (reply.ok) return reply.json();
         renew(state); // the next time it is read with the new one
@@ -495,9 +495,11 @@ function showAge(state) {
   const ages = servers.map((one) => (performance.now() - one.arrived) / 1000);
   const age = Math.max(...ages);
   const newest = servers.map((one) => one.overview.time);
-  state.parts.age.textContent = !servers.length ? "no data yet" :
-    `${clock(Math.max(...newest))} · ${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`;
-  state.parts.board.classList.toggle("old", age > STALE_SECONDS || servers.some((one) => one.away));
+  const paused = servers.some((one) => isPaused(state, one.arrived));
+  state.parts.age.textContent = !servers.length ? "no data yet" : `${clock(Math.max(...newest))} · ${
+    paused ? "paused" : `${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`}`;
+  state.parts.board.classList.toggle("old",
+    (age > STALE_SECONDS && !paused) || servers.some((one) => one.away));
 }
 
 function build(state) {
@@ -571,11 +573,12 @@ export default function (component) {
     build(state);
     state.resize = new ResizeObserver(() => { layOut(state); drawCharts(state); });
     state.resize.observe(state.parts.board);
-    state.timer = setInterval(() => showAge(state), 250);
+    state.onFrame = (server, frame) => onFrame(state, state.servers.get(server.index), frame);
+    state.timer = setInterval(() => { restFeed(state); watchFeed(state); showAge(state); }, 250);
     state.refills = setInterval(() => {
-      if (state.minutes > 5 || [...state.servers.values()].some((one) => one.missed)) refill(state);
-      const isAbsent = [...state.servers.values()].some((one) => one.absent);
-      if (isAbsent || performance.now() - state.tokenSince > TOKEN_MS) renew(state);
+      const servers = state.resting ? [] : [...state.servers.values()];
+      if (servers.some((one) => one.missed || state.minutes > 5)) refill(state);
+      if (servers.some((one) => one.absent) || performance.now() - state.tokenSince > TOKEN_MS) renew(state);
     }, 15000);
   }
   if (state.component.data.token !== data.token || !state.tokenSince)
@@ -583,7 +586,6 @@ export default function (component) {
   state.component = component;
   state.closed = false;
   if (state.minutes !== data.minutes) { state.times = []; refill(state); }
-  follow(state, data.servers, (server, frame) =>
-    onFrame(state, state.servers.get(server.index), frame));
+  follow(state);
   return () => close(state);
 }

@@ -129,25 +129,75 @@ function link(state, href, text) {
 }
 
 const FEED_RETRY_MS = 3000; // as browsers do where a server does not answer
+const FEED_SILENT_MS = 10000; // in which two signs of life would have come (fanout.py)
+const FEED_HIDDEN_MS = 10000;
+const FEED_WAKE_MS = 5000; // for the first message, where the token has expired, too
 
 // Keeps one EventSource open, with the newest token: the feed ends when the one that it was opened
 // with expires. Asks the page for a new token when the old one is refused.
-function follow(state, servers, onFrame) {
+function follow(state) {
   const { data } = state.component;
+  if (state.resting) return;
   if (state.source && state.source.readyState !== EventSource.CLOSED &&
       state.opened === `${data.feed}?token=${data.token}`) return;
   if (state.source) state.source.close();
   state.opened = `${data.feed}?token=${data.token}`;
   const source = new EventSource(state.opened);
   state.source = source;
-  for (const server of servers)
-    source.addEventListener(`s${server.index}`, (event) => onFrame(server, JSON.parse(event.data)));
+  const hear = () => { if (state.source === source) state.heard = performance.now(); };
+  hear();
+  source.onopen = hear;
+  source.addEventListener("alive", hear);
+  for (const server of data.servers)
+    source.addEventListener(`s${server.index}`, (event) => {
+      hear();
+      state.onFrame(server, JSON.parse(event.data));
+    });
   source.onerror = () => {
     if (source.readyState !== EventSource.CLOSED) return;
     renew(state);
     // The page may not be drawn again: what it is asked while its own connection is away is lost.
-    setTimeout(() => { if (!state.closed) follow(state, servers, onFrame); }, FEED_RETRY_MS);
+    setTimeout(() => { if (!state.closed) follow(state); }, FEED_RETRY_MS);
   };
+}
+
+// Closes the feed of a page that is not seen: HTTP/1.1 allows six connections to a host, and the
+// feeds of six tabs would leave none for a seventh. Returns whether it is opened again, since the
+// page is seen.
+function restFeed(state) {
+  const now = performance.now();
+  state.hiddenSince = document.hidden ? state.hiddenSince ?? now : null;
+  if (!document.hidden && state.resting) {
+    state.resting = false;
+    state.woken = now;
+    follow(state);
+    return true;
+  }
+  if (document.hidden && !state.resting && now - state.hiddenSince >= FEED_HIDDEN_MS) {
+    state.resting = true;
+    state.source.close();
+  }
+  return false;
+}
+
+// Whether what arrived then is old because the page was not seen, and not by a fault.
+function isPaused(state, arrived) {
+  return Boolean(state.resting) ||
+    (arrived < state.woken && performance.now() - state.woken < FEED_WAKE_MS);
+}
+
+// Opens the feed again where nothing has come for long: a connection whose other end is gone without
+// a word, as after a change of the network, stays open for ever.
+function watchFeed(state) {
+  if (document.hidden || state.source.readyState === EventSource.CLOSED ||
+      performance.now() - state.heard < FEED_SILENT_MS) return;
+  state.source.close();
+  follow(state);
+}
+
+// Ends in time on such a connection, too.
+function fetched(address) {
+  return fetch(address, { signal: AbortSignal.timeout(FEED_SILENT_MS) });
 }
 
 // Asks the page for a new token, at most once a second.

@@ -1,6 +1,6 @@
 // The KV cache: who holds which block, now or at a moment of the last hour, and shared prefixes.
 const COLUMNS = 128, MOST_ROWS = 128, ROW = 10, GAP = 2, CACHED = -1;
-const READ_MS = 10000, RETRY_MS = 1000, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
+const READ_MS = 10000, RETRY_MS = 1000, TICK_MS = 250, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
 // Neighbours differ in lightness, too.
 const COLORS = ["#0d9488", "#d97706", "#6366f1", "#e11d48", "#5bb0e4", "#65730b", "#a855a0", "#4a62c8"];
 
@@ -118,13 +118,14 @@ function showHolders(state) {
 }
 
 function showPrefixes(state, tree) {
-  const now = Date.now() / 1000;
+  const now = serverNow(state);
+  state.tree = tree;
   const rows = inOrder(tree.prefixes).map(([at, depth]) => {
     const one = tree.prefixes[at];
     const name = element("span", "", `${depth ? "+ " : ""}${count(one.tokens)} tokens`);
     name.style.paddingLeft = `${depth}em`;
     return [name, count(one.hits), count(one.holders),
-      `${sinceWords(now - one.last_used)} ago`, linked(state, one.request_id)];
+      now === null ? UNKNOWN : `${sinceWords(now - one.last_used)} ago`, linked(state, one.request_id)];
   });
   fill(state.parts.prefixes, "No prefix has been reused yet.",
     ["prefix", "hits", "held by", "last used", "computed by"], rows);
@@ -147,18 +148,38 @@ function showMap(state, map) {
 
 // --- time ---------------------------------------------------------------------------------------
 
+// The server's clock, by its newest map: the browser's may be wrong.
+function serverNow(state) {
+  return state.newest ? state.newest.time + (performance.now() - state.arrived) / 1000 : null;
+}
+
+// Of which time the map is, for the eye and, without an age that grows, for a screen reader.
+function whenWords(state) {
+  if (state.at !== null) {
+    const shown = state.shown?.time ?? state.at, now = serverNow(state);
+    return [now === null ? clock(shown) : `${clock(shown)}, ${sinceWords(now - shown)} ago`, clock(shown)];
+  }
+  const age = state.newest ? serverNow(state) - state.newest.time : 0;
+  if (state.away) return [state.away, state.away];
+  if (age > STALE && isPaused(state, state.arrived)) return ["paused", "paused"];
+  return age > STALE ? [`The newest map is ${sinceWords(age)} old.`, "out of date"] :
+    state.newest ? ["now", "now"] : ["", ""];
+}
+
+function showWhen(state) {
+  const { slider, when } = state.parts, [seen, said] = whenWords(state);
+  when.textContent = seen;
+  slider.setAttribute("aria-valuetext", said);
+}
+
 function showTime(state) {
-  const { slider, when, live } = state.parts;
+  const { slider, live } = state.parts;
   slider.max = state.times.length;
   slider.disabled = !state.times.length;
   const place = state.at === null ? -1 : state.times.indexOf(state.at);
   slider.value = place < 0 ? state.times.length : place;
-  const shown = state.at === null ? state.newest?.time : state.shown?.time ?? state.at;
-  const age = shown ? Date.now() / 1000 - shown : 0;
-  when.textContent = state.at !== null ? `${clock(shown)}, ${sinceWords(age)} ago` :
-    state.away || (age > STALE ? `The newest map is ${sinceWords(age)} old.` : "now");
-  slider.setAttribute("aria-valuetext", when.textContent);
   live.disabled = state.at === null;
+  showWhen(state);
 }
 
 function goTo(state, at) {
@@ -182,27 +203,32 @@ function goTo(state, at) {
 async function read(state, path) {
   const { data } = state.component;
   try {
-    const answer = await fetch(`${data.kv}/${path}?token=${data.token}`);
+    const answer = await fetched(`${data.kv}/${path}?token=${data.token}`);
     if (answer.status === 403) renew(state);
     return answer.ok ? await answer.json() : null;
   } catch { return null; }
 }
 
 function refresh(state) {
+  if (performance.now() - state.tokenSince > TOKEN_AGE_MS) renew(state);
+  if (state.resting) return;
   read(state, "times").then((found) => {
     if (!found || state.closed) return;
     state.times = found.times;
     showTime(state);
   });
   read(state, "prefixes").then((tree) => { if (tree && !state.closed) showPrefixes(state, tree); });
-  if (performance.now() - state.tokenSince > TOKEN_AGE_MS) renew(state);
 }
 
 function onFrame(state, frame) {
   if (frame.away !== undefined) state.away = frame.away;
   else if (frame.kv) {
     state.away = "";
+    const isFirst = !state.newest;
+    // A feed that is opened again begins with the map that it had last.
+    if (isFirst || state.newest.time !== frame.kv.time) state.arrived = performance.now();
     state.newest = frame.kv;
+    if (isFirst && state.tree) showPrefixes(state, state.tree);
     if (state.at === null) showMap(state, frame.kv);
   } else return;
   if (state.at === null) showTime(state);
@@ -250,11 +276,17 @@ export default function (component) {
     build(state);
     const resize = new ResizeObserver(() => drawMap(state));
     resize.observe(state.parts.page);
-    const timer = setInterval(() => refresh(state), READ_MS);
+    state.onFrame = (_, frame) => onFrame(state, frame);
+    const timers = [setInterval(() => refresh(state), READ_MS),
+      setInterval(() => {
+        if (restFeed(state)) refresh(state);
+        watchFeed(state);
+        showWhen(state);
+      }, TICK_MS)];
     state.end = () => {
       state.closed = true;
       if (state.source) state.source.close();
-      clearInterval(timer);
+      timers.forEach(clearInterval);
       resize.disconnect();
       state.parts.page.remove();
     };
@@ -264,7 +296,7 @@ export default function (component) {
   const isNew = !state.source;
   state.component = component;
   state.closed = false;
-  follow(state, data.servers, (_, frame) => onFrame(state, frame));
+  follow(state);
   if (isNew) refresh(state);
   return () => { state.end(); delete root.quire; };
 }

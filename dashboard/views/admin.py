@@ -10,6 +10,7 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
 from dashboard.markdown import plain_markdown
+from dashboard.refused import refused
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
 from dashboard.words import age, in_full, text_only
@@ -30,7 +31,7 @@ def page() -> None:
         rows = client.audit()
         keys = client.keys()
     except AdminRefusalError as refusal:
-        st.info(plain_markdown(str(refusal)))
+        refused(refusal)
         return
     st.fragment(_serving, run_every=_REFRESH_SECONDS)(client)
     if found.operates:

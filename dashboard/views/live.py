@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import streamlit as st
 
-from dashboard.access import Standing, access
+from dashboard.access import Standing, accesses
 from dashboard.board import CHARTS_DRAWN, CONDITIONS
 from dashboard.components import board, feed_data, mounted
 from dashboard.feeds import RANGES, feeds
@@ -28,7 +28,7 @@ def page() -> None:
     if chosen != ALL:
         remember_server(chosen)
     shown = list(range(len(names))) if chosen == ALL else [names.index(chosen)]
-    standings = {index: access(index) for index in shown}
+    standings = accesses(shown)
     for index, found in standings.items():
         if found.standing is Standing.STRANGER:
             sign_in(index, found.problem)
@@ -39,8 +39,8 @@ def page() -> None:
                 f"This is **{names[0]}**. Servers are shown together only where the dashboard can "
                 "read their admin APIs. Choose another server above."
             )
-        if servers[shown[0]].admin:  # it may only be slow, as just after its start
-            wait_for_answer(shown[0])
+        if any(servers[index].admin for index in shown):  # it may only be slow, as after its start
+            wait_for_answer(*shown)
         metrics_only.page(servers[shown[0]].url)
         return
     with controls:

@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.markdown import plain_markdown
+from dashboard.refused import refused
 from dashboard.signing_in import admitted, one_server, operators_only
 from dashboard.words import UNKNOWN, count, duration, number, percent
 from observability.admin_api import (
@@ -38,7 +39,7 @@ def page() -> None:
     try:
         report = found.client.load()
     except AdminRefusalError as refusal:
-        st.info(plain_markdown(str(refusal)))
+        refused(refusal)
         return
     runs = _runs(report.run)
     if found.operates:

@@ -15,6 +15,7 @@ from dashboard.clock import moment
 from dashboard.feeds import feeds
 from dashboard.markdown import plain_markdown
 from dashboard.phase_bar import phase_bar
+from dashboard.refused import refused
 from dashboard.session import addressed_server
 from dashboard.signing_in import admitted
 from dashboard.trace_link import trace_link, trace_url
@@ -35,7 +36,7 @@ def page() -> None:
     try:
         request = found.client.request(request_id)
     except AdminRefusalError as refusal:
-        st.warning(plain_markdown(str(refusal)))
+        refused(refusal)
         return
     _head(request, found, feeds().servers[index].url)
     st.info(plain_markdown(slow_because(request)), icon=":material/timer:")

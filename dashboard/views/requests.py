@@ -13,8 +13,8 @@ from dashboard.clock import moment
 from dashboard.components import rows_open
 from dashboard.feeds import feeds
 from dashboard.following import PAGES
-from dashboard.markdown import plain_markdown
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
+from dashboard.refused import refused
 from dashboard.session import SERVER, has_arrived, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration
@@ -114,7 +114,7 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
             got = found.client.requests(**query)
     except AdminRefusalError as refusal:
         cursors.clear()
-        st.warning(plain_markdown(str(refusal)))
+        refused(refusal)
         return
     shown = got.requests
     _pages(cursors, got)

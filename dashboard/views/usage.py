@@ -13,8 +13,8 @@ from dashboard.admin_client import AdminRefusalError
 from dashboard.components import rows_open
 from dashboard.feeds import feeds
 from dashboard.following import PAGES
-from dashboard.markdown import plain_markdown
 from dashboard.prices import Prices, prices
+from dashboard.refused import refused
 from dashboard.session import SERVER
 from dashboard.signing_in import admitted, one_server
 from observability.admin_api import UsageRow
@@ -43,7 +43,7 @@ def page() -> None:
             by, since(days, time.time()), "hour" if days == "today" else "day"
         )
     except AdminRefusalError as refusal:
-        st.info(plain_markdown(str(refusal)))
+        refused(refusal)
         return
     priced = prices(os.environ)
     table = totals(rows, by, priced)

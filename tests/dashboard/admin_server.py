@@ -72,10 +72,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         key = self.headers.get("Authorization", "").removeprefix("Bearer ")
         scope = {KEY: "operate", READ_KEY: "read"}.get(key)
-        if scope is None:
+        if refusals := self.server.refusals.get(path):
+            self._answer(refusals.pop(0), b'{"detail": "Not now."}')
+        elif scope is None:
             self._answer(401, b'{"detail": "The admin key is wrong."}')
         elif path == "/admin/v1/overview":
             self._answer(200, msgspec.json.encode(overview()), scope)
+        elif path == "/admin/v1/usage":
+            self._answer(200, b'{"rows": []}')
         elif path == "/admin/v1/load":
             self._load()
         elif path == "/admin/v1/series":
@@ -142,6 +146,7 @@ class AdminServer(ThreadingHTTPServer):
         self.asked: list[str] = []
         self.over = threading.Event()
         self.load: LoadRun | None = None
+        self.refusals: dict[str, list[int]] = {}
 
     @property
     def url(self) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,11 +13,13 @@ import dashboard.access
 from dashboard.access import (
     Standing,
     access,
+    accesses,
     is_operator,
     remember_key,
     try_key,
     uses_oidc,
 )
+from dashboard.probes import Probes
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
 from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 
@@ -101,6 +104,26 @@ def test_the_last_figures_of_a_server_that_needs_no_key_are_for_all(
     monkeypatch.setenv(ADMIN_VARIABLE, closed_url)
     monkeypatch.setattr(dashboard.access, "_seen", {closed_url})
     assert access(0).standing is Standing.AWAY
+
+
+def test_servers_are_asked_at_the_same_time(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those that hang must not delay what the others say."""
+    together = threading.Barrier(2, timeout=30)  # broken if one is asked after the other
+
+    def ask(url: str, key: str) -> tuple[Standing, str]:
+        together.wait()
+        return (Standing.VIEWER, "") if url == server.url else (Standing.ABSENT, "It hangs.")
+
+    monkeypatch.setattr(dashboard.access, "_probes", Probes(ask, 60.0))
+    monkeypatch.setenv(SERVERS_VARIABLE, "http://a:1 http://b:1 http://c:1")
+    monkeypatch.setenv(ADMIN_VARIABLE, f"http://b:2 none {server.url}")
+    found = accesses([0, 1, 2])
+    assert [one.standing for one in found.values()] == [
+        *(Standing.ABSENT, Standing.ABSENT, Standing.VIEWER)
+    ]
+    assert [one.problem for one in found.values()] == ["It hangs.", "", ""]
 
 
 def test_a_key_that_cannot_be_sent_makes_a_stranger(server: AdminServer) -> None:

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import socket
+
+import httpx
 import pytest
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
@@ -23,6 +26,14 @@ def test_a_refusal_has_the_server_s_words() -> None:
 def test_a_server_that_is_not_there_is_named(closed_url: str) -> None:
     with pytest.raises(AdminRefusalError, match="Could not connect") as caught:
         AdminClient(closed_url).overview()
+    assert caught.value.status == 0
+
+
+def test_a_server_that_hangs_is_awaited_for_as_long_as_is_set() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hung:
+        url = f"http://127.0.0.1:{hung.getsockname()[1]}"
+        with pytest.raises(AdminRefusalError, match="did not respond in time") as caught:
+            AdminClient(url, timeout=httpx.Timeout(0.01, connect=10.0)).overview()
     assert caught.value.status == 0
 
 

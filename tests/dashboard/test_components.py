@@ -35,6 +35,71 @@ def evaluated(expressions: list[str], *drawings: str) -> list[object]:
     return list(json.loads(reply.stdout))
 
 
+# A page's feed with its clock, for scripts that end with what they return.
+_FEED = """(() => {
+  const made = [];
+  let now = 0;
+  globalThis.EventSource = class {
+    static CLOSED = 2;
+    constructor(url) { Object.assign(this, { url, readyState: 1, on: {} }); made.push(this); }
+    addEventListener(name, then) { this.on[name] = then; }
+    close() { this.readyState = 2; }
+  };
+  Object.defineProperty(globalThis, "performance", { value: { now: () => now } });
+  globalThis.document = { hidden: false };
+  const frames = [], data = { feed: "/feed/0", token: "t", servers: [{ index: 0 }] };
+  const state = { component: { data }, onFrame: (server, frame) => frames.push(frame) };
+  const isOpen = () => made.map((one) => one.readyState === 1);
+  follow(state);
+"""
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_feed_from_which_nothing_comes_is_opened_again() -> None:
+    script = """
+      now = 9000; watchFeed(state); made[0].on.s0({ data: "1" });
+      now = 18000; watchFeed(state); made[0].on.alive({ data: "2" });
+      now = 27000; watchFeed(state);
+      const before = isOpen();
+      now = 28000; document.hidden = true; watchFeed(state);
+      const hidden = isOpen();
+      document.hidden = false; watchFeed(state);
+      return [before, hidden, isOpen(), frames];
+    })()"""
+    (found,) = evaluated([_FEED + script])
+    assert found == [[True], [True], [False, True], [1]]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_feed_of_a_page_that_is_not_seen_is_closed_until_it_is() -> None:
+    script = """
+      const tick = (time, hidden) => {
+        now = time;
+        document.hidden = hidden;
+        const woken = restFeed(state);
+        watchFeed(state);
+        data.token = `of ${time}`;
+        return [woken, isOpen(), isPaused(state, 500)];
+      };
+      return [tick(1000, true), tick(10000, true), tick(11000, true), follow(state),
+        tick(90000, true), tick(91000, false), made.at(-1).url, tick(95000, false),
+        tick(96000, false), isPaused(state, 91001)];
+    })()"""
+    (found,) = evaluated([_FEED + script])
+    assert found == [
+        [False, [True], False],
+        [False, [True], False],
+        [False, [False], True],
+        None,  # the page is drawn again, with another token
+        [False, [False], True],
+        [True, [False, True], True],
+        "/feed/0?token=of 90000",
+        [False, [False, True], True],
+        [False, [False, True], False],  # nothing has come: that is a fault
+        False,
+    ]
+
+
 @pytest.mark.skipif(NODE is None, reason="needs node")
 def test_an_axis_ends_at_a_round_number_written_without_needless_zeros() -> None:
     assert evaluated(["roundUp(1)", "roundUp(18113)", "roundUp(0.0021)", "roundUp(0)"]) == [
@@ -141,6 +206,27 @@ def test_of_several_servers_a_chart_has_the_sum_or_the_worst() -> None:
     assert shown("What limited the server") == [silent, 1, None]
     assert shown("First token") == [healthy, 2, None]
     assert shown("Sequences") == [silent + healthy, 3, None]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
+def test_a_kv_map_s_age_is_by_the_server_s_clock() -> None:
+    """And grows where no other map comes."""
+    script = """
+      Date.now = () => 0; // the browser's clock is wrong
+      const said = [], map = { at: null, away: "", arrived: 0 };
+      map.newest = { time: 9000 };
+      map.shown = { time: 8940 };
+      for (now of [0, 4000, 9000]) said.push(whenWords(map)[0]);
+      said.push(whenWords({ ...map, newest: undefined })[0]);
+      said.push(whenWords({ ...map, away: "Gone." })[0]);
+      said.push(whenWords({ ...map, at: 8940 })[0].split(", ")[1], serverNow(map));
+      return said;
+    })()"""
+    (found,) = evaluated([_FEED + script], "kvmap.js")
+    assert found == [
+        *("now", "now", "The newest map is 9 s old."),
+        *("", "Gone.", "1 min 9 s ago", 9009),
+    ]
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
+import dashboard.fanout
 from dashboard.fanout import Fanout, follow
 from tests.dashboard.admin_server import KEY, AdminServer, admin_server
 
@@ -56,6 +57,14 @@ async def test_nothing_is_read_once_the_time_is_over(server: AdminServer) -> Non
     fanout = Fanout(3, server.url, lambda: KEY)
     assert [message async for message in follow([fanout], 0)] == []
     assert len(fanout) == 0
+
+
+async def test_signs_of_life_are_sent_where_there_is_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And a feed in which nothing comes ends in time."""
+    monkeypatch.setattr(dashboard.fanout, "_ALIVE_SECONDS", 0.01)
+    assert {message async for message in follow([], 0.05)} == {b"event: alive\ndata: 1\n\n"}
 
 
 async def test_the_map_is_only_asked_for_by_those_who_draw_it(server: AdminServer) -> None:

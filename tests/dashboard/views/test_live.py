@@ -24,7 +24,7 @@ from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of
 from tests.e2e.quire_server import QuireServer, descendants, free_port, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Request
 
 pytestmark = IN_CHROMIUM
 
@@ -199,9 +199,14 @@ def test_a_page_left_open_follows_with_a_new_token(
     with dashboard_of(server.url, tmp_path / "log", admin=admin) as dashboard:
         page = browser.new_page()
         page.clock.install()
-        page.goto(f"{dashboard}/live")
+        with page.expect_request("**/feed/**", timeout=PATIENCE_MS) as first:
+            page.goto(f"{dashboard}/live")
         page.locator(".age").get_by_text("s old").wait_for()
-        with page.expect_request("**/feed/**", timeout=PATIENCE_MS) as second:
+
+        def is_with_another_token(request: Request) -> bool:
+            return "/feed/" in request.url and request.url != first.value.url
+
+        with page.expect_request(is_with_another_token, timeout=PATIENCE_MS) as second:
             page.clock.fast_forward("04:00")
         assert second.value.response().status == 200
         page.close()
