@@ -143,7 +143,7 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
         "truncation": None,
         "padding": None,
         "added_tokens": _added_tokens(keys, vocabulary),
-        "normalizer": None,
+        "normalizer": {"type": "NFC"} if pre.nfc else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": _splits(pre)},
         "post_processor": _added_around(keys, vocabulary),
         "decoder": {
