@@ -36,7 +36,7 @@ from engine.architecture.text_part import QUANTIZATION
 MODELOPT = "hf_quant_config.json"
 """Where NVIDIA's tool says what other checkpoints say in config.json."""
 
-_ZERO_OFFSETS = {"gptq": 1, "gptq_v2": 0}
+_GPTQ, _GPTQ_V2 = "gptq", "gptq_v2"
 
 
 def read_quantization(directory: Path) -> QuantizedFormat | None:
@@ -113,15 +113,15 @@ def _read_awq(fields: ConfigFields) -> QuantizedFormat:
 
 def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
     name = "format" if fields.has("format") else "checkpoint_format"
-    kind = fields.text(name, "gptq")
-    if kind not in _ZERO_OFFSETS:
+    kind = fields.text(name, _GPTQ)
+    if kind not in (_GPTQ, _GPTQ_V2):
         raise fields.error(name, "gptq or gptq_v2 (other layouts are not read)", kind)
     if fields.flag("is_marlin_format", False):
         raise fields.error("is_marlin_format", "false", True)
     pack = fields.text("pack_dtype", "int32").removeprefix("torch.")
     if pack != "int32":
         raise fields.error("pack_dtype", "int32", pack)
-    usual = _gptq_scheme(fields, _ZERO_OFFSETS[kind])
+    usual = _gptq_scheme(fields, kind)
     rules: list[ModuleRule] = []
     dynamic = fields.section("dynamic") or ConfigFields(fields.source, {})
     if len(dynamic.values) > MOST_RULES:
@@ -133,22 +133,23 @@ def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
         own = dynamic.section(text)
         merged = {**fields.values, **(own.values if own else {})}
         source = f"{dynamic.source}: {text[:80]}"
-        scheme = _gptq_scheme(ConfigFields(source, merged), _ZERO_OFFSETS[kind])
+        scheme = _gptq_scheme(ConfigFields(source, merged), kind)
         rules.append((name_pattern(dynamic, text.removeprefix("+:")), scheme))
     rules.append((every, usual))
-    title = "gptq" if kind == "gptq" else "gptq v2"
+    title = "gptq" if kind == _GPTQ else "gptq v2"
     mixed = ", mixed" if len({scheme for _, scheme in rules if scheme}) > 1 else ""
     return QuantizedFormat(
         f"{title}, {usual.bits} bits, {in_groups(usual.group)}{mixed}", tuple(rules)
     )
 
 
-def _gptq_scheme(fields: ConfigFields, zero_offset: int) -> Gptq:
+def _gptq_scheme(fields: ConfigFields, kind: str) -> Gptq:
     bits = fields.integer("bits", low=1, high=32)
     if bits not in (2, 4, 8):
         raise fields.error("bits", "2, 4 or 8", bits)
     group = _group(fields)
-    return Gptq(bits, group, zero_offset, group is not None and fields.flag("desc_act", False))
+    ordered = group is not None and fields.flag("desc_act", False)
+    return Gptq(bits, group, kind == _GPTQ, ordered)
 
 
 # --- 4-bit floats --------------------------------------------------------------------------------

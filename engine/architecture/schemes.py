@@ -51,12 +51,12 @@ class Awq:
 
 @dataclass(frozen=True, slots=True)
 class Gptq:
-    """Packed along the inputs. ``zero_offset``: what is added to stored zero points. ``ordered``:
-    see ``IntegerCodes``."""
+    """Packed along the inputs. ``zeros_less_one``: zero points are stored less 1. ``ordered``: see
+    ``IntegerCodes``."""
 
     bits: int
     group: int | None
-    zero_offset: int
+    zeros_less_one: bool
     ordered: bool = False
 
 

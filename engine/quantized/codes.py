@@ -24,6 +24,12 @@ def codes_of(words: Tensor, bits: int) -> Tensor:
     return torch.stack(parts, -1).flatten(-2)
 
 
+def plus_one(words: Tensor, bits: int) -> Tensor:
+    """Add 1 to whole int32 words at the place of each code, with carries from one code to the next,
+    modulo 2^32."""
+    return words + ((1 << 32) - 1) // ((1 << bits) - 1)
+
+
 def centred(codes: Tensor, bits: int) -> Tensor:
     """uint8 codes to int8 ones around zero."""
     return (codes.to(torch.int16) - (1 << bits - 1)).to(torch.int8)

@@ -25,7 +25,14 @@ from engine.architecture.schemes import (
     IntegerCodes,
     Scheme,
 )
-from engine.quantized.codes import awq_ordered, centred, codes_of, e2m1, scale_values
+from engine.quantized.codes import (
+    awq_ordered,
+    centred,
+    codes_of,
+    e2m1,
+    plus_one,
+    scale_values,
+)
 from engine.quantized.matrices import QuantizedMatrix
 from engine.weights.stored import Shape, StoredTensor, read_codes
 
@@ -327,8 +334,13 @@ def _gptq(parts: ModuleParts, scheme: Gptq) -> QuantizedTensor:
         def rows_of(first: int, last: int) -> Tensor:
             return centred(codes_of(stored()[:, first:last].t(), bits), bits)
 
-        found = codes_of(read_codes(zeros), bits)[:, :outputs].to(torch.int16)
-        subtracted = found + (scheme.zero_offset - (1 << bits - 1))
+        found = read_codes(zeros)
+        if scheme.zeros_less_one:
+            # GPTQModel subtracts from whole words and adds to them, so that a zero point of 0
+            # borrows from the next code. AutoGPTQ's packing loses the codes after a 0; no reading
+            # restores those.
+            found = plus_one(found, bits)
+        subtracted = centred(codes_of(found, bits)[:, :outputs], bits).to(torch.int16)
         return QuantizedMatrix(
             outputs,
             inputs,

@@ -75,33 +75,33 @@ class PreTokenizer(NamedTuple):
     """``patterns``: each splits the pieces left by the one before. ``digits``: digits are split off
     first, one by one.
     ``ignore_merges``: a piece that is a token is not merged from smaller ones. ``adds_bos``: if the
-    file does not say."""
+    file does not say. ``nfc``: texts are brought into Unicode's normal form C first."""
 
     patterns: tuple[str, ...]
     digits: bool = False
     ignore_merges: bool = False
     adds_bos: bool = False
+    nfc: bool = False
 
 
 _LLAMA3_LIKE = PreTokenizer((_LLAMA3,), ignore_merges=True, adds_bos=True)
 _DIGITS_APART = PreTokenizer((_GPT2,), digits=True)
-
 _PLAIN = PreTokenizer((_GPT2,))
 _LLAMA3_ONLY = PreTokenizer((_LLAMA3,))
 _QWEN2_LIKE = PreTokenizer((_QWEN2,))
 _GPT4O_LIKE = PreTokenizer((_GPT4O,))
 
 PRE_TOKENIZERS = {
-    **dict.fromkeys(("gpt-2", "olmo", "granite-docling", "exaone4"), _PLAIN),
+    **dict.fromkeys(("gpt-2", "granite-docling", "exaone4"), _PLAIN),
+    "olmo": _PLAIN._replace(nfc=True),
     **dict.fromkeys(
         ("llama-bpe", "llama3", "llama-v3", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
         _LLAMA3_LIKE,
     ),
     **dict.fromkeys(("smaug-bpe", "dbrx", "glm4", "chatglm-bpe"), _LLAMA3_ONLY),
-    **dict.fromkeys(
-        ("qwen2", "deepseek-r1-qwen", "megrez", "kormo", "f2llmv2", "hunyuan"), _QWEN2_LIKE
-    ),
-    "qwen35": PreTokenizer((_QWEN35,)),
+    **dict.fromkeys(("qwen2", "deepseek-r1-qwen"), _QWEN2_LIKE._replace(nfc=True)),
+    **dict.fromkeys(("megrez", "kormo", "f2llmv2", "hunyuan"), _QWEN2_LIKE),
+    "qwen35": PreTokenizer((_QWEN35,), nfc=True),
     "tekken": PreTokenizer((_TEKKEN,), ignore_merges=True, adds_bos=True),
     **dict.fromkeys(("gpt-4o", "llama4", "kanana2", "minimax-m2"), _GPT4O_LIKE),
     "seed-coder": PreTokenizer((_SEED,)),
@@ -110,5 +110,6 @@ PRE_TOKENIZERS = {
     "kimi-k2": PreTokenizer((_KIMI,), ignore_merges=True),
     "deepseek-llm": PreTokenizer(_DEEPSEEK_LLM),
     "deepseek-coder": PreTokenizer(_DEEPSEEK_CODER),
-    **dict.fromkeys(("smollm", "starcoder", "refact", "command-r"), _DIGITS_APART),
+    **dict.fromkeys(("smollm", "starcoder", "refact"), _DIGITS_APART),
+    "command-r": _DIGITS_APART._replace(nfc=True),
 }

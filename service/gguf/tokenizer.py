@@ -14,8 +14,8 @@ from engine.architecture.errors import ConfigError, UnsupportedError
 from engine.gguf.keys import ARCHITECTURE_KEY, TOKENS_KEY, GgufKeys
 from service.gguf.pooling import declared_pooling
 from service.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from service.gguf.stripping import KIND, stripping_of
 
-KIND = "tokenizer.ggml.model"
 WHOLE = "tokenizer.huggingface.json"
 _PRE = "tokenizer.ggml.pre"
 _MERGES = "tokenizer.ggml.merges"
@@ -110,13 +110,14 @@ def _added_tokens(keys: GgufKeys, vocabulary: dict[str, int]) -> list[dict[str, 
     spaces become ▁ only later."""
     types = _types(keys, len(vocabulary))
     shown = {TokenType.UNKNOWN, TokenType.CONTROL, TokenType.USER_DEFINED}
+    stripping = stripping_of(keys)
     return [
         {
             "id": number,
             "content": token,
             "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
+            "lstrip": stripping.left and token not in stripping.unless,
+            "rstrip": stripping.right and token not in stripping.unless,
             "normalized": False,
             "special": types[number] != TokenType.USER_DEFINED,
         }
@@ -142,7 +143,7 @@ def _byte_level(keys: GgufKeys) -> dict[str, Any]:
         "truncation": None,
         "padding": None,
         "added_tokens": _added_tokens(keys, vocabulary),
-        "normalizer": None,
+        "normalizer": {"type": "NFC"} if pre.nfc else None,
         "pre_tokenizer": {"type": "Sequence", "pretokenizers": _splits(pre)},
         "post_processor": _added_around(keys, vocabulary),
         "decoder": {

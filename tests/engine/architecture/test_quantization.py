@@ -37,13 +37,13 @@ def read(**values: Any) -> QuantizedFormat:
 @pytest.mark.parametrize(
     ("values", "scheme", "description"),
     [
-        (GPTQ, Gptq(4, 128, 1), "gptq, 4 bits, groups of 128"),
+        (GPTQ, Gptq(4, 128, True), "gptq, 4 bits, groups of 128"),
         (
             {**GPTQ, "checkpoint_format": "gptq_v2", "group_size": -1},
-            Gptq(4, None, 0),
+            Gptq(4, None, False),
             "gptq v2, 4 bits, a scale for each output",
         ),
-        ({**GPTQ, "bits": 8, "pack_dtype": "int32"}, Gptq(8, 128, 1), None),
+        ({**GPTQ, "bits": 8, "pack_dtype": "int32"}, Gptq(8, 128, True), None),
         (AWQ, Awq(128), "awq, 4 bits, groups of 128"),
         (FP8, Float8((WHOLE, BY_ROW)), "fp8"),
         (
@@ -78,8 +78,8 @@ def test_modules_of_gptq_may_differ() -> None:
     )
     assert found.description == "gptq, 4 bits, groups of 128, mixed"
     assert found.scheme_of("model.layers.0.self_attn.q_proj") is None
-    assert found.scheme_of("model.layers.0.mlp.experts.3.up_proj") == Gptq(8, 32, 1)
-    assert found.scheme_of("lm_head") == found.scheme_of("other") == Gptq(4, 128, 1)
+    assert found.scheme_of("model.layers.0.mlp.experts.3.up_proj") == Gptq(8, 32, True)
+    assert found.scheme_of("lm_head") == found.scheme_of("other") == Gptq(4, 128, True)
 
 
 @pytest.mark.parametrize(

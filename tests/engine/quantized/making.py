@@ -77,23 +77,26 @@ def _product(scales: np.ndarray, codes: np.ndarray) -> Tensor:
 # --- GPTQ and AWQ --------------------------------------------------------------------------------
 
 
-def gptq(bits: int, offset: int, *, ordered: bool = False, symmetric: bool = False) -> Make:
-    """``offset``: what readers add to stored zero points."""
+def gptq(bits: int, version: int, *, ordered: bool = False, symmetric: bool = False) -> Make:
+    """Version 1 stores zero points less 1, subtracted from whole words, as GPTQModel does."""
 
     def make(random: Random, outputs: int, inputs: int, group: int, size: float) -> Sample:
         groups = -(-inputs // group)
         codes = random.integers(0, 1 << bits, (outputs, inputs))
-        zeros = _zero_points(random, bits, (outputs, groups), size) - (offset if size else 0)
+        zeros = _zero_points(random, bits, (outputs, groups), size)
         if symmetric:
-            zeros[:] = (1 << bits - 1) - offset
+            zeros[:] = 1 << bits - 1
         scales = _halves(random, (outputs, groups), size / (1 << bits - 1))
         index = np.arange(inputs) // group
         if ordered:
             random.shuffle(index)
-        weight = _product(scales[:, index], codes - (zeros[:, index] + offset))
+        weight = _product(scales[:, index], codes - zeros[:, index])
+        words = packed(zeros.T, bits).numpy().view(np.uint32)
+        if version == 1:
+            words = words - np.uint32({2: 0x55555555, 4: 0x11111111, 8: 0x01010101}[bits])
         tensors = {
             "qweight": packed(codes, bits).t().contiguous(),
-            "qzeros": packed(zeros.T, bits),
+            "qzeros": torch.from_numpy(words.view(np.int32)),
             "scales": torch.from_numpy(scales.T.copy()),
             "g_idx": torch.from_numpy(index.astype(np.int32)),
         }
@@ -262,9 +265,9 @@ FORMATS: dict[str, Format] = {
     "gptq_act_order": Format(
         gptq(4, 1, ordered=True), gptq_config(4, desc_act=True), (8, 8), few_bits=False
     ),
-    "gptq_v2": Format(gptq(4, 0), gptq_config(4, checkpoint_format="gptq_v2"), (8, 8)),
+    "gptq_v2": Format(gptq(4, 2), gptq_config(4, checkpoint_format="gptq_v2"), (8, 8)),
     "gptq_v2_act_order": Format(
-        gptq(8, 0, ordered=True),
+        gptq(8, 2, ordered=True),
         gptq_config(8, checkpoint_format="gptq_v2", desc_act=True),
         (4, 4),
         few_bits=False,

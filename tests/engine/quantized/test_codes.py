@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.quantized.codes import awq_ordered, centred, codes_of, e2m1, scale_values
+from engine.quantized.codes import (
+    awq_ordered,
+    centred,
+    codes_of,
+    e2m1,
+    plus_one,
+    scale_values,
+)
 
 
 @pytest.mark.parametrize(
@@ -21,6 +28,13 @@ def test_the_lowest_bits_are_first(bits: int, expected: list[int]) -> None:
     assert codes_of(words, bits).tolist() == [expected]
     assert codes_of(words.expand(3, 1).t(), bits).tolist() == [expected * 3]
     assert codes_of(words[:0], bits).shape == (0, len(expected))
+
+
+@pytest.mark.parametrize(("bits", "ones"), [(2, 0x55555555), (4, 0x11111111), (8, 0x01010101)])
+def test_one_is_added_as_it_was_subtracted_with_borrows(bits: int, ones: int) -> None:
+    words = torch.tensor([0, 1, 0x10, 0x87654321, 0xFFFF0000, 0xFFFFFFFF])
+    stored = (words - ones).to(torch.int32)  # wraps
+    assert torch.equal(plus_one(stored, bits), words.to(torch.int32))
 
 
 def test_codes_are_centred() -> None:

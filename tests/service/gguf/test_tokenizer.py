@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import unicodedata
 from typing import Any
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer
+from tokenizers import Tokenizer, normalizers
 from transformers.integrations.gguf.gguf_tokenizer_mapping import (
     convert_gguf_tokenizer,
     sentencepiece_tokenizer,
@@ -33,6 +34,23 @@ def test_a_byte_level_vocabulary_gives_the_tokens_of_the_original(name: str) -> 
         ids = found.encode(text).ids
         assert ids == original.encode(text).ids, text
         assert found.decode(ids, skip_special_tokens=False) == text
+
+
+@pytest.mark.parametrize("name", ["qwen2", "qwen35", "deepseek-r1-qwen", "command-r", "olmo"])
+def test_a_text_is_brought_into_the_normal_form_of_the_original(name: str) -> None:
+    pre = PRE_TOKENIZERS[name]
+    original = byte_level(*pre.patterns, digits=pre.digits)
+    original.normalizer = normalizers.NFC()
+    found = made(keys_of_byte_level(original, name))
+    for text in TEXTS:
+        apart = unicodedata.normalize("NFD", text)
+        assert found.encode(apart).ids == found.encode(text).ids == original.encode(apart).ids
+
+
+def test_a_text_keeps_its_form_where_the_original_changes_none() -> None:
+    found = made(keys_of_byte_level(byte_level(*PRE_TOKENIZERS["llama-bpe"].patterns), "llama-bpe"))
+    apart = unicodedata.normalize("NFD", "Köln")
+    assert found.decode(found.encode(apart).ids) == apart
 
 
 def test_a_llama_3_piece_that_is_a_token_is_not_merged_from_smaller_ones() -> None:
