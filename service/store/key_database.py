@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -36,6 +37,7 @@ from service.store.tables import ResponseRow
 from service.tenants.stored_key import KeyGrant, StoredKey
 
 _metadata = ResponseRow.metadata
+_REVISION_BITS = 62
 
 # ``details``: a ``KeyGrant`` as JSON. Times are seconds since the epoch.
 KEY_TABLE = Table(
@@ -51,7 +53,7 @@ KEY_TABLE = Table(
     Column("revoked", Double, nullable=True),
     Column("last_used", Double, nullable=True),
 )
-# One row, whose number grows with each change of a key.
+# One row, whose number is another one after each change of a key.
 KEY_STATE_TABLE = Table(
     "quire_key_state",
     _metadata,
@@ -161,8 +163,10 @@ class KeyDatabase:
 async def _advance(connection: AsyncConnection) -> None:
     """First in each transaction: it locks the row, so that changes come one after the other, and
     no reader sees a number before its change."""
+    # Not the next number: where a failover or a backup has lost changes, it would come again, and
+    # servers that have read it would not notice. Older servers add 1, for which there is room.
     await connection.execute(
-        update(KEY_STATE_TABLE).values(revision=KEY_STATE_TABLE.c.revision + 1)
+        update(KEY_STATE_TABLE).values(revision=secrets.randbits(_REVISION_BITS))
     )
 
 
