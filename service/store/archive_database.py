@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Insert, Select, delete, event, func, text
+from sqlalchemy import Insert, Select, delete, event, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
@@ -96,6 +96,15 @@ class ArchiveDatabase:
         ]
         async with self._engine.begin() as connection:
             await connection.execute(self._upsert_usage, rows)
+
+    async def instance(self) -> str:
+        """Return what differs once another database server, or one that was started again, has
+        taken the place of the one before. It may have lost rows. Nothing replaces SQLite."""
+        if self.backend != "postgresql":
+            return ""
+        # A proxy keeps its connections to us: only the server itself shows that it is another.
+        async with self._engine.connect() as connection:
+            return str(await connection.scalar(select(func.pg_postmaster_start_time())))
 
     async def write_audit(self, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Insert all. Return the errors of rows that are refused, as ``insert_requests`` does."""

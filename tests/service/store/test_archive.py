@@ -178,6 +178,21 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
         assert await other.archive.find(kept(1).request_id) == kept(1)
 
 
+@pytest.mark.debian
+async def test_usage_that_a_failover_lost_is_written_again(postgres: Postgres) -> None:
+    await execute(postgres.url, "CREATE DATABASE failed_over")
+    url = postgres.url.replace("/postgres", "/failed_over")
+    async with archived(url) as one:
+        one.use(NOON, ALICE, output_tokens=7)
+        assert await one.archive.usage("key", NOON, NOON + HOUR)
+        await execute(url, "DELETE FROM quire_usage")
+        assert not await one.archive.usage("key", NOON, NOON + HOUR)  # by the same server
+        postgres.stop()
+        postgres.start()
+        [row] = await one.archive.usage("key", NOON, NOON + HOUR)
+        assert (row.requests, row.output_tokens) == (1, 7)
+
+
 async def test_more_keys_than_the_ledger_has_rows_for_are_stored(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
