@@ -21,7 +21,7 @@ from service.records.records import Records
 from service.records.row import row_of
 from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
-from service.store.archive_database import ArchiveDatabase
+from service.store.archive_database import ArchiveDatabase, QueryTooLongError
 from service.store.place import store_place
 from service.store.request_query import ArchiveQueryError
 from service.store.schema import database_url
@@ -357,6 +357,23 @@ async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_
         pages = await asyncio.gather(*asked)
         assert all(page.requests for page in pages)
         assert most == archive._MOST_QUERIES
+
+
+async def test_only_a_query_that_was_slow_itself_is_to_be_made_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error: Exception = TimeoutError()  # as of a connection that is not accepted
+
+    async def fail(self: ArchiveDatabase, statement: Any) -> Any:
+        raise error
+
+    async with archived(f"sqlite:///{tmp_path}/store.sqlite3") as one:
+        monkeypatch.setattr(ArchiveDatabase, "rows", fail)
+        with pytest.raises(StoreUnavailableError, match="retry"):
+            await one.archive.query(RequestQuery())
+        error = QueryTooLongError()
+        with pytest.raises(ArchiveQueryError, match="choose a shorter period"):
+            await one.archive.query(RequestQuery())
 
 
 @pytest.mark.debian
