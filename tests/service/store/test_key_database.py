@@ -56,6 +56,22 @@ async def test_a_change_after_a_failover_that_lost_one_has_a_number_that_never_w
     await database.close()
 
 
+async def test_a_key_that_was_revoked_meanwhile_is_not_among_those_that_a_new_one_ends(
+    url: str,
+) -> None:
+    database = KeyDatabase(store_place(url))
+    await database.bring_up_to_date()
+    keys = [new_key(KeyGrant(alias="team"))[0] for _ in range(3)]
+    for key in keys[:2]:
+        await database.add(key)
+    await database.revoke([keys[0].id], 5.0)
+    _, ended = await database.add(
+        keys[2], ending=[key.id for key in keys[:2]], at=7.0, revokes=True
+    )
+    assert [(key.id, key.revoked) for key in ended] == [(keys[1].id, 7.0)]
+    await database.close()
+
+
 async def test_keys_of_a_file_that_was_replaced_cannot_be_read(tmp_path: Path) -> None:
     file = tmp_path / "store.sqlite3"
     database = KeyDatabase(store_place(f"sqlite:///{file}"))
