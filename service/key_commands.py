@@ -134,7 +134,10 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
     show = command("show", "Show all that is stored of a key, as JSON.", _show)
     rotate = command("rotate", "Make the next key of an alias; the one before ends later.", _rotate)
     rotate.add_argument(
-        "--overlap", type=duration_seconds, default=86_400.0, help="how long both are valid (24h)"
+        "--overlap",
+        type=duration_seconds,
+        default=86_400.0,
+        help="how long both are valid (24h); 0s revokes the one before",
     )
     rotate.add_argument("--expires", type=time_of, help="of the new key; default: never")
     revoke = command("revoke", "End a key; every server refuses it within 10 seconds.", _revoke)
@@ -285,7 +288,8 @@ async def _rotate(store: KeyStore, namespace: argparse.Namespace) -> int:
     await _print_key(store, made)
     print(f"{made.key.id}: {key_summary(made.key)}. The key is not shown again.", file=sys.stderr)
     for key in made.replaced:
-        print(f"{key.id} ({key.shown}…) is valid until {_date(key.expires)}.", file=sys.stderr)
+        ends = "is revoked" if key.revoked else f"is valid until {_date(key.expires)}"
+        print(f"{key.id} ({key.shown}…) {ends}.", file=sys.stderr)
     return 0
 
 

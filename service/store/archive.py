@@ -251,6 +251,7 @@ class RequestArchive:
     async def query(self, query: RequestQuery) -> RequestPage:
         """Return requests that have ended by now. Raises ArchiveQueryError,
         StoreUnavailableError."""
+        from service.store.archive_database import QueryTooLongError
         from service.store.request_query import ArchiveQueryError, page_statement
 
         statement = page_statement(query)
@@ -259,7 +260,7 @@ class RequestArchive:
             await self._write_first_requests()
             try:
                 return await database.rows(statement)
-            except TimeoutError:
+            except QueryTooLongError:
                 raise ArchiveQueryError(_TOO_LONG) from None
 
         return await _page_of(query, await self._ask(read))

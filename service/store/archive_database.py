@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Insert, Select, delete, event, func, text
+from sqlalchemy import Insert, Select, delete, event, func, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Row
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SQLAlchemyError
@@ -28,7 +28,12 @@ from service.store.sqlite_requests import RowsRefusedError, SqliteRequests
 QUERY_SECONDS = 5.0
 _FIGURES = tuple(column.name for column in USAGE_TABLE.columns if not column.primary_key)
 _REFUSED = ("22", "23")  # SQL's classes of errors about data
+_STOPPED = "57014"  # as by statement_timeout
 _STEPS_BETWEEN_CHECKS = 100_000  # of SQLite's virtual machine: some milliseconds
+
+
+class QueryTooLongError(TimeoutError):
+    """The database was at work on a query for too long; others may be answered."""
 
 
 class ArchiveDatabase:
@@ -97,6 +102,15 @@ class ArchiveDatabase:
         async with self._engine.begin() as connection:
             await connection.execute(self._upsert_usage, rows)
 
+    async def instance(self) -> str:
+        """Return what differs once another database server, or one that was started again, has
+        taken the place of the one before. It may have lost rows. Nothing replaces SQLite."""
+        if self.backend != "postgresql":
+            return ""
+        # A proxy keeps its connections to us: only the server itself shows that it is another.
+        async with self._engine.connect() as connection:
+            return str(await connection.scalar(select(func.pg_postmaster_start_time())))
+
     async def write_audit(self, rows: Sequence[dict[str, Any]]) -> list[str]:
         """Insert all. Return the errors of rows that are refused, as ``insert_requests`` does."""
         return await _insert_accepted(partial(self._insert, AUDIT_TABLE.insert()), rows)
@@ -104,16 +118,16 @@ class ArchiveDatabase:
     # --- reading --------------------------------------------------------------------------------
 
     async def rows(self, statement: Select[Any]) -> Sequence[Row[Any]]:
-        """Return what a query finds. Raises TimeoutError if it takes longer than ``QUERY_SECONDS``,
-        and it is then stopped."""
+        """Return what a query finds. Raises QueryTooLongError if it takes longer than
+        ``QUERY_SECONDS``, and it is then stopped."""
         async with self._engine.connect() as connection:
             until = await self._limit(connection, QUERY_SECONDS)
             try:
                 found: Sequence[Row[Any]] = (await connection.execute(statement)).all()
                 return found
             except DBAPIError as error:
-                if time.monotonic() >= until:
-                    raise TimeoutError("the query took too long") from error
+                if time.monotonic() >= until and _was_stopped(error):
+                    raise QueryTooLongError("the query took too long") from error
                 raise
             finally:
                 await self._limit(connection, None)
@@ -177,6 +191,13 @@ async def _insert_accepted(
 
 def audit_values(row: AuditRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in AuditRow.__struct_fields__}
+
+
+def _was_stopped(error: DBAPIError) -> bool:
+    """True if the query was, and not the connection lost."""
+    if isinstance(error.orig, sqlite3.Error):
+        return error.orig.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT
+    return getattr(error.orig, "sqlstate", None) == _STOPPED
 
 
 def _is_refused(error: DBAPIError) -> bool:

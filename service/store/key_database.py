@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import secrets
 import sqlite3
+import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -36,6 +38,7 @@ from service.store.tables import ResponseRow
 from service.tenants.stored_key import KeyGrant, StoredKey
 
 _metadata = ResponseRow.metadata
+_REVISION_BITS = 62
 
 # ``details``: a ``KeyGrant`` as JSON. Times are seconds since the epoch.
 KEY_TABLE = Table(
@@ -51,7 +54,7 @@ KEY_TABLE = Table(
     Column("revoked", Double, nullable=True),
     Column("last_used", Double, nullable=True),
 )
-# One row, whose number grows with each change of a key.
+# One row, whose number is another one after each change of a key.
 KEY_STATE_TABLE = Table(
     "quire_key_state",
     _metadata,
@@ -86,16 +89,32 @@ class KeyDatabase:
             found = await connection.scalar(select(KEY_STATE_TABLE.c.revision))
             return int(found or 0)
 
+    async def now(self) -> float:
+        """Return the time in seconds since the epoch, by the database's clock: the servers' may
+        differ."""
+        if self._place.backend != "postgresql":
+            return time.time()
+        async with self._engine.connect() as connection:
+            epoch = func.extract("epoch", func.clock_timestamp())
+            return float(await connection.scalar(select(epoch)) or 0)
+
     async def keys(self) -> tuple[StoredKey, ...]:
         """Return all keys, the oldest first."""
         async with self._engine.connect() as connection:
             return await _all_keys(connection)
 
     async def add(
-        self, key: StoredKey, *, ending: Collection[str] = (), at: float = 0.0
+        self,
+        key: StoredKey,
+        *,
+        ending: Collection[str] = (),
+        at: float = 0.0,
+        revokes: bool = False,
     ) -> tuple[StoredKey, tuple[StoredKey, ...]]:
         """Add a key, as the newest of its alias, and return it as it is stored. Those whose ids are
-        in ``ending`` expire ``at`` a time, if not before; they are returned as they are then."""
+        in ``ending`` expire ``at`` a time, if not before, or are revoked then, if it ``revokes``
+        them, which takes effect whatever a server's clock says; they are returned as they are
+        then."""
         columns = KEY_TABLE.c
         async with self._engine.begin() as connection:
             await _advance(connection)
@@ -107,25 +126,25 @@ class KeyDatabase:
                 key = msgspec.structs.replace(key, created=math.nextafter(newest, math.inf))
             await connection.execute(KEY_TABLE.insert(), [_to_values(key)])
             if ending:
+                column = columns.revoked if revokes else columns.expires
                 await connection.execute(
                     update(KEY_TABLE)
-                    .where(
-                        columns.id.in_(sorted(ending)),
-                        or_(columns.expires.is_(None), columns.expires > at),
-                    )
-                    .values(expires=at)
+                    .where(columns.id.in_(sorted(ending)), or_(column.is_(None), column > at))
+                    .values({column: at})
                 )
-            return key, await _all_keys(connection, ending)
+            ended = await _all_keys(connection, ending)
+            # Not those that were revoked meanwhile by another call: they are not to be restored.
+            return key, tuple(one for one in ended if one.revoked in (None, at))
 
     async def revoke(
         self,
         ids: Collection[str],
         at: float,
         *,
-        restored: Collection[tuple[StoredKey, float | None]] = (),
+        restored: Collection[tuple[StoredKey, StoredKey]] = (),
     ) -> tuple[StoredKey, ...]:
-        """Return the keys as they are then. ``restored``: other keys, and when they are to expire,
-        unless that has been changed since they were read."""
+        """Return the keys as they are then. ``restored``: other keys, and how they were before,
+        whose ends they get back unless they have been changed since they were read."""
         async with self._engine.begin() as connection:
             await _advance(connection)
             columns = KEY_TABLE.c
@@ -134,11 +153,15 @@ class KeyDatabase:
                 .where(columns.id.in_(sorted(ids)), columns.revoked.is_(None))
                 .values(revoked=at)
             )
-            for key, expires in restored:
+            for key, before in restored:
                 await connection.execute(
                     update(KEY_TABLE)
-                    .where(columns.id == key.id, columns.expires == key.expires)
-                    .values(expires=expires)
+                    .where(
+                        columns.id == key.id,
+                        columns.expires.is_not_distinct_from(key.expires),
+                        columns.revoked.is_not_distinct_from(key.revoked),
+                    )
+                    .values(expires=before.expires, revoked=before.revoked)
                 )
             return await _all_keys(connection, ids)
 
@@ -161,8 +184,10 @@ class KeyDatabase:
 async def _advance(connection: AsyncConnection) -> None:
     """First in each transaction: it locks the row, so that changes come one after the other, and
     no reader sees a number before its change."""
+    # Not the next number: where a failover or a backup has lost changes, it would come again, and
+    # servers that have read it would not notice. Older servers add 1, for which there is room.
     await connection.execute(
-        update(KEY_STATE_TABLE).values(revision=KEY_STATE_TABLE.c.revision + 1)
+        update(KEY_STATE_TABLE).values(revision=secrets.randbits(_REVISION_BITS))
     )
 
 

@@ -69,23 +69,24 @@ class KeyStore:
 
     async def rotate(self, name: str, *, overlap: float, expires: float | None = None) -> MadeKey:
         """Make another key that allows what the newest one of this id or alias does. All of them
-        end ``overlap`` seconds from now, or before if they would. Raises NoSuchKeyError,
-        ValueError."""
-        now = time.time()
+        end ``overlap`` seconds from now, or before if they would; without an overlap they are
+        revoked. Raises NoSuchKeyError, ValueError."""
         async with self._database.asked() as database:
+            now = await database.now()
             valid = [key for key in named(await database.keys(), name) if key.is_valid(now)]
             if not valid:
                 raise NoSuchKeyError(f"There is no valid key with the id or alias '{name[:64]}'.")
             key, text = new_key(valid[-1].grant, expires)
             ids = [one.id for one in valid]
-            key, replaced = await database.add(key, ending=ids, at=now + overlap)
+            at, revokes = now + overlap, overlap <= 0
+            key, replaced = await database.add(key, ending=ids, at=at, revokes=revokes)
         return MadeKey(key, text, replaced, tuple(valid))
 
     async def withdraw(self, made: MadeKey) -> None:
         """Revoke a key that was just made, and give those that it replaced their ends back, unless
         they have been changed meanwhile."""
-        ends = {key.id: key.expires for key in made.before}
-        restored = [(key, ends[key.id]) for key in made.replaced]
+        before = {key.id: key for key in made.before}
+        restored = [(key, before[key.id]) for key in made.replaced]
         async with self._database.asked() as database:
             await database.revoke([made.key.id], time.time(), restored=restored)
 

@@ -23,6 +23,7 @@ class UsageWriter:
     def __init__(self, table: UsageTable) -> None:
         self._table = table
         self._stored: dict[int, HourlyUsage] = {}  # by row, as last written
+        self._instance = ""  # of the database that has them
         self._writing = asyncio.Lock()
         self._next = 0.0
         self._said_overflow = False
@@ -37,8 +38,12 @@ class UsageWriter:
         return self._table.is_crowded
 
     async def write(self, database: ArchiveDatabase) -> None:
-        """Write what has changed. Raises what the database does."""
+        """Write what has changed, or after a failover, which may have lost rows, all. Raises what
+        the database does."""
         async with self._writing:
+            instance = await database.instance()
+            if instance != self._instance:
+                self._instance, self._stored = instance, {}
             now = self._table.rows()
             changed = [one for one in now if self._stored.get(one.row) != one]
             if changed:

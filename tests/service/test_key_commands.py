@@ -57,6 +57,7 @@ def test_the_life_of_a_key(store: Path, capsys: pytest.CaptureFixture[str]) -> N
     states = [row["state"] for row in json.loads(quire(capsys, "list", "--all", "--json")[1])]
     assert states == ["revoked", "valid"]
     assert json.loads(quire(capsys, "show", found["id"])[1])["state"] == "revoked"
+    assert "is revoked." in quire(capsys, "rotate", "team", "--overlap", "0s")[2]
     assert key.strip().encode() not in store.read_bytes()
 
 

@@ -35,7 +35,7 @@ class KeyOrder(KeyGrant, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class RotateOrder(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``overlap``: seconds for which the keys before stay valid."""
+    """``overlap``: seconds for which the keys before stay valid; 0: they are revoked."""
 
     overlap: Annotated[float, Meta(ge=0, le=_MOST_SECONDS)] = 86_400.0
     expires_in: _Seconds | None = None
@@ -90,7 +90,8 @@ async def rotate_key(request: AdminCall, name: FromPath[str]) -> Response[bytes]
     except ValueError as error:
         raise invalid(f"{error}.", "expires_in") from None
     before = ", ".join(key.id for key in made.replaced)
-    after = f"{_described(made.key)}; the ones before for {order.overlap:g} s"
+    until = f"for {order.overlap:g} s" if order.overlap else "revoked"
+    after = f"{_described(made.key)}; the ones before {until}"
     request.audit("key rotate", target=made.key.id, before=before, after=after)
     await request.desk.whole.gather(LOOK_AT_KEYS_AT, Nothing())
     replaced = tuple(_row(request, key) for key in made.replaced)

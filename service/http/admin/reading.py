@@ -65,13 +65,15 @@ async def _page(request: AdminCall, query: RequestQuery) -> tuple[Iterator[bytes
     pages from memory, which may have forgotten requests meanwhile. Raises QueryError."""
     desk = request.desk
     is_stored = (query.cursor or "").startswith(_STORE_CURSOR)
-    if is_stored or not remembered(desk.services.records, query):
+    asks_store = is_stored or not remembered(desk.services.records, query)
+    if asks_store:
         stored = await _stored_page(desk, query)
         if stored is not None:
             return stored
     found = await desk.whole.rows(query)
     (page,) = found.parts
-    if not page.is_complete:  # another worker has forgotten some
+    # Another worker has forgotten some. A store that has just failed would take as long again.
+    if not (page.is_complete or asks_store):
         stored = await _stored_page(desk, query)
         if stored is not None:
             return stored

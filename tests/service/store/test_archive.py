@@ -21,7 +21,7 @@ from service.records.records import Records
 from service.records.row import row_of
 from service.store import archive
 from service.store.archive import ArchiveSources, RequestArchive
-from service.store.archive_database import ArchiveDatabase
+from service.store.archive_database import ArchiveDatabase, QueryTooLongError
 from service.store.place import store_place
 from service.store.request_query import ArchiveQueryError
 from service.store.schema import database_url
@@ -176,6 +176,21 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
         [row] = await other.archive.usage("key", NOON, NOON + HOUR)
         assert (row.requests, row.output_tokens) == (6, 114)
         assert await other.archive.find(kept(1).request_id) == kept(1)
+
+
+@pytest.mark.debian
+async def test_usage_that_a_failover_lost_is_written_again(postgres: Postgres) -> None:
+    await execute(postgres.url, "CREATE DATABASE failed_over")
+    url = postgres.url.replace("/postgres", "/failed_over")
+    async with archived(url) as one:
+        one.use(NOON, ALICE, output_tokens=7)
+        assert await one.archive.usage("key", NOON, NOON + HOUR)
+        await execute(url, "DELETE FROM quire_usage")
+        assert not await one.archive.usage("key", NOON, NOON + HOUR)  # by the same server
+        postgres.stop()
+        postgres.start()
+        [row] = await one.archive.usage("key", NOON, NOON + HOUR)
+        assert (row.requests, row.output_tokens) == (1, 7)
 
 
 async def test_more_keys_than_the_ledger_has_rows_for_are_stored(
@@ -342,6 +357,23 @@ async def test_few_queries_run_at_a_time_and_others_are_told_when_they_wait_too_
         pages = await asyncio.gather(*asked)
         assert all(page.requests for page in pages)
         assert most == archive._MOST_QUERIES
+
+
+async def test_only_a_query_that_was_slow_itself_is_to_be_made_smaller(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error: Exception = TimeoutError()  # as of a connection that is not accepted
+
+    async def fail(self: ArchiveDatabase, statement: Any) -> Any:
+        raise error
+
+    async with archived(f"sqlite:///{tmp_path}/store.sqlite3") as one:
+        monkeypatch.setattr(ArchiveDatabase, "rows", fail)
+        with pytest.raises(StoreUnavailableError, match="retry"):
+            await one.archive.query(RequestQuery())
+        error = QueryTooLongError()
+        with pytest.raises(ArchiveQueryError, match="choose a shorter period"):
+            await one.archive.query(RequestQuery())
 
 
 @pytest.mark.debian

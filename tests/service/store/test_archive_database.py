@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import select, text
+from sqlalchemy.exc import DBAPIError
 
 from service.records.row import row_of
 from service.store import archive_database
+from service.store.archive_database import QueryTooLongError
 from service.store.archive_tables import REQUEST_TABLE
 from service.store.packed_request import pack_request
 from tests.service.running_postgres import Postgres
@@ -29,12 +31,25 @@ async def test_a_query_that_takes_too_long_is_stopped(
         database = one.archive._database
         assert database is not None
         monkeypatch.setattr(archive_database, "QUERY_SECONDS", 0.3)
-        with pytest.raises(TimeoutError):
+        with pytest.raises(QueryTooLongError):
             await database.rows(text(SLOW[database.backend]))  # type: ignore[arg-type]
         monkeypatch.undo()
         one.keep(kept(1))
         await one.written()
         assert list(await database.rows(select(text("1")))) == [(1,)]
+
+
+@pytest.mark.debian
+async def test_a_connection_that_is_lost_late_is_not_a_slow_query(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await execute(postgres.url, "CREATE DATABASE lost")
+    async with archived(postgres.url.replace("/postgres", "/lost")) as one:
+        database = one.archive._database
+        assert database is not None
+        monkeypatch.setattr(archive_database, "QUERY_SECONDS", 0.0)  # PostgreSQL: no limit
+        with pytest.raises(DBAPIError):
+            await database.rows(text("SELECT pg_terminate_backend(pg_backend_pid())"))  # type: ignore[arg-type]
 
 
 async def test_a_row_that_is_refused_is_left_out_and_has_its_error(url: str) -> None:

@@ -12,6 +12,8 @@ from service.errors import StoreUnavailableError
 from service.store.key_store import KeyStore, NoSuchKeyError
 from service.store.place import store_place
 from service.tenants.stored_key import KeyGrant, digest_of, tenant_grants
+from tests.service.running_postgres import Postgres
+from tests.service.store.stored import execute
 
 TEAM = KeyGrant(alias="team", tokens_per_minute=1000, models=("m\0", "ü"))
 
@@ -62,6 +64,35 @@ async def test_rotation_makes_a_like_key_and_ends_the_ones_before(store: KeyStor
     assert len(await store.keys()) == 3
     with pytest.raises(NoSuchKeyError):
         await store.rotate("nobody", overlap=0)
+
+
+async def test_rotation_without_an_overlap_revokes_so_that_no_clock_matters(
+    store: KeyStore,
+) -> None:
+    first, other = await store.create(TEAM), await store.create(TEAM)
+    before = await store.keys()
+    made = await store.rotate("team", overlap=0)
+    assert [key.id for key in made.replaced] == [first.key.id, other.key.id]
+    assert not any(key.is_valid(0.0) for key in made.replaced)
+    await store.withdraw(made)
+    assert (await store.keys())[:2] == before
+
+
+@pytest.mark.debian
+async def test_an_overlap_ends_by_the_clock_of_the_database(
+    postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await execute(postgres.url, "CREATE DATABASE skewed")
+    store = KeyStore(store_place(postgres.url.replace("/postgres", "/skewed")))
+    await store.prepare()
+    await store.create(TEAM)
+    now = time.time()
+    with monkeypatch.context() as ahead:
+        ahead.setattr(time, "time", lambda: now + 1200)
+        made = await store.rotate("team", overlap=3600)
+    [old] = made.replaced
+    assert old.expires == pytest.approx(now + 3600, abs=60)
+    await store.close()
 
 
 async def test_the_order_of_an_alias_s_keys_does_not_depend_on_clocks(

@@ -1,4 +1,5 @@
-"""Usage is written when it has changed, and rows that are stored are released."""
+"""Usage is written when it has changed, or the database may have lost it, and rows that are stored
+are released."""
 
 from __future__ import annotations
 
@@ -16,6 +17,10 @@ from service.store.usage_writer import UsageWriter
 class Database:
     def __init__(self) -> None:
         self.written: list[list[str]] = []
+        self.server = "first"
+
+    async def instance(self) -> str:
+        return self.server
 
     async def write_usage(self, boot: int, usage: Sequence[HourlyUsage]) -> None:
         self.written.append([one.group.key for one in usage])
@@ -26,9 +31,27 @@ def count(table: UsageTable, key: str) -> None:
         table.count(360_000, UsageGroup(key, "m", "chat"), UsageFigures())
 
 
-async def test_what_has_changed_is_written_and_an_overflow_is_logged_once() -> None:
+def usage_table() -> UsageTable:
     layout = LedgerLayout(["m"], metrics=[], usage_rows=8, key_names=20)
-    table = UsageTable(WorkerLedger(layout), ("other",), ("m", "other"), ("chat", "none"))
+    return UsageTable(WorkerLedger(layout), ("other",), ("m", "other"), ("chat", "none"))
+
+
+async def test_after_a_failover_all_is_written_again_once() -> None:
+    table = usage_table()
+    writer, database = UsageWriter(table), Database()
+    written: Any = database
+    count(table, "a")
+    await writer.write(written)
+    count(table, "b")
+    await writer.write(written)
+    database.server = "second"
+    for _ in range(2):
+        await writer.write(written)
+    assert database.written == [["a"], ["b"], ["a", "b"]]
+
+
+async def test_what_has_changed_is_written_and_an_overflow_is_logged_once() -> None:
+    table = usage_table()
     writer, database = UsageWriter(table), Database()
     written: Any = database
     with capture_logs() as lines:

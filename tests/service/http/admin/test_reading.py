@@ -127,6 +127,7 @@ def test_without_stored_requests_memory_is_what_there_is(app: AdminApp, archive:
 def test_while_the_store_is_away_memory_is_what_there_is(app: AdminApp, archive: Archive) -> None:
     archive.is_away = True
     assert page(app, "since=30d").source == "memory"
+    assert len(archive.asked) == 1  # each attempt may take ten seconds
     reply = get(app, "/requests?since=30d&cursor=s.second")
     assert (reply.status, reply.headers["content-type"]) == (503, "application/problem+json")
 
