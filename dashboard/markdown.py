@@ -39,6 +39,7 @@ _ONLY_IN_BLOCKS = (
     (re.compile(r"\\(begin|end)\{gather\*?\}"), r"\\\1{gathered}"),
     (re.compile(r"\\tag\*?\{([^{}]*)\}"), r"\\quad(\\text{\1})"),
 )
+_MOST_LABEL = 1_000  # characters
 # Find blocks as the renderer does. Only what is code to both is code for certain.
 _WITH_HTML, _WITHOUT_HTML = (
     MarkdownIt("commonmark", {"html": html}).enable("table").disable(["inline", "text_join"])
@@ -72,6 +73,16 @@ def plain_markdown(text: str) -> str:
         if not lines[number].endswith("\\"):
             lines[number] += "  "
     return "\n".join(lines)
+
+
+def plain_label(text: str) -> str:
+    """Text for the label of a widget, or for a sentence with a name from elsewhere: one
+    line of it, cut where it is too long.
+
+    The whole label, not the name alone: where a name begins decides whether it is code.
+    """
+    line = " ".join(text.split())
+    return plain_markdown(line if len(line) <= _MOST_LABEL else f"{line[: _MOST_LABEL - 1]}…")
 
 
 def _ends_within_paragraphs(

@@ -13,7 +13,7 @@ from dashboard.access import reader_of
 from dashboard.answer import Answer, Ending
 from dashboard.client import Generation
 from dashboard.conversation import Turn
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from dashboard.play.figures import cost, progress, reasoned
 from dashboard.play.marked import differing, tinted
 from dashboard.play.prompt import PromptReading
@@ -61,7 +61,7 @@ def _ended_answer(answer: Answer, marked: str | None) -> None:
     elif answer.text:
         st.markdown(plain_markdown(answer.text))
     for call in answer.tool_calls:
-        st.markdown(f"Calls the tool **{plain_markdown(call.name)}** with")
+        st.markdown(plain_label(f"Calls the tool **{call.name}** with"))
         st.code(call.arguments, language="json")
     if answer.result is not None:
         st.dataframe(answer.result, hide_index=True)
@@ -120,7 +120,7 @@ class _Growing:
         if answer.text:
             self.text.markdown(plain_markdown(answer.text))
         elif answer.tool_calls:
-            self.text.markdown(f"Calls the tool **{plain_markdown(answer.tool_calls[-1].name)}** …")
+            self.text.markdown(plain_label(f"Calls the tool **{answer.tool_calls[-1].name}** …"))
         read = None if answer.chunks else self.reading.share(answer.request_id)
         self.strip.caption(progress(answer, read))
 

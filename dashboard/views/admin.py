@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
 from dashboard.words import age, in_full, text_only
@@ -155,7 +155,7 @@ def _change(client: AdminClient, settings: Settings) -> None:
 
 def _value(setting: HotSetting) -> float | str:
     """The server judges what is allowed, so that its reason is what is shown."""
-    label = f"{setting.name} ({allowed(setting)})"
+    label = plain_label(f"{setting.name} ({allowed(setting)})")
     if setting.kind == "choice":
         index = setting.choices.index(str(setting.value))
         return st.selectbox(label, setting.choices, index=index)
