@@ -56,7 +56,7 @@ def press(page: AppTest, label: str) -> None:
 
 def test_an_operator_drains_and_resumes(drawn: AppTest, served: tuple[str, str]) -> None:
     assert not drawn.exception
-    assert "simulated:h100-8b" in drawn.markdown[0].value
+    assert plain_markdown("simulated:h100-8b") in drawn.markdown[0].value
     assert "Sign out" in [button.label for button in drawn.button]
     client = AdminClient(served[1], OPERATE)
     idle = Condition.IDLE  # with an engine, of which a verdict speaks first
