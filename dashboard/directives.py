@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-# Streamlit takes :word, ::word and :::word for its directives. It draws them without their [ ] and
-# { }, a colour's name and a line of its own not at all. :word: is an emoji or an icon to it, also
-# if the first colon is escaped.
+# Streamlit takes :word, ::word and :::word for its directives. It leaves out their [ ] and { }, and
+# of colours and of whole lines the word, too. :word: is an emoji or an icon to it, even if the
+# first colon is escaped.
 _NAME = r"(?:[\w+-]|\\[_-]){1,64}"
 _COLON = re.compile(
     # Addresses and tags stay as they are.
@@ -18,7 +18,7 @@ _COLON = re.compile(
     r"|(?<!\\)(?P<escape>\\*):(?:"
     rf"(?=[\w+\\-]{{0,64}}[A-Z]|100:|1234:|[+-]1:)(?P<emoji>{_NAME}):(?P<brace>\{{?)"
     r"|(?P<icon>material)/"
-    # A name may begin with anything but white space and punctuation; times are no trouble.
+    # A name may begin with anything but white space and punctuation. Times need no backslash.
     r"|(?!\d[\d-]*(?![\w\[{-]))(?=[^\s!-/:-@\[-`{-~]))",
     re.ASCII | re.IGNORECASE,
 )
