@@ -107,6 +107,23 @@ def test_the_bundle_is_a_zip_file(served: tuple[str, str]) -> None:
         assert "manifest.json" in made.namelist()
 
 
+def test_a_bundle_is_offered_once_it_is_made_and_a_refusal_is_the_server_s(
+    drawn: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not drawn.get("download_button")
+    press(drawn, "Make the bundle")
+    assert len(drawn.get("download_button")) == 1
+    assert not drawn.error
+
+    def refused(_: AdminClient) -> bytes:
+        raise AdminRefusalError(503, "No bundle now: it costs $5.")
+
+    monkeypatch.setattr(AdminClient, "bundle", refused)
+    press(drawn, "Make the bundle")
+    assert [one.value for one in drawn.error] == [r"No bundle now: it costs \$5."]
+    assert not drawn.get("download_button")
+
+
 def test_what_serves_is_said_with_its_format_and_what_it_does_not_take() -> None:
     said = serving(overview(quantization="fp8", unserved_inputs=("image",)))
     assert said == "m (fp8; text only, no image) on Quire 1, up for 10 s, ok. Healthy."
