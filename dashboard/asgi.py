@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from starlette.middleware import Middleware
 
+from dashboard.closing import NotesClosing
 from dashboard.feeds import feeds
 from dashboard.routes import ROUTES
 
@@ -38,4 +40,9 @@ def _end_feeds_first() -> None:
         signal.signal(number, stop)
 
 
-app = st.App(Path(__file__).with_name("app.py"), lifespan=lifespan, routes=ROUTES)
+app = st.App(
+    Path(__file__).with_name("app.py"),
+    lifespan=lifespan,
+    routes=ROUTES,
+    middleware=[Middleware(NotesClosing)],
+)

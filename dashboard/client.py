@@ -44,7 +44,7 @@ class Request:
 
 class Generation:
     """An answer in progress. ``patience``: seconds after which an answer that is not being read
-    (the page was closed) is cancelled. The API key is gone when the answer has ended."""
+    (the page's connection was lost) is cancelled. The API key is gone when the answer has ended."""
 
     def __init__(
         self,

@@ -7,10 +7,13 @@ import itertools
 import re
 import textwrap
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
+
+from dashboard.directives import without_directives
 
 # A list of tasks, whose boxes the renderer draws as fields without a label. A task may be the first
 # item of a list that is an item itself.
@@ -39,6 +42,7 @@ _ONLY_IN_BLOCKS = (
     (re.compile(r"\\(begin|end)\{gather\*?\}"), r"\\\1{gathered}"),
     (re.compile(r"\\tag\*?\{([^{}]*)\}"), r"\\quad(\\text{\1})"),
 )
+_MOST_LABEL = 1_000  # characters
 # Find blocks as the renderer does. Only what is code to both is code for certain.
 _WITH_HTML, _WITHOUT_HTML = (
     MarkdownIt("commonmark", {"html": html}).enable("table").disable(["inline", "text_join"])
@@ -72,6 +76,16 @@ def plain_markdown(text: str) -> str:
         if not lines[number].endswith("\\"):
             lines[number] += "  "
     return "\n".join(lines)
+
+
+def plain_label(text: str) -> str:
+    """Text for the label of a widget, or for a sentence with a name from elsewhere: one
+    line of it, cut where it is too long.
+
+    The whole label, not the name alone: where a name begins decides whether it is code.
+    """
+    line = " ".join(text.split())
+    return plain_markdown(line if len(line) <= _MOST_LABEL else f"{line[: _MOST_LABEL - 1]}…")
 
 
 def _ends_within_paragraphs(
@@ -191,17 +205,28 @@ def _lines_of(tokens: Sequence[Token], *types: str) -> set[int]:
 
 def _with_formulas_outside_code(text: str) -> str:
     """A formula may have several lines."""
-    tokens = _WITH_HTML.parse(text)
+    environment: dict[str, Any] = {}
+    tokens = _WITH_HTML.parse(text, environment)
     code = _lines_of(tokens, "fence", "code_block")
     text = _with_text_boxes(text, code)
     starts = [*_line_starts(text), len(text)]
-    blocks = [(starts[line], starts[line + 1]) for line in code]
+    literal = _lines_of(tokens, "html_block") | _definitions(environment)
+    blocks = [(starts[line], starts[line + 1]) for line in code | literal]
+    in_literal = {starts[line] for line in literal}
     done, at = [], 0
     for begin, end in sorted([*blocks, *_code_spans(text, tokens)]):
-        done += [_with_formulas(text[at:begin]), text[begin:end]]
+        part = text[begin:end]
+        done.append(_with_formulas(text[at:begin], without_directives))
+        done.append(_with_formulas(part) if begin in in_literal else part)
         at = end
-    done.append(_with_formulas(text[at:]))
+    done.append(_with_formulas(text[at:], without_directives))
     return "".join(done)
+
+
+def _definitions(environment: dict[str, Any]) -> set[int]:
+    """The lines of links' definitions, in which a backslash would end them."""
+    found = [*environment.get("references", {}).values(), *environment.get("duplicate_refs", ())]
+    return {line for one in found for line in range(*one["map"])}
 
 
 def _with_text_boxes(text: str, code: set[int]) -> str:
@@ -216,17 +241,18 @@ def _box(task: re.Match[str]) -> str:
     return task[1] + ("☐" if task[2] == " " else "☑")
 
 
-def _with_formulas(text: str) -> str:
-    """Formulas in dollars, as the renderer knows them; every other dollar is one."""
+def _with_formulas(text: str, prose: Callable[[str], str] = str) -> str:
+    """Formulas in dollars, as the renderer knows them; every other dollar is one. ``prose``: what
+    is done with all that is not in a formula."""
     done, at = [], 0
     for found in _MATH.finditer(text):
-        done.append(_DOLLAR.sub(r"\1\\$", text[at : found.start()]))
+        done.append(prose(_DOLLAR.sub(r"\1\\$", text[at : found.start()])))
         quoted = text[text.rfind("\n", 0, found.start()) + 1 :].lstrip().startswith(">")
         formula = next(filter(None, found.groups()))
         formula = re.sub(r"\s*\n[ \t]*>?\s*" if quoted else r"\s*\n\s*", " ", formula).strip()
         done.append(_displayed(formula) if found["block"] or found["double"] else f"${formula}$")
         at = found.end()
-    done.append(_DOLLAR.sub(r"\1\\$", text[at:]))
+    done.append(prose(_DOLLAR.sub(r"\1\\$", text[at:])))
     return "".join(done)
 
 

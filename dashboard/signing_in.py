@@ -17,7 +17,7 @@ from dashboard.access import (
     uses_oidc,
 )
 from dashboard.feeds import feeds
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from dashboard.session import picked_server
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE
 
@@ -74,7 +74,7 @@ def admitted(index: int) -> Access:
 
 def not_responding(name: str, found: Access) -> str:
     """Say that a server's admin API does not respond and, if it never has, what to do."""
-    said = f"The admin API of {name} is not responding. {plain_markdown(found.problem)}"
+    said = plain_label(f"The admin API of {name} is not responding. {found.problem}")
     if found.standing is Standing.AWAY:
         return said
     return (
@@ -135,7 +135,7 @@ def sign_in(index: int, problem: str) -> None:
 def _own_key_refused(index: int, problem: str) -> str:
     name = feeds().servers[index].name
     fault = (
-        f"{name} refuses the admin key of this dashboard. {plain_markdown(problem)}"
+        plain_label(f"{name} refuses the admin key of this dashboard. {problem}")
         if feeds().key(index)
         else f"{name} requires an admin key, and this dashboard has none."
     )

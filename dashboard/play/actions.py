@@ -13,7 +13,7 @@ from dashboard.apis.ask import Call, Message
 from dashboard.client import Generation
 from dashboard.codes import LANGUAGES
 from dashboard.conversation import Choices, Conversation, Turn
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from dashboard.play.figures import record
 from dashboard.session import SERVER, has_page
 from dashboard.settings import server_name
@@ -98,7 +98,7 @@ def tool_results(asking: Asking) -> bool:
     prefix = f"result-{id(asking.conversation.turns[-1])}-"
     with st.container(border=True):
         for place, call in enumerate(calls):
-            st.text_area(f"Result of {call.name}", key=f"{prefix}{place}", height=90)
+            st.text_area(plain_label(f"Result of {call.name}"), key=f"{prefix}{place}", height=90)
         st.button(
             "Send the results",
             icon=":material/send:",

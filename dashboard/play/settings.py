@@ -9,6 +9,7 @@ import streamlit as st
 
 from dashboard.apis.table import APIS, BY_NAME
 from dashboard.conversation import Choices
+from dashboard.markdown import plain_markdown
 from dashboard.play import inputs
 from dashboard.session import SERVER, pick, remembered, typed
 
@@ -144,7 +145,7 @@ def _written(label: str, key: str, read: Callable[[str], T]) -> T:
     try:
         return read(text)
     except ValueError as error:
-        st.error(str(error))
+        st.error(plain_markdown(str(error)))
         wrong: T = _WRONG
         return wrong
 

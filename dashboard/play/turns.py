@@ -12,8 +12,9 @@ from streamlit.runtime.scriptrunner import StopException
 from dashboard.access import reader_of
 from dashboard.answer import Answer, Ending
 from dashboard.client import Generation
+from dashboard.closing import connection_of_page, is_closed
 from dashboard.conversation import Turn
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from dashboard.play.figures import cost, progress, reasoned
 from dashboard.play.marked import differing, tinted
 from dashboard.play.prompt import PromptReading
@@ -61,7 +62,7 @@ def _ended_answer(answer: Answer, marked: str | None) -> None:
     elif answer.text:
         st.markdown(plain_markdown(answer.text))
     for call in answer.tool_calls:
-        st.markdown(f"Calls the tool **{plain_markdown(call.name)}** with")
+        st.markdown(plain_label(f"Calls the tool **{call.name}** with"))
         st.code(call.arguments, language="json")
     if answer.result is not None:
         st.dataframe(answer.result, hide_index=True)
@@ -75,7 +76,9 @@ def _ended_answer(answer: Answer, marked: str | None) -> None:
 
 def follow(turn: Turn) -> None:
     """Draws the answers as they grow, until they end. A rerun (a slider moved) interrupts this, and
-    the next run follows on; when the browser has gone, the answers are stopped."""
+    the next run follows on; so does the run of a page whose connection was lost and is back. When
+    the page was closed, the answers are stopped."""
+    connection = connection_of_page()
     question(turn)
     growing = []
     for slot, generation in zip(_slots(len(turn.generations)), turn.generations, strict=True):
@@ -93,8 +96,9 @@ def follow(turn: Turn) -> None:
             waiting[0].wait(_PATIENCE_SECONDS if len(growing) == 1 else _FRAME_SECONDS)
             time.sleep(_FRAME_SECONDS)
     except StopException:
-        for generation in turn.generations:
-            generation.cancel()
+        if is_closed(connection):
+            for generation in turn.generations:
+                generation.cancel()
         raise
 
 
@@ -120,7 +124,7 @@ class _Growing:
         if answer.text:
             self.text.markdown(plain_markdown(answer.text))
         elif answer.tool_calls:
-            self.text.markdown(f"Calls the tool **{plain_markdown(answer.tool_calls[-1].name)}** …")
+            self.text.markdown(plain_label(f"Calls the tool **{answer.tool_calls[-1].name}** …"))
         read = None if answer.chunks else self.reading.share(answer.request_id)
         self.strip.caption(progress(answer, read))
 

@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from dashboard.refused import refused
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
@@ -136,9 +136,22 @@ def _orders(client: AdminClient, index: int) -> None:
                 _done(lambda: client.order("loglevel", level=level, seconds=minutes * 60.0))
         with st.popover("Incident bundle"):
             st.markdown("The last hour as a zip file, without the content of requests.")
-            # Made when it is clicked.
-            st.download_button("Download", client.bundle, "quire-bundle.zip", "application/zip")
+            st.fragment(_bundle)(client)
         sign_out(index)
+
+
+def _bundle(client: AdminClient) -> None:
+    """Get it before it is offered: a download that is made when it is clicked cannot say why it
+    failed."""
+    if not st.button("Make the bundle", type="primary"):
+        return
+    try:
+        with st.spinner("The server makes the bundle …"):
+            made = client.bundle()
+    except AdminRefusalError as refusal:
+        st.error(plain_markdown(str(refusal)))
+        return
+    st.download_button("Download", made, "quire-bundle.zip", "application/zip", on_click="ignore")
 
 
 def _change(client: AdminClient, settings: Settings) -> None:
@@ -156,7 +169,7 @@ def _change(client: AdminClient, settings: Settings) -> None:
 
 def _value(setting: HotSetting) -> float | str:
     """The server judges what is allowed, so that its reason is what is shown."""
-    label = f"{setting.name} ({allowed(setting)})"
+    label = plain_label(f"{setting.name} ({allowed(setting)})")
     if setting.kind == "choice":
         index = setting.choices.index(str(setting.value))
         return st.selectbox(label, setting.choices, index=index)

@@ -8,7 +8,7 @@ from dashboard.access import Standing, accesses
 from dashboard.board import CHARTS_DRAWN, CONDITIONS
 from dashboard.components import board, feed_data, mounted
 from dashboard.feeds import RANGES, feeds
-from dashboard.following import follow_link
+from dashboard.following import come_back, follow_link
 from dashboard.session import remember_server
 from dashboard.signing_in import sign_in, wait_for_answer
 from dashboard.views import metrics_only
@@ -20,6 +20,7 @@ _AROUND = 122
 
 
 def page() -> None:
+    come_back("live", ("servers", "minutes"))
     servers = feeds().servers
     names = [server.name for server in servers]
     controls = st.container(horizontal=True, key="live-controls")

@@ -12,10 +12,10 @@ from dashboard.admin_client import AdminRefusalError
 from dashboard.clock import moment
 from dashboard.components import rows_open
 from dashboard.feeds import feeds
-from dashboard.following import PAGES
+from dashboard.following import PAGES, come_back
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
 from dashboard.refused import refused
-from dashboard.session import SERVER, has_arrived, typed
+from dashboard.session import SERVER, typed
 from dashboard.signing_in import admitted, one_server
 from dashboard.words import count, duration
 from observability.admin_api import KeptRequest, RequestPage
@@ -47,22 +47,11 @@ _FILTERS = ("state", "since", "sort", "key", "outcome", "route", "phase")
 def page() -> None:
     index = one_server()
     found = admitted(index)
-    _come_back()
+    come_back("requests", _FILTERS)
     query = _filters()
     is_live = query["state"] == "live"
     rows_open(_TABLE)
     st.fragment(_table, run_every=REFRESH_SECONDS if is_live else None)(found, index, query)
-
-
-def _come_back() -> None:
-    """Restore the last filters for someone who comes from another page without filters in the
-    address, by the menu or the browser's back button."""
-    here = {name: st.query_params[name] for name in _FILTERS if name in st.query_params}
-    before = typed().get("request filters")
-    if has_arrived() and before and not here:
-        server = {SERVER: st.query_params[SERVER]} if SERVER in st.query_params else {}
-        st.switch_page(PAGES["requests"], query_params={**server, **before})
-    typed()["request filters"] = here
 
 
 def _filters() -> dict[str, str]:

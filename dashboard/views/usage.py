@@ -12,7 +12,7 @@ import streamlit as st
 from dashboard.admin_client import AdminRefusalError
 from dashboard.components import rows_open
 from dashboard.feeds import feeds
-from dashboard.following import PAGES
+from dashboard.following import PAGES, come_back
 from dashboard.prices import Prices, prices
 from dashboard.refused import refused
 from dashboard.session import SERVER
@@ -31,6 +31,7 @@ _COLUMNS = [name.replace("_", " ") for name in _SUMS]
 def page() -> None:
     index = one_server()
     found = admitted(index)
+    come_back("usage", ("days", "by"))
     with st.container(horizontal=True):
         days = st.segmented_control(
             "Days", list(_DAYS), default="today", key="days", bind="query-params", required=True

@@ -18,7 +18,7 @@ from tests.dashboard.test_with_quire import is_inverse
 from tests.e2e.quire_server import QuireServer, until
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, BrowserContext, Locator, Page
+    from playwright.sync_api import Browser, BrowserContext, Locator, Page, WebSocketRoute
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
 
@@ -164,6 +164,29 @@ def test_an_answer_that_a_reload_cuts_is_stopped_and_kept(
     page.reload()
     page.get_by_text("stopped early").first.wait_for()
     page.get_by_text("HelloHelloHello").first.wait_for()
+    until(lambda: quire.total("quire_sequences_running") == 0, 30, "the abort")
+
+
+def test_an_answer_continues_when_the_page_has_lost_its_connection(
+    context: BrowserContext, dashboard: str, quire: QuireServer
+) -> None:
+    connections: list[tuple[WebSocketRoute, WebSocketRoute]] = []
+    context.route_web_socket(
+        "**/_stcore/stream", lambda page: connections.append((page, page.connect_to_server()))
+    )
+    page = open_playground(context, dashboard, 30_000)
+    ask(page, "Hello")
+    page.get_by_text("HelloHelloHello").first.wait_for()
+    before = len(connections)
+    for end in connections[-1]:
+        end.close(code=4000, reason="lost")
+    until(lambda: page.title() and len(connections) > before, 30, "a new connection")
+    answer = page.get_by_test_id("stChatMessageContent").nth(1)
+    length = len(answer.inner_text())
+    until(lambda: len(answer.inner_text()) > length, 60, "the answer to grow")
+    assert quire.total("quire_sequences_running") == 1
+    page.get_by_role("button", name="Stop").click()
+    page.get_by_text("stopped early").first.wait_for()
     until(lambda: quire.total("quire_sequences_running") == 0, 30, "the abort")
 
 

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_label, plain_markdown
 from tests.examples import examples
 
 # With raw HTML and without: what is not HTML to one is text to the other.
@@ -178,6 +178,28 @@ def test_no_text_is_an_image_to_a_markdown_parser(text: str) -> None:
 )
 def test_what_is_code_to_one_parser_and_an_image_to_the_browsers_is_not_fetched(text: str) -> None:
     assert "![" not in plain_markdown(text)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "![x](http://a/2.png)",
+        "~~~ ![x](http://a/2.png)",
+        "```\n![x](http://a/2.png)\n```",
+        "a\n\n    ![x](http://a/2.png)",
+    ],
+)
+def test_no_name_within_a_label_is_an_image(name: str) -> None:
+    label = plain_label(f"Result of {name}")
+    assert "\n" not in label
+    for parser in PARSERS:
+        tokens = [child for token in parser.parse(label) for child in token.children or ()]
+        assert "image" not in [token.type for token in tokens]
+
+
+def test_a_label_is_one_line_that_is_cut_where_it_is_too_long() -> None:
+    assert plain_label("Result of\n $x") == r"Result of \$x"
+    assert plain_label("a" * 2_000) == "a" * 999 + "…"
 
 
 def test_a_code_block_that_is_still_growing_is_code() -> None:

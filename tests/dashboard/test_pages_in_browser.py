@@ -88,3 +88,28 @@ def test_a_link_of_the_navigation_has_a_ring_when_it_has_the_focus(
     assert link.evaluate("link => link === document.activeElement")
     until(lambda: "3.2px" in ring(), 10, "the ring that buttons have")
     page.close()
+
+
+def test_live_and_usage_come_back_as_they_were_left(
+    dashboard: dict[str, str], browser: Browser
+) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(dashboard["usage"])
+    page.get_by_text(PAGES["usage"]).first.wait_for()
+    page.get_by_text("7 days", exact=True).click()
+    page.wait_for_url("**/usage?days=7+days")
+    page.get_by_role("link", name="Live").click()
+    page.locator(".tile").first.wait_for()
+    page.get_by_text("15 min", exact=True).click()
+    page.wait_for_url("**/live?minutes=15*")
+    page.get_by_role("link", name="Load").click()
+    page.get_by_text(PAGES["load"]).first.wait_for()
+    page.go_back()
+    page.wait_for_url("**/live?minutes=15*")
+    chosen = page.get_by_role("radio", name="15 min", exact=True)
+    until(chosen.is_checked, 30, "the range that was chosen")
+    for name, left in (("Usage", "**/usage?days=7+days"), ("Live", "**/live?minutes=15*")):
+        page.get_by_role("link", name=name).click()
+        page.wait_for_url(left)
+    page.close()

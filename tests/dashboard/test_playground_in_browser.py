@@ -50,9 +50,15 @@ x = \frac{a}{b}
 \]
 
 One
-line after another."""
+line after another.
+
+COLONS"""
+COLONS = (
+    "An array:int[10] of std::string, {:tada:} :material/home: :streamlit: color:red :x[y]{z} "
+    "http://localhost/a:b at 12:30."
+)
 SCRIPT = (
-    {"when": "Code", "reply": CODE},
+    {"when": "Code", "reply": CODE.replace("COLONS", f"{COLONS}\n\n::line")},
     {"when": "Think long", "reply": f"<think>\n{'I wonder. ' * 4_000}\n</think>\n\nIt is."},
     {"when": "Think first", "reply": f"<think>\n{'I wonder. ' * 40}\n</think>\n\nIt is $x^2$."},
     {"when": "Weather", "count": "<tool_response>", "replies": [CALL, "It rains in Oslo."]},
@@ -194,6 +200,9 @@ def test_an_answer_is_shown_as_it_was_written(page: Page) -> None:
     assert code.strip() == "echo $HOME # x"
     assert answer.locator(".katex").count() == 1
     answer.get_by_text("One\nline after another.", exact=True).wait_for()
+    # Nothing is a directive, an emoji or an icon of Streamlit's.
+    answer.get_by_text(COLONS, exact=True).wait_for()
+    answer.get_by_text("::line", exact=True).wait_for()
 
 
 def test_figures_grow_with_the_answer_and_it_can_be_stopped(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import pytest
 import streamlit as st
+from streamlit.testing.v1 import AppTest
 
 from dashboard.apis.ask import Call, Message
 from dashboard.conversation import Choices, Conversation
@@ -47,3 +48,18 @@ def test_each_call_gets_its_own_result(asking: Asking, monkeypatch: pytest.Monke
         Message("tool", "rain", call_id="c1"),
         Message("tool", "", call_id="c2"),
     )
+
+
+def test_a_tool_name_from_the_model_is_no_image_in_a_label() -> None:
+    def script() -> None:
+        from types import SimpleNamespace
+
+        from dashboard.apis.ask import Call
+        from dashboard.play.actions import Asking, tool_results
+
+        calls = (Call("c1", "![x](http://127.0.0.1:9/label.png) f", "{}"),)
+        conversation = SimpleNamespace(turns=[object()], open_calls=lambda: calls)
+        tool_results(Asking(conversation, "", None, ""))  # type: ignore[arg-type]
+
+    app = AppTest.from_function(script, default_timeout=60).run()
+    assert app.text_area[0].label == r"Result of !\[x](http://127.0.0.1:9/label.png) f"

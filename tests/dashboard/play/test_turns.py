@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+from streamlit.runtime.scriptrunner import StopException
 from streamlit.testing.v1 import AppTest
 
+from dashboard.play import turns
 from tests.dashboard.drawn import words
 
 
@@ -63,6 +66,35 @@ def test_reasoning_that_is_cut_short_no_longer_spins_while_another_answer_grows(
     app = AppTest.from_function(script, kwargs={"generation": cut}, default_timeout=60).run()
     (box,) = app.status
     assert (box.label, box.state) == ("Reasoned for 1.50 s", "complete")
+
+
+@pytest.mark.parametrize("closed", [True, False])
+def test_an_answer_is_stopped_when_the_page_is_closed_and_not_when_it_lost_its_connection(
+    monkeypatch: pytest.MonkeyPatch, closed: bool
+) -> None:
+    def script(generation: object) -> None:
+        from dashboard.apis.ask import Message
+        from dashboard.conversation import Turn
+        from dashboard.play import turns
+
+        turns.follow(Turn((Message("user", "What?"),), (generation,)))  # type: ignore[arg-type]
+
+    class Growing(Ended):
+        cancelled = False
+
+        def wait(self, _: int, __: float) -> None:
+            """As Streamlit ends the script of a page without a connection."""
+            raise StopException
+
+        def cancel(self) -> None:
+            self.cancelled = True
+
+    monkeypatch.setattr(turns, "connection_of_page", lambda: "this")
+    monkeypatch.setattr(turns, "is_closed", lambda connection: connection == "this" and closed)
+    generation = Growing(text="Hel")
+    generation.answer().ending = None  # type: ignore[attr-defined]
+    AppTest.from_function(script, kwargs={"generation": generation}, default_timeout=60).run()
+    assert generation.cancelled == closed
 
 
 def test_a_failure_is_told_below_what_came() -> None:

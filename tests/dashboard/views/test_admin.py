@@ -56,7 +56,7 @@ def press(page: AppTest, label: str) -> None:
 
 def test_an_operator_drains_and_resumes(drawn: AppTest, served: tuple[str, str]) -> None:
     assert not drawn.exception
-    assert "simulated:h100-8b" in drawn.markdown[0].value
+    assert plain_markdown("simulated:h100-8b") in drawn.markdown[0].value
     assert "Sign out" in [button.label for button in drawn.button]
     client = AdminClient(served[1], OPERATE)
     idle = Condition.IDLE  # with an engine, of which a verdict speaks first
@@ -105,6 +105,23 @@ def test_a_setting_is_saved_and_a_refusal_is_the_server_s(
 def test_the_bundle_is_a_zip_file(served: tuple[str, str]) -> None:
     with zipfile.ZipFile(io.BytesIO(AdminClient(served[1], OPERATE).bundle())) as made:
         assert "manifest.json" in made.namelist()
+
+
+def test_a_bundle_is_offered_once_it_is_made_and_a_refusal_is_the_server_s(
+    drawn: AppTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not drawn.get("download_button")
+    press(drawn, "Make the bundle")
+    assert len(drawn.get("download_button")) == 1
+    assert not drawn.error
+
+    def refused(_: AdminClient) -> bytes:
+        raise AdminRefusalError(503, "No bundle now: it costs $5.")
+
+    monkeypatch.setattr(AdminClient, "bundle", refused)
+    press(drawn, "Make the bundle")
+    assert [one.value for one in drawn.error] == [r"No bundle now: it costs \$5."]
+    assert not drawn.get("download_button")
 
 
 def test_what_serves_is_said_with_its_format_and_what_it_does_not_take() -> None:
