@@ -156,7 +156,6 @@ class Scheduler:
         counters: EngineCounters | None = None,
     ) -> None:
         self._pacer = pacer
-        self._prompt_logprob_work = prompt_logprob_work  # as in ModelInfo
         self.block_size = block_size
         self.max_num_batched_tokens = max_num_batched_tokens
         # Every running sequence must be able to get a token in every step.
@@ -221,7 +220,8 @@ class Scheduler:
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step and allocate its blocks. ``sitting_out``: uids of sequences to leave
         out, which keep their blocks. Empty only if there is no other work."""
-        draft = _Draft(self.prefix, self.max_num_batched_tokens, self._prompt_logprob_work)
+        work = self._waiting.prompt_logprob_work
+        draft = _Draft(self.prefix, self.max_num_batched_tokens, work)
         self.prefix.begin_step(now)
         prefilling = self._continue_decodes(draft, sitting_out)
         if self._pacer is not None and draft.items and (prefilling or self._waiting):
@@ -259,8 +259,7 @@ class Scheduler:
                 return
             if sequence.uid in draft.preempted:
                 continue
-            room = self._make_room(sequence, draft.next_part(sequence), draft)
-            if room:
+            if room := self._make_room(sequence, draft.next_part(sequence), draft):
                 draft.take(sequence, room)
 
     def _admit(self, draft: _Draft, now: float) -> WaitingReason | None:
@@ -301,9 +300,8 @@ class Scheduler:
         insort(self.running, sequence, key=_rank)
         if sequence.first_scheduled_time is None:
             sequence.first_scheduled_time = now
-            sequence.num_cached_tokens = min(
-                sequence.num_computed_tokens, sequence.num_prompt_tokens
-            )
+            computed = sequence.num_computed_tokens
+            sequence.num_cached_tokens = min(computed, sequence.num_prompt_tokens)
             miss = sequence.prefix_miss = self.prefix.explain(sequence, len(hits))
             _count_missed(self._counters, miss.reason, sequence)
             self._waiting.charge(sequence)

@@ -97,7 +97,7 @@ class WaitingQueue:
     ``leave`` when it ends; ``settle`` before the next is chosen."""
 
     def __init__(self, prompt_logprob_work: float = 1.0) -> None:
-        self._prompt_logprob_work = prompt_logprob_work  # as in ModelInfo
+        self.prompt_logprob_work = prompt_logprob_work  # as in ModelInfo
         self._classes = {each: _ClassQueue(floor) for each, floor in FLOORS.items()}
         self._ranked = tuple(self._classes.values())
         self._members: dict[int, Sequence] = {}  # by uid
@@ -241,7 +241,7 @@ class WaitingQueue:
         fresh = sequence.num_prompt_tokens - cached
         each = PROMPT_WORK
         if sequence.params.prompt_logprobs is not None:
-            each *= self._prompt_logprob_work
+            each *= self.prompt_logprob_work
         self._count(sequence, each * fresh + CACHED_WORK * cached)
 
     def settle(self, running: Iterable[Sequence]) -> None:
