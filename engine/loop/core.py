@@ -407,6 +407,7 @@ def _new_scheduler(
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching and info.shares_prefixes,
         num_snapshots=info.num_snapshots,
+        prompt_logprob_work=info.prompt_logprob_work,
         pacer=pacer,
         counters=counters,
     )

@@ -165,7 +165,8 @@ class Flights:
         self._landed_at = now
         if self._pacer is not None:
             decodes = sum(item.num_tokens == 1 and item.completes for item in plan.scheduled)
-            self._pacer.observe(decodes, figures.tokens - decodes, figures.seconds)
+            work = figures.tokens - decodes + plan.extra_work
+            self._pacer.observe(decodes, work, figures.seconds)
         return figures
 
     # --- after a failure -----------------------------------------------------------------------

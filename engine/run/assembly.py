@@ -243,6 +243,7 @@ class Assembly:
             eos_token_ids=model.eos_token_ids,
             tokenizer_dir=config.model,
             generates=model.generates,
+            prompt_logprob_work=self._loaded.prompt_logprob_work,
             embedding_size=model.hidden_size,
             pooling=self._setup.pooling.pooling,
             matryoshka_dimensions=self._setup.pooling.matryoshka_dimensions,

@@ -29,6 +29,7 @@ from engine.model.decoder import Decoder, States
 from engine.model.experts import expert_names, router_names
 from engine.model.parameters import EMBEDDING, HEAD, unread_names
 from engine.quantized.weights import QuantizedCheckpoint
+from engine.run.prompt_work import prompt_logprob_work
 from engine.run.setup import OUR_ATTENTION, ChosenAttention
 from engine.sharding.collectives import ALONE, Collectives
 from engine.sharding.shard import Part, parts_of
@@ -92,6 +93,7 @@ class LoadedDecoder:
     decoder: Decoder[Any]
     num_parameters: int
     states: States | None = None
+    prompt_logprob_work: float = 1.0  # see ModelInfo
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,8 @@ def load_decoder(
         if config.features & {Feature.TENSOR_NAMES, Feature.OFFSET_NORMS}:
             held = FamilyWeights(held, shapes, config)
         decoder = _build(own, held, settings, options)
-    return LoadedDecoder(decoder, _num_parameters(shapes))
+    work = prompt_logprob_work(shapes.values(), config.vocab_size, config.hidden_size)
+    return LoadedDecoder(decoder, _num_parameters(shapes), prompt_logprob_work=work)
 
 
 def _as_stored(config: ModelConfig, settings: LoadSettings) -> ModelConfig:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import Any
 
 import torch
-from torch import nn
 
 from engine.architecture.errors import UnsupportedError
 from engine.cpu.library import Library
@@ -19,6 +19,7 @@ from engine.plugin.products import Products
 from engine.plugin.rope import freeze_frequencies
 from engine.plugin.trial import try_kind
 from engine.run.loader import LoadedDecoder, LoadSettings
+from engine.run.prompt_work import prompt_logprob_work
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +30,9 @@ def load_plugged(
     """Load the decoder with its weights, as ``engine.run.loader.load_decoder`` does.
     ``max_positions``: tokens of the longest sequence; ``library``: computes its linear maps, if it
     computes this kind of model right. Raises WeightsError."""
-    count = _num_parameters(new_model(config.source, torch.device("meta"), settings.dtype))
+    empty = new_model(config.source, torch.device("meta"), settings.dtype)
+    shapes = [tuple(parameter.shape) for parameter in empty.parameters()]
+    count = sum(map(math.prod, shapes))
     name = str(settings.dtype).removeprefix("torch.")
     size = gib(count * settings.dtype.itemsize)
     purpose = f"the weights, {count:,} parameters ({size} in {name})"
@@ -48,7 +51,8 @@ def load_plugged(
     freeze_frequencies(model, max_positions)
     report(count)
     decoder = PluginDecoder(model, config, dtype)
-    return LoadedDecoder(decoder, count, decoder.states)
+    work = prompt_logprob_work(shapes, config.vocab_size, config.hidden_size)
+    return LoadedDecoder(decoder, count, decoder.states, work)
 
 
 def _products(source: Any, library: Library | None, dtype: torch.dtype) -> Products | None:
@@ -62,7 +66,3 @@ def _products(source: Any, library: Library | None, dtype: torch.dtype) -> Produ
         return None
     pairs = dtype == torch.bfloat16 and library.bf16_products
     return Products(library, products.threads, bf16_products=pairs)
-
-
-def _num_parameters(model: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in model.parameters())

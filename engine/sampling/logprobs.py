@@ -47,9 +47,11 @@ def logprob_rows(logits: Tensor, tokens: Tensor, top: Items[int]) -> LogprobRows
     ``tokens[row]`` (int64) under their softmax, and the ``top[row]`` most likely tokens."""
     logprobs = torch.log_softmax(logits, dim=-1)
     values = logprobs.gather(1, tokens.unsqueeze(1))
-    ranks = (logprobs > values).sum(1).add_(1)
     most = min(max(top, default=0), logits.shape[1])
-    return LogprobRows(values.squeeze(1), ranks, *logprobs.topk(most, dim=1), top)
+    best, ids = logprobs.topk(most, dim=1)
+    # In place, and summed as floats, which are exact up to 2^24: a CPU sums booleans slowly.
+    ranks = logprobs.gt_(values).sum(1).int().add_(1)
+    return LogprobRows(values.squeeze(1), ranks, best, ids, top)
 
 
 def token_logprobs(logits: Tensor, tokens: Items[int], top: Items[int]) -> list[TokenLogprobs]:

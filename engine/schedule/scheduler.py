@@ -1,6 +1,7 @@
 """Decides which tokens of which sequences the next step computes, and in which KV cache blocks.
 
-One step mixes decodes and prefill chunks under a token budget, in this order:
+One step mixes decodes and prefill chunks under a token budget, of which prompt tokens with logprobs
+take what they cost, in this order:
 
 1. Every running sequence whose next token can be sampled gets its one token: prompts never delay
    running streams.
@@ -44,7 +45,9 @@ class _Draft:
     """A step being planned."""
 
     prefix: PrefixCache
-    budget: int
+    budget: int  # in plain tokens; the last item may exceed it
+    prompt_logprob_work: float
+    extra_work: int = 0  # as in StepPlan
     items: dict[int, ScheduledSequence] = field(default_factory=dict)  # by uid
     admitted: list[Sequence] = field(default_factory=list)
     resumed: list[Sequence] = field(default_factory=list)
@@ -57,23 +60,40 @@ class _Draft:
             sequence, start, num_tokens, completes, sequence.num_preemptions, restores
         )
         self.budget -= num_tokens
+        if num_tokens > 1:  # this check is cheaper than the call
+            self._spend(self._extra_work(sequence, num_tokens))
 
     def next_part(self, sequence: Sequence) -> int:
         """Return how many of a sequence's next tokens this step may compute."""
         remaining = len(sequence.token_ids) - sequence.num_computed_tokens
-        return self.prefix.cut(sequence, min(remaining, self.budget))
+        most = self.budget
+        if sequence.params.prompt_logprobs is not None:
+            most = max(1, int(most / self.prompt_logprob_work))
+        return self.prefix.cut(sequence, min(remaining, most))
 
     def drop(self, sequence: Sequence) -> None:
         self.preempted.add(sequence.uid)
         item = self.items.pop(sequence.uid, None)
         if item is not None:
             self.budget += item.num_tokens
+            if item.num_tokens > 1:
+                self._spend(-self._extra_work(sequence, item.num_tokens))
+
+    def _extra_work(self, sequence: Sequence, num_tokens: int) -> int:
+        if sequence.params.prompt_logprobs is None:
+            return 0
+        return round(num_tokens * (self.prompt_logprob_work - 1))
+
+    def _spend(self, extra_work: int) -> None:
+        self.budget -= extra_work
+        self.extra_work += extra_work
 
     def plan(self, preempted: tuple[Sequence, ...]) -> StepPlan:
         items = tuple(self.items.values())
         if self.prefix.snapshots is not None:
             items = tuple(map(self._saving, items))
-        return StepPlan(items, tuple(self.admitted), tuple(self.resumed), preempted)
+        admitted, resumed = tuple(self.admitted), tuple(self.resumed)
+        return StepPlan(items, admitted, resumed, preempted, self.extra_work)
 
     def _saving(self, item: ScheduledSequence) -> ScheduledSequence:
         """Decide whether the state after an item is kept."""
@@ -131,6 +151,7 @@ class Scheduler:
         max_num_batched_tokens: int,
         enable_prefix_caching: bool = True,
         num_snapshots: int = 0,
+        prompt_logprob_work: float = 1.0,
         pacer: PrefillPacer | None = None,
         counters: EngineCounters | None = None,
     ) -> None:
@@ -148,7 +169,7 @@ class Scheduler:
         self._counters = counters or EngineCounters()
         self._num_generated = 0  # tokens that the counters lack
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
-        self._waiting = WaitingQueue()
+        self._waiting = WaitingQueue(prompt_logprob_work)
         self._preempted: tuple[Sequence, ...] = ()  # since the last plan
         # Blocks that running prompts will need; admitting on them would only lead to preemption.
         self._promised = 0
@@ -199,7 +220,8 @@ class Scheduler:
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step and allocate its blocks. ``sitting_out``: uids of sequences to leave
         out, which keep their blocks. Empty only if there is no other work."""
-        draft = _Draft(self.prefix, self.max_num_batched_tokens)
+        work = self._waiting.prompt_logprob_work
+        draft = _Draft(self.prefix, self.max_num_batched_tokens, work)
         self.prefix.begin_step(now)
         prefilling = self._continue_decodes(draft, sitting_out)
         if self._pacer is not None and draft.items and (prefilling or self._waiting):
@@ -233,12 +255,11 @@ class Scheduler:
 
     def _continue_prefills(self, draft: _Draft, prefilling: list[Sequence]) -> None:
         for sequence in prefilling:
-            if draft.budget == 0:
+            if draft.budget <= 0:
                 return
             if sequence.uid in draft.preempted:
                 continue
-            room = self._make_room(sequence, draft.next_part(sequence), draft)
-            if room:
+            if room := self._make_room(sequence, draft.next_part(sequence), draft):
                 draft.take(sequence, room)
 
     def _admit(self, draft: _Draft, now: float) -> WaitingReason | None:
@@ -249,7 +270,7 @@ class Scheduler:
         while (head := self._waiting.head()) is not None:
             if len(self.running) >= self.max_num_seqs and not self._yield_slot(head, draft):
                 return WaitingReason.SLOTS
-            if draft.budget == 0:
+            if draft.budget <= 0:
                 return WaitingReason.BUDGET
             hits = self.prefix.match(head)
             if not self._fits(head, hits):
@@ -279,9 +300,8 @@ class Scheduler:
         insort(self.running, sequence, key=_rank)
         if sequence.first_scheduled_time is None:
             sequence.first_scheduled_time = now
-            sequence.num_cached_tokens = min(
-                sequence.num_computed_tokens, sequence.num_prompt_tokens
-            )
+            computed = sequence.num_computed_tokens
+            sequence.num_cached_tokens = min(computed, sequence.num_prompt_tokens)
             miss = sequence.prefix_miss = self.prefix.explain(sequence, len(hits))
             _count_missed(self._counters, miss.reason, sequence)
             self._waiting.charge(sequence)

@@ -12,8 +12,9 @@
 
 With one tenant in one class only rule 4 remains.
 
-Work is counted in tokens: a prompt's at admission, those in the prefix cache at a tenth; generated
-tokens at twice a prompt's, once they exist. What is computed again after a preemption is free.
+Work is counted in tokens: a prompt's at admission, those in the prefix cache at a tenth, those with
+logprobs at what these cost; generated tokens at twice a prompt's, once they exist. What is computed
+again after a preemption is free.
 
 The bounds that follow, for a sequence that waits:
 
@@ -95,7 +96,8 @@ class WaitingQueue:
     """``push`` when a sequence starts to wait, ``pop`` and then ``charge`` when it starts to run,
     ``leave`` when it ends; ``settle`` before the next is chosen."""
 
-    def __init__(self) -> None:
+    def __init__(self, prompt_logprob_work: float = 1.0) -> None:
+        self.prompt_logprob_work = prompt_logprob_work  # as in ModelInfo
         self._classes = {each: _ClassQueue(floor) for each, floor in FLOORS.items()}
         self._ranked = tuple(self._classes.values())
         self._members: dict[int, Sequence] = {}  # by uid
@@ -237,7 +239,10 @@ class WaitingQueue:
         """Count the prompt of a sequence that is admitted for the first time."""
         cached = sequence.num_cached_tokens
         fresh = sequence.num_prompt_tokens - cached
-        self._count(sequence, PROMPT_WORK * fresh + CACHED_WORK * cached)
+        each = PROMPT_WORK
+        if sequence.params.prompt_logprobs is not None:
+            each *= self.prompt_logprob_work
+        self._count(sequence, each * fresh + CACHED_WORK * cached)
 
     def settle(self, running: Iterable[Sequence]) -> None:
         """Count the output of these sequences that has not been counted yet."""

@@ -50,12 +50,14 @@ class ScheduledSequence(msgspec.Struct, frozen=True, eq=False):
 
 class StepPlan(msgspec.Struct, frozen=True, eq=False):
     """``admitted``: the sequences among ``scheduled`` that run for the first time; ``resumed``:
-    those that run again after a preemption. ``preempted``: since the plan before."""
+    those that run again after a preemption. ``preempted``: since the plan before.
+    ``extra_work``: of prompt logprobs, in plain tokens."""
 
     scheduled: tuple[ScheduledSequence, ...]
     admitted: tuple[Sequence, ...] = ()
     resumed: tuple[Sequence, ...] = ()
     preempted: tuple[Sequence, ...] = ()
+    extra_work: int = 0
 
     @property
     def num_tokens(self) -> int:
@@ -123,6 +125,7 @@ class ModelInfo:
     eos_token_ids: frozenset[int]
     tokenizer_dir: str = ""  # the directory with tokenizer.json, if there is one
     generates: bool = True
+    prompt_logprob_work: float = 1.0  # of a prompt token with logprobs, in plain tokens
     embedding_size: int = 0  # elements; 0: not supported
     num_scores: int = 0  # of a sequence classifier; 0: not a classifier
     pooling: Pooling | None = None  # None: no pooling

@@ -7,10 +7,13 @@ import pytest
 from engine.errors import UNTOLD
 from engine.loop.core import EngineCore
 from engine.loop.errors import EngineDeadError
+from engine.loop.flight import Flight
 from engine.messages import FinishReason
-from engine.step.step import DeviceLostError, StepPlan, StepResult
+from engine.schedule.pacing import PrefillPacer
+from engine.step.step import DeviceLostError, ScheduledSequence, StepPlan, StepResult
 from tests.engine.checking_runner import CheckedStep, CheckingRunner, continue_alone
 from tests.engine.loop.listening import ALICE, BOB, Listener, engine, submit
+from tests.engine.run.plans import sequence
 
 
 def test_a_step_that_fails_once_loses_no_tokens() -> None:
@@ -87,6 +90,25 @@ def test_prompts_of_several_sizes_are_timed_before_the_first_request() -> None:
     assert pacer is not None
     pacer.observe(8, 0, 0.020)
     assert pacer.budget(8) == 12  # of 1 ms each: 1.6 times 20 ms
+
+
+def test_prompt_tokens_with_logprobs_are_timed_as_what_they_cost() -> None:
+    """Else prompts without would be computed in smaller parts after such a step."""
+    engine = ReadyToServe(num_kv_blocks=100)
+    seen: list[tuple[int, int]] = []
+
+    class Watching(PrefillPacer):
+        def observe(self, decodes: int, prompt_tokens: int, seconds: float) -> None:
+            seen.append((decodes, prompt_tokens))
+
+    flights = engine.core.flights
+    flights._pacer = Watching(1.6)
+    items = (
+        ScheduledSequence(sequence(1, [1, 2], []), 1, 1, completes=True),
+        ScheduledSequence(sequence(2, [1] * 20, []), 0, 10, completes=False),
+    )
+    flights.figures(Flight(StepPlan(items, extra_work=25), 0.0))
+    assert seen == [(1, 35)]
 
 
 def test_prompts_that_cannot_be_timed_keep_nobody_from_being_served() -> None:

@@ -67,6 +67,7 @@ def test_parameters_are_counted_as_transformers_counts_them(variant: str, tmp_pa
     loaded = load_decoder(load_model_config(tmp_path), settings, DecoderOptions(MAX_POSITIONS))
     assert loaded.num_parameters == sum(p.numel() for p in oracle.parameters())
     assert told[-1] == ("weights", loaded.num_parameters, loaded.num_parameters)
+    assert loaded.prompt_logprob_work > 1
     assert [done for _, done, _ in told] == sorted(done for _, done, _ in told)
 
 

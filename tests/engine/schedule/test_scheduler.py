@@ -25,6 +25,7 @@ def scheduler(
     max_num_seqs: int = 8,
     max_num_batched_tokens: int = 64,
     enable_prefix_caching: bool = False,
+    prompt_logprob_work: float = 1.0,
 ) -> Scheduler:
     return Scheduler(
         num_kv_blocks=num_kv_blocks,
@@ -33,6 +34,7 @@ def scheduler(
         max_num_seqs=max_num_seqs,
         max_num_batched_tokens=max_num_batched_tokens,
         enable_prefix_caching=enable_prefix_caching,
+        prompt_logprob_work=prompt_logprob_work,
     )
 
 
@@ -42,6 +44,7 @@ def sequence(
     priority: int = 0,
     first: int = 0,
     service_class: ServiceClass = ServiceClass.STANDARD,
+    prompt_logprobs: int | None = None,
 ) -> Sequence:
     """A prompt of tokens first, first + 1, ..."""
     return Sequence(
@@ -49,7 +52,7 @@ def sequence(
         request_id="r",
         token_ids=list(range(first, first + num_tokens)),
         num_prompt_tokens=num_tokens,
-        params=SamplingParams(max_tokens=1000),
+        params=SamplingParams(max_tokens=1000, prompt_logprobs=prompt_logprobs),
         priority=priority,
         service_class=service_class,
     )
@@ -102,6 +105,42 @@ def test_a_prompt_longer_than_the_budget_is_computed_in_chunks() -> None:
     added(one, long)
     assert [step(one)[long.uid] for _ in range(4)] == [16, 16, 8, 1]
     assert long.num_output_tokens == 2
+
+
+def test_prompt_tokens_with_logprobs_take_what_they_cost_of_the_budget() -> None:
+    one = scheduler(max_num_batched_tokens=16, prompt_logprob_work=4.0)
+    long, plain = sequence(11, prompt_logprobs=0), sequence(20)
+    added(one, long, plain)
+    plans = []
+    for _ in range(5):
+        plans.append(one.schedule(0.0))
+        ran(one, plans[-1])
+    assert [[item.num_tokens for item in plan.scheduled] for plan in plans] == [
+        [4],
+        [4],
+        [3, 4],
+        [1, 15],
+        [1, 1],
+    ]
+    assert [plan.extra_work for plan in plans] == [12, 12, 9, 0, 0]
+
+
+def test_a_prompt_with_logprobs_progresses_though_a_token_costs_more_than_the_budget() -> None:
+    one = scheduler(max_num_batched_tokens=8, prompt_logprob_work=16.0)
+    added(one, long := sequence(3, prompt_logprobs=0))
+    assert [step(one)[long.uid] for _ in range(3)] == [1, 1, 1]
+
+
+def test_the_budget_of_a_preempted_prompt_with_logprobs_is_free_again() -> None:
+    one = scheduler(max_num_seqs=1, max_num_batched_tokens=16, prompt_logprob_work=4.0)
+    batch = sequence(100, prompt_logprobs=0, service_class=ServiceClass.BATCH)
+    added(one, batch)
+    assert step(one) == {batch.uid: 4}
+    added(one, urgent := sequence(100, service_class=ServiceClass.INTERACTIVE))
+    plan = one.schedule(0.0)
+    assert plan.preempted == (batch,)
+    assert [(item.sequence, item.num_tokens) for item in plan.scheduled] == [(urgent, 16)]
+    assert plan.extra_work == 0
 
 
 def test_decoding_continues_during_a_long_prompt() -> None:

@@ -31,13 +31,14 @@ def sequence(
     weight: float = 1.0,
     priority: int = 0,
     service_class: ServiceClass = STANDARD,
+    params: SamplingParams = PARAMS,
 ) -> Sequence:
     return Sequence(
         uid,
         f"r{uid}",
         [1] * tokens,
         tokens,
-        PARAMS,
+        params,
         priority=priority,
         tenant=tenant,
         weight=weight,
@@ -319,6 +320,17 @@ def test_cached_tokens_count_a_tenth() -> None:
     one.num_cached_tokens = 80
     queue.charge(one)
     assert queue._classes[STANDARD].tenants["a"].counter == pytest.approx((20 + 8) / 2)
+
+
+def test_prompt_tokens_with_logprobs_count_what_they_cost() -> None:
+    queue = WaitingQueue(prompt_logprob_work=3.5)
+    with_logprobs = SamplingParams(max_tokens=1, prompt_logprobs=0)
+    for one in (sequence(0, "a"), sequence(1, "b", params=with_logprobs)):
+        queue.enter(one)
+        queue.pop()
+        queue.charge(one)
+    tenants = queue._classes[STANDARD].tenants
+    assert [tenants[name].counter for name in "ab"] == [10, pytest.approx(35)]
 
 
 def test_tenants_without_sequences_are_forgotten_but_not_what_they_had() -> None:
