@@ -18,7 +18,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 FAILED: Final = Path(".pytest_cache/v/cache/lastfailed")
-MAX_FUNCTIONS: Final = 5
+MAX_FUNCTIONS: Final = 3
 
 
 def main() -> int:
