@@ -119,16 +119,19 @@ class Database:
                 else:
                     await connection.execute(self._upsert, row)
             await self._lease(session, [r.id for r in records if r.status in RUNNING], lease)
-            if gone:
-                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(gone))))
+            await self._remove(session, gone)
             await session.commit()
         return size
 
     async def remove(self, ids: Collection[str]) -> None:
         """Delete these responses, of any owners."""
         async with self._sessions() as session:
-            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(ids))))
+            await self._remove(session, ids)
             await session.commit()
+
+    async def _remove(self, session: AsyncSession, ids: Collection[str]) -> None:
+        for part in _parts(ids):
+            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(part)))
 
     async def remaining(self, ids: Collection[str]) -> set[str]:
         """Return which of these responses there are."""

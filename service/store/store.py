@@ -33,6 +33,8 @@ from service.store.condition import (
 from service.store.pending import PendingRecords
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
+from service.store.running import RunningResponses
+from service.store.waiting import WaitingWrites
 
 if TYPE_CHECKING:
     from service.store.database import Database
@@ -83,11 +85,10 @@ class ResponseStore:
         self._database: Database | None = None
         self._pending = PendingRecords()
         self._wake = asyncio.Event()
-        self._written: dict[str, asyncio.Future[None]] = {}  # writes that are being waited for
+        self._waiting = WaitingWrites()
         self._new_responses = self._new_bytes = 0  # since the last sweep
-        self._running: set[str] = set()  # whose lease this process renews
-        self._begun: set[str] = set()  # those of them that have been written
-        self._deleted: set[str] = set()  # while a batch is being written
+        self._running = RunningResponses()
+        self._gone: set[str] = set()  # to be removed, which may be being written right now
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
         self._loaded = asyncio.Event()  # the database code, with or without success
@@ -126,7 +127,7 @@ class ResponseStore:
         if running:
             await asyncio.wait(running, timeout=_CLOSE_SECONDS)
         # Those that are waited for are counted by who waits.
-        for response_id in self._pending.ids - self._written.keys():
+        for response_id in self._pending.ids - self._waiting.ids:
             self._pending.drop(response_id)
             _log.warning("a response was not stored", response_id=response_id)
             self.note_unstored()
@@ -168,12 +169,8 @@ class ResponseStore:
         self.require()
         if not self.save(record):
             raise StoreUnavailableError("The response store is too slow; retry.")
-        future = self._written.get(record.id)
-        if future is None:
-            future = self._written[record.id] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(_WRITE_SECONDS):
-                await asyncio.shield(future)
+            await self._waiting.written(record.id, _WRITE_SECONDS)
         except TimeoutError:
             self._withdraw(record)
             raise StoreUnavailableError(AWAY) from None
@@ -185,46 +182,61 @@ class ResponseStore:
         """Drop a record that was not reported as stored: it must not be found later."""
         if self._pending.get(record.id) is record:
             self._pending.drop(record.id)
-        self._running.discard(record.id)
+        self._running.end(record.id)
 
     def save(self, record: StoredResponse) -> bool:
         """Queue a record, replacing any with the same id; False, and logged, if that is
         impossible."""
-        if record.status in RUNNING:
-            self._running.add(record.id)
-        else:
-            self._running.discard(record.id)
         if not self._condition.writable:
             if self.place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
+            self._running.end(record.id)
             return False
         if not self._pending.add(record):
             _log.warning("the store is too slow; a response was not stored", response_id=record.id)
+            self._running.end(record.id)
             return False
+        if record.status in RUNNING:
+            self._running.begin(record)
         self._wake.set()
         return True
 
     async def delete(self, response_id: str, owner: str) -> bool:
         """Delete a response; True if there was one. Raises StoreUnavailableError."""
-        if self.place is None or not _ID.fullmatch(response_id):
+        if not self._may_exist(response_id):
             return False
-        found = self._pending.get(response_id)
-        owned = found is not None and found.owner == owner
-        if owned:
-            self._pending.drop(response_id)
-            self._running.discard(response_id)
-            self._deleted.add(response_id)  # it may be being written to the database right now
-            self._tell(response_id)
+        owned = self._is_of(response_id, owner)
         async with self._asked() as database:
             stored = await database.delete(response_id, owner)
+        # Not before: all stays as it is if the database does not answer.
+        owned = owned or self._is_of(response_id, owner)
+        if owned:
+            self._remove(response_id)
+            self._waiting.note(response_id)
         return owned or stored
+
+    def _may_exist(self, response_id: str) -> bool:
+        is_id = _ID.fullmatch(response_id) is not None
+        return self.place is not None and is_id and response_id not in self._gone
+
+    def _is_of(self, response_id: str, owner: str) -> bool:
+        """True if this process works on this owner's response, or is to write it."""
+        here = (self._pending.get(response_id), self._running.get(response_id))
+        return any(record is not None and record.owner == owner for record in here)
+
+    def _remove(self, response_id: str) -> None:
+        """Forget a response, and remove it also if it is being written right now."""
+        self._pending.drop(response_id)
+        self._running.end(response_id)
+        self._gone.add(response_id)
+        self._wake.set()
 
     # --- reading -----------------------------------------------------------------------------
 
     async def get(self, response_id: str, owner: str) -> StoredResponse | None:
         """Return a response; None if there is none that this owner may see. Raises
         StoreUnavailableError."""
-        if self.place is None or not _ID.fullmatch(response_id):
+        if not self._may_exist(response_id):
             return None
         record = self._pending.get(response_id)
         if record is None:
@@ -262,8 +274,7 @@ class ResponseStore:
         """Stop writing; reading continues if it still works, as with a full disk."""
         condition = self._condition
         condition.writable = False
-        for response_id in list(self._written):
-            self._tell(response_id, StoreUnavailableError(AWAY))
+        self._waiting.fail(AWAY)
         readable = condition.readable and await can_be_read(self._database, error)
         condition.fail(self._reason(error), readable=readable)
         self._loaded.set()
@@ -273,17 +284,6 @@ class ResponseStore:
         """Return a reason to log. The text of an error before there is a database may show the
         URL."""
         return type(error).__name__ if self._database is None else self._database.explain(error)
-
-    def _tell(self, response_id: str, error: StoreUnavailableError | None = None) -> None:
-        """Wake those who wait for a record to be written."""
-        future = self._written.pop(response_id, None)
-        if future is None or future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-            future.exception()  # avoids logging the error if those who waited have left
 
     async def _connect(self) -> None:
         assert self.place is not None
@@ -327,19 +327,18 @@ class ResponseStore:
 
     async def _write_batch(self, most: int = _BATCH) -> None:
         batch = self._pending.first(most)
-        if not batch:
-            return
-        self._deleted.clear()
         assert self._database is not None
-        size = await self._database.write(batch, self._deleted, lease=LEASE_SECONDS)
-        if self._deleted:  # perhaps before they were there
-            await self._database.remove(self._deleted)
-        self._begun |= {record.id for record in batch if record.status in RUNNING}
+        size = await self._database.write(batch, self._gone, lease=LEASE_SECONDS) if batch else 0
+        while self._gone:  # perhaps named too late for that transaction
+            gone = set(self._gone)
+            await self._database.remove(gone)
+            self._gone -= gone
+        self._running.written(batch)
         for record in batch:
             # It may have been replaced meanwhile.
             if self._pending.get(record.id) is record:
                 self._pending.drop(record.id)
-                self._tell(record.id)
+                self._waiting.note(record.id)
         self._new_responses += len(batch)
         self._new_bytes += size
 
@@ -347,16 +346,12 @@ class ResponseStore:
         """Delete what exceeds the limits, notice what other replicas have deleted, and renew the
         leases of responses in progress."""
         assert self._database is not None
-        self._begun &= self._running
-        if self._begun:
-            begun = set(self._begun)
-            for response_id in (begun - await self._database.remaining(begun)) & self._running:
-                self._running.discard(response_id)
-                self._on_deleted(response_id)
+        for response_id in await self._running.take_deleted(self._database):
+            self._on_deleted(response_id)
         await self._database.sweep(
             responses=self.limits.responses,
             size=self.limits.bytes,
-            running=self._running,
+            running=self._running.ids,
             lease=LEASE_SECONDS,
             deletes=self._leads() or self._overfull,
         )

@@ -69,11 +69,11 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
     services, exchange = request.services, request.exchange
     lookup = _lookup(request)
     run = lookup.run(response_id)
-    if run is not None:
-        stop_deleted(services.runs, response_id)
-    owner = exchange.caller.owner
-    if not await services.store.delete(response_id, owner) and run is None:
+    deleted = await services.store.delete(response_id, exchange.caller.owner)
+    if run is None and not deleted:
         raise lookup.missing(response_id)
+    if run is not None:  # not before: if the store does not answer, nothing is deleted
+        stop_deleted(services.runs, response_id)
     return request.answer(msgspec.json.encode(DeletedResponse(id=response_id)))
 
 

@@ -130,12 +130,60 @@ async def test_what_another_replica_deletes_while_it_runs_is_stopped_and_stays_a
         assert await other.delete("resp_e1", "me")
         await until(lambda: bool(deleted))
         await store.put(updated(record("resp_e1", text="end")))
-        await store.put(updated(record("resp_e2", text="end")))
+        ended = record("resp_e2", text="end")
+        await store.put(updated(ended))
         assert await other.get("resp_e1", "me") is None
-        assert await other.get("resp_e2", "me") == record("resp_e2", text="end")
+        assert await other.get("resp_e2", "me") == ended
         await other.delete("resp_e2", "me")
     await store.close()
     assert deleted == ["resp_e1"]
+
+
+async def test_what_could_not_be_deleted_stays_as_it_is(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as store:
+        assert store._database is not None
+        begun = msgspec.structs.replace(record("resp_s"), status="in_progress")
+        await store.put(begun)
+        with monkeypatch.context() as patch:
+
+            async def hangs(*_: object) -> bool:
+                raise TimeoutError
+
+            patch.setattr(store._database, "delete", hangs)
+            with pytest.raises(StoreUnavailableError):
+                await store.delete("resp_s", "me")
+        assert "resp_s" in store._running.ids
+        ended = record("resp_s", text="end")
+        await store.put(updated(ended))
+        assert await store.get("resp_s", "me") == ended
+        assert not store._running.ids
+
+
+async def test_what_is_deleted_while_it_is_first_written_is_gone_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as store, opened(url) as other:
+        assert store._database is not None
+        writing, may_end = asyncio.Event(), asyncio.Event()
+        write = store._database.write
+
+        async def slow(*arguments: Any, **options: Any) -> int:
+            size = await write(arguments[0], (), **options)  # too late to leave something out
+            writing.set()
+            await may_end.wait()
+            return size
+
+        monkeypatch.setattr(store._database, "write", slow)
+        store.save(record("resp_f"))
+        await writing.wait()
+        assert await store.delete("resp_f", "me")
+        assert await store.get("resp_f", "me") is None
+        assert not await store.delete("resp_f", "me")
+        may_end.set()
+        await until(lambda: not store._gone)
+        assert await other.get("resp_f", "me") is None
 
 
 def updated(newer: StoredResponse) -> StoredResponse:

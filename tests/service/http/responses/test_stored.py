@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import httpx2
 import msgspec
+import pytest
 
 from service.api_keys import api_keys
 from service.engine.link import EngineState, LinkPhase
+from service.http.responses.lifecycle import Delivery, Lifecycle, ResponseLifecycle, Storage
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.store.record import StoredResponse
@@ -59,6 +63,7 @@ def stored(response_id: str, *, background: bool = False, **more: Any) -> Stored
 class Server:
     def __init__(self, client: httpx2.AsyncClient, services: Services) -> None:
         self.client = client
+        self.runs = services.runs
         self.store = services.store
         self.link = services.link
 
@@ -101,6 +106,36 @@ async def test_it_is_given_back_as_it_was_made_until_it_is_deleted(
         assert (await server.get("resp_1")).status_code == 404
         again = await server.client.delete(f"{PATH}/resp_1", headers=MINE)
         assert again.status_code == 404
+
+
+async def endless() -> AsyncGenerator[bytes, None]:
+    yield b"data: begun\n\n"
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_a_response_that_could_not_be_deleted_still_runs(
+    own_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, answer = Mock(), Mock()
+    async with serving(own_template, tmp_path) as server:
+        record = stored("resp_r", background=True, status="in_progress", events=None)
+        plan = Lifecycle(Storage.REQUIRED, Delivery.BACKGROUND)
+        subject = ResponseLifecycle(server.store, plan, record, lambda on_end: answer)
+        answer.stream.return_value.body = record.body
+        await subject.begin()
+        run = server.runs.start(
+            "resp_r", record.owner, generation, endless(), subject=subject, on_end=lambda: None
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr("service.store.database.Database.delete", AsyncMock(side_effect=OSError))
+            reply = await server.client.delete(f"{PATH}/resp_r", headers=MINE)
+            assert reply.status_code == 503
+        assert server.runs.of_any_owner("resp_r") is run
+        generation.fail.assert_not_called()
+        assert (await server.client.delete(f"{PATH}/resp_r", headers=MINE)).status_code == 200
+        assert server.runs.of_any_owner("resp_r") is None
+        generation.fail.assert_called_once()
+        assert (await server.get("resp_r")).status_code == 404
 
 
 async def test_another_key_finds_nothing_and_deletes_nothing(

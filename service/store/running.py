@@ -1,0 +1,51 @@
+"""Which responses this process works on, whose leases it renews."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from service.store.record import RUNNING, StoredResponse
+
+if TYPE_CHECKING:
+    from service.store.database import Database
+
+
+class RunningResponses:
+    """From when a response's first record is saved until its end is stored, or it is deleted."""
+
+    def __init__(self) -> None:
+        self._records: dict[str, StoredResponse] = {}  # as they began
+        self._begun: set[str] = set()  # those that have been written
+
+    @property
+    def ids(self) -> set[str]:
+        return set(self._records)
+
+    def get(self, response_id: str) -> StoredResponse | None:
+        return self._records.get(response_id)
+
+    def begin(self, record: StoredResponse) -> None:
+        self._records[record.id] = record
+
+    def end(self, response_id: str) -> None:
+        self._records.pop(response_id, None)
+        self._begun.discard(response_id)
+
+    def written(self, records: Iterable[StoredResponse]) -> None:
+        """Note what the database has now."""
+        for record in records:
+            if record.status not in RUNNING:
+                self.end(record.id)
+            elif record.id in self._records:
+                self._begun.add(record.id)
+
+    async def take_deleted(self, database: Database) -> set[str]:
+        """Return those that another replica has deleted; they have ended."""
+        begun = set(self._begun)
+        if not begun:
+            return set()
+        gone = (begun - await database.remaining(begun)) & self._begun
+        for response_id in gone:
+            self.end(response_id)
+        return gone
