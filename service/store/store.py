@@ -25,6 +25,7 @@ from service.errors import StoreUnavailableError
 from service.store.condition import (
     AWAY,
     NO_WATCH,
+    TOO_SLOW,
     StoreCondition,
     StoreWatch,
     can_be_read,
@@ -168,21 +169,26 @@ class ResponseStore:
         await self.attempted()
         self.require()
         if not self.save(record):
-            raise StoreUnavailableError("The response store is too slow; retry.")
+            raise StoreUnavailableError(TOO_SLOW)
         try:
             await self._waiting.written(record.id, _WRITE_SECONDS)
         except TimeoutError:
             self._withdraw(record)
-            raise StoreUnavailableError(AWAY) from None
+            self._condition.slow()
+            self._waiting.fail(TOO_SLOW)  # those that came later would wait as long
+            raise StoreUnavailableError(TOO_SLOW) from None
         except StoreUnavailableError:
             self._withdraw(record)
             raise
 
     def _withdraw(self, record: StoredResponse) -> None:
-        """Drop a record that was not reported as stored: it must not be found later."""
+        """Drop a record that was not reported as stored: it must not be found later, even if it is
+        being written. An update is replaced by whoever made it."""
         if self._pending.get(record.id) is record:
             self._pending.drop(record.id)
-        self._running.end(record.id)
+        if not record.is_update:
+            self._remove(record.id)
+        self._wake.set()
 
     def save(self, record: StoredResponse) -> bool:
         """Queue a record, replacing any with the same id; False, and logged, if that is
@@ -305,6 +311,8 @@ class ResponseStore:
         while True:
             self._wake.clear()
             await self._write_batch()
+            if not self._pending:
+                self._condition.keep_up()
             if self._overfull or time.monotonic() >= sweep_at:
                 await self._sweep()
                 sweep_at = time.monotonic() + self.limits.sweep_seconds
@@ -328,7 +336,9 @@ class ResponseStore:
     async def _write_batch(self, most: int = _BATCH) -> None:
         batch = self._pending.first(most)
         assert self._database is not None
-        size = await self._database.write(batch, self._gone, lease=LEASE_SECONDS) if batch else 0
+        size = 0
+        if batch:
+            size = await self._database.write(batch, self._gone, lease=LEASE_SECONDS)
         while self._gone:  # perhaps named too late for that transaction
             gone = set(self._gone)
             await self._database.remove(gone)

@@ -161,6 +161,35 @@ async def test_what_could_not_be_deleted_stays_as_it_is(
         assert not store._running.ids
 
 
+async def test_what_was_too_slow_to_be_stored_is_not_found_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.store._WRITE_SECONDS", 0.1)
+    async with heard(url) as (store, found), opened(url) as other:
+        assert store._database is not None
+        may_end = asyncio.Event()
+        write = store._database.write
+
+        async def slow(*arguments: Any, **options: Any) -> int:
+            size = await write(arguments[0], (), **options)
+            await may_end.wait()
+            return size
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._database, "write", slow)
+            with pytest.raises(StoreUnavailableError, match="too slow"):
+                await store.put(record("resp_w1"))
+            assert found.now == {"unreadable": False, "unwritable": True}
+            with pytest.raises(StoreUnavailableError, match="too slow"):  # at once
+                store.require()
+            may_end.set()
+            await until(lambda: store.available)
+        assert found.now == {"unreadable": False, "unwritable": False}
+        assert await store.get("resp_w1", "me") is None
+        assert await other.get("resp_w1", "me") is None
+        await store.put(record("resp_w2"))
+
+
 async def test_what_is_deleted_while_it_is_first_written_is_gone_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
