@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,8 @@ from service.store.record import RUNNING, StoredResponse
 if TYPE_CHECKING:
     from service.store.database import Database
 
+LEASE_SECONDS = 60  # renewed with every sweep
+
 
 class RunningResponses:
     """From when a response's first record is saved until its end is stored, or it is deleted."""
@@ -17,6 +20,16 @@ class RunningResponses:
     def __init__(self) -> None:
         self._records: dict[str, StoredResponse] = {}  # as they began
         self._begun: set[str] = set()  # those that have been written
+        self._leased_until = 0.0
+
+    @property
+    def holds_leases(self) -> bool:
+        """True if other replicas still take them to be in progress."""
+        return time.monotonic() < self._leased_until
+
+    def leased(self, since: float) -> None:
+        """All leases were renewed after ``since``, by the monotonic clock."""
+        self._leased_until = since + LEASE_SECONDS
 
     @property
     def ids(self) -> set[str]:

@@ -34,13 +34,12 @@ from service.store.condition import (
 from service.store.pending import PendingRecords
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
-from service.store.running import RunningResponses
+from service.store.running import LEASE_SECONDS, RunningResponses
 from service.store.waiting import WaitingWrites
 
 if TYPE_CHECKING:
     from service.store.database import Database
 
-LEASE_SECONDS = 60  # renewed with every sweep
 _RETRY_SECONDS = 2.0
 _WRITE_SECONDS = 10.0
 _FIRST_SECONDS = 5.0
@@ -103,6 +102,11 @@ class ResponseStore:
     def available(self) -> bool:
         """True if responses can be stored and read."""
         return self._condition.writable
+
+    @property
+    def holds_leases(self) -> bool:
+        """True if other replicas still take the responses in progress here to be so."""
+        return self._running.holds_leases
 
     @property
     def readable(self) -> bool:
@@ -173,34 +177,42 @@ class ResponseStore:
         try:
             await self._waiting.written(record.id, _WRITE_SECONDS)
         except TimeoutError:
-            self._withdraw(record)
+            self._drop(record)
             self._condition.slow()
             self._waiting.fail(TOO_SLOW)  # those that came later would wait as long
             raise StoreUnavailableError(TOO_SLOW) from None
         except StoreUnavailableError:
-            self._withdraw(record)
+            self._drop(record)
             raise
 
-    def _withdraw(self, record: StoredResponse) -> None:
-        """Drop a record that was not reported as stored: it must not be found later, even if it is
-        being written. An update is replaced by whoever made it."""
+    def withdraw(self, response_id: str) -> None:
+        """Forget a response, and remove it, also if it is being written right now: it must not be
+        found later."""
+        self._pending.drop(response_id)
+        self._running.end(response_id)
+        self._gone.add(response_id)
+        self._wake.set()
+
+    def _drop(self, record: StoredResponse) -> None:
+        """Drop a record that was not reported as stored. An update is followed by another one, or
+        withdrawn."""
         if self._pending.get(record.id) is record:
             self._pending.drop(record.id)
         if not record.is_update:
-            self._remove(record.id)
+            self.withdraw(record.id)
         self._wake.set()
 
     def save(self, record: StoredResponse) -> bool:
-        """Queue a record, replacing any with the same id; False, and logged, if that is
-        impossible."""
-        if not self._condition.writable:
+        """Queue a record, replacing any with the same id; False, and logged, if that is impossible.
+        An update is queued even while nothing can be written: else the response would never end for
+        other replicas."""
+        if not (self._condition.writable or record.is_update):
             if self.place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
-            self._running.end(record.id)
             return False
         if not self._pending.add(record):
             _log.warning("the store is too slow; a response was not stored", response_id=record.id)
-            self._running.end(record.id)
+            self._running.end(record.id)  # so that its lease ends
             return False
         if record.status in RUNNING:
             self._running.begin(record)
@@ -217,7 +229,7 @@ class ResponseStore:
         # Not before: all stays as it is if the database does not answer.
         owned = owned or self._is_of(response_id, owner)
         if owned:
-            self._remove(response_id)
+            self.withdraw(response_id)
             self._waiting.note(response_id)
         return owned or stored
 
@@ -229,13 +241,6 @@ class ResponseStore:
         """True if this process works on this owner's response, or is to write it."""
         here = (self._pending.get(response_id), self._running.get(response_id))
         return any(record is not None and record.owner == owner for record in here)
-
-    def _remove(self, response_id: str) -> None:
-        """Forget a response, and remove it also if it is being written right now."""
-        self._pending.drop(response_id)
-        self._running.end(response_id)
-        self._gone.add(response_id)
-        self._wake.set()
 
     # --- reading -----------------------------------------------------------------------------
 
@@ -358,6 +363,7 @@ class ResponseStore:
         assert self._database is not None
         for response_id in await self._running.take_deleted(self._database):
             self._on_deleted(response_id)
+        began = time.monotonic()
         await self._database.sweep(
             responses=self.limits.responses,
             size=self.limits.bytes,
@@ -365,6 +371,7 @@ class ResponseStore:
             lease=LEASE_SECONDS,
             deletes=self._leads() or self._overfull,
         )
+        self._running.leased(began)
         self._new_responses = self._new_bytes = 0
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
+import pytest
 
-from service.store.running import RunningResponses
+from service.store.running import LEASE_SECONDS, RunningResponses
 from tests.service.store.stored import opened, record
 
 
@@ -32,3 +33,14 @@ async def test_only_what_was_written_can_have_been_deleted(tmp_path: Path) -> No
         running.written([msgspec.structs.replace(record("resp_a"), status="in_progress")])
         assert await running.take_deleted(store._database) == {"resp_a"}
         assert running.ids == {"resp_b"}
+
+
+def test_leases_are_held_for_their_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("service.store.running.time.monotonic", lambda: now)
+    running = RunningResponses()
+    assert not running.holds_leases
+    running.leased(990.0)
+    assert running.holds_leases
+    now += LEASE_SECONDS
+    assert not running.holds_leases

@@ -585,6 +585,25 @@ async def test_what_is_lost_at_the_end_is_counted(
     assert lines[-1] == lost | {"response_id": "resp_lost"}
 
 
+async def test_how_a_response_ended_is_written_once_the_store_is_back(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    async with heard(url) as (store, found), opened(url) as other:
+        await store.put(msgspec.structs.replace(record("resp_k"), status="in_progress"))
+        ended = record("resp_k", text="end")
+        rename = "ALTER TABLE quire_responses RENAME TO elsewhere"
+        await execute(url, rename)
+        store.save(updated(record("resp_j")))  # it notices
+        await until(lambda: not store.available)
+        assert not store.save(record("resp_i"))
+        assert store.save(updated(ended))
+        assert await store.get("resp_k", "me") == updated(ended)
+        await execute(url, "ALTER TABLE elsewhere RENAME TO quire_responses")
+        await until(lambda: store.available and not store._pending)
+        assert await other.get("resp_k", "me") == ended
+        assert not store._running.ids
+    assert found.unstored == 0
+
+
 async def fill(
     store: ResponseStore, monkeypatch: pytest.MonkeyPatch, *, pages_left: int = 0
 ) -> tuple[list[int], Callable[[], Awaitable[None]]]:
