@@ -22,6 +22,7 @@ from service.serving.services import Services
 from service.store.record import StoredResponse
 from tests.service.generation.test_beam import READY
 from tests.service.http.apps import KEYS, new_app
+from tests.service.store.test_store import end_lease
 
 PATH = "/v1/responses"
 MINE, THEIRS = ({"x-api-key": key} for key in KEYS)
@@ -108,6 +109,33 @@ async def test_it_is_given_back_as_it_was_made_until_it_is_deleted(
         assert again.status_code == 404
 
 
+async def test_the_stream_of_a_response_whose_process_ended_says_so(
+    own_template: Path, tmp_path: Path
+) -> None:
+    async with serving(own_template, tmp_path) as server:
+        begun = stored("resp_d", background=True, status="in_progress", events=None)
+        await server.store.put(begun)
+        reply = await server.get("resp_d?stream=true")
+        assert reply.status_code == 400
+        assert "its process has ended" in reply.json()["error"]["message"]
+        await end_lease(f"sqlite:///{tmp_path}/store.sqlite3", "resp_d")
+        whole = (await server.get("resp_d")).json()
+        assert whole["status"] == "failed"
+        for query, number in (("", 0), ("&starting_after=6", 7)):
+            reply = await server.get(f"resp_d?stream=true{query}")
+            assert reply.headers["content-type"].startswith("text/event-stream")
+            first, second, third = reply.text.rstrip().split("\n")
+            assert (first, second) == (f"id: {number}", "event: response.failed")
+            assert json.loads(third.removeprefix("data: ")) == {
+                "type": "response.failed",
+                "sequence_number": number,
+                "response": whole,
+            }
+        cancelled = stored("resp_e", background=True, status="cancelled", events=None)
+        await server.store.put(cancelled)
+        assert "event: response.failed" in (await server.get("resp_e?stream=true")).text
+
+
 async def endless() -> AsyncGenerator[bytes, None]:
     yield b"data: begun\n\n"
     await asyncio.get_running_loop().create_future()
@@ -159,7 +187,11 @@ async def test_only_a_background_response_can_be_cancelled(
         for record, status, says in (
             (stored("ended", background=True), 200, None),
             (stored("foreground"), 400, "Only a background response"),
-            (stored("elsewhere", background=True, status="in_progress"), 400, "another replica"),
+            (
+                stored("elsewhere", background=True, status="in_progress"),
+                400,
+                "its process has ended",
+            ),
         ):
             await server.store.put(record)
             reply = await server.client.post(f"{PATH}/{record.id}/cancel", headers=MINE)
