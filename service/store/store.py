@@ -91,6 +91,7 @@ class ResponseStore:
         self._gone: set[str] = set()  # to be removed, which may be being written right now
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
+        self._works = False  # all has worked since the last failure
         self._loaded = asyncio.Event()  # the database code, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
 
@@ -272,12 +273,17 @@ class ResponseStore:
     # --- the writer task --------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Connect, then write and sweep until closed; after a failure start again."""
+        """Connect, then write and sweep until closed; after a failure start again: at once if only
+        a connection may have broken."""
         while not self._closing:
             try:
                 await self._connect()
                 await self._serve()
             except Exception as error:
+                hangs = isinstance(error, TimeoutError)
+                if self._condition.writable and self._works and not hangs:
+                    self._works = False
+                    continue
                 await self._fail(error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -308,7 +314,8 @@ class ResponseStore:
             while self._pending:
                 await self._write_batch(1)
             await try_writing(self._database)
-        self._condition.recover(self.place.backend)
+        if not self._condition.writable:
+            self._condition.recover(self.place.backend)
         self._tried.set()
 
     async def _serve(self) -> None:
@@ -321,6 +328,7 @@ class ResponseStore:
             if self._overfull or time.monotonic() >= sweep_at:
                 await self._sweep()
                 sweep_at = time.monotonic() + self.limits.sweep_seconds
+            self._works = True
             if self._pending:
                 continue
             if self._closing:

@@ -190,6 +190,34 @@ async def test_what_was_too_slow_to_be_stored_is_not_found_later(
         await store.put(record("resp_w2"))
 
 
+async def test_one_failure_does_not_make_the_store_unwritable(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a connection that has broken."""
+    async with heard(url) as (store, found):
+        assert store._database is not None
+        await store.put(record("resp_b0"))
+        write, failures = store._database.write, 1
+
+        async def failing(*arguments: Any, **options: Any) -> int:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise ConnectionResetError
+            return await write(*arguments, **options)
+
+        monkeypatch.setattr(store._database, "write", failing)
+        await store.put(record("resp_b1"))
+        assert await rows_of(store, "resp_b1")
+        failures = 1
+        await store.put(record("resp_b2"))  # another one, later
+        assert found.now == {"unreadable": False, "unwritable": False}
+        failures = 2
+        with pytest.raises(StoreUnavailableError):
+            await store.put(record("resp_b3"))
+        assert ("unwritable", True) in found.changes
+
+
 async def test_what_is_deleted_while_it_is_first_written_is_gone_at_once(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
