@@ -93,6 +93,8 @@ class StoreCondition:
 
     def recover(self, backend: str) -> None:
         """The store can be read and written again."""
+        if self.writable:
+            return
         self.change(readable=True, writable=True)
         self._said = ""
         _log.info("response store opened", backend=backend)
@@ -118,7 +120,7 @@ async def try_writing(database: Database) -> None:
         id=name,
         owner="",
         created_at=0,
-        expires_at=0,
+        expires_at=1,
         status="completed",
         body=os.urandom(_TRIAL_BYTES),
         input=b"",

@@ -53,12 +53,14 @@ class RunningResponses:
             elif record.id in self._records:
                 self._begun.add(record.id)
 
-    async def take_deleted(self, database: Database) -> set[str]:
-        """Return those that another replica has deleted; they have ended."""
+    async def missing(self, database: Database) -> tuple[set[str], list[StoredResponse]]:
+        """Return those that another replica has deleted, which have ended, and the records that the
+        database has lost, as after a failover to an older copy: they must be written again."""
         begun = set(self._begun)
         if not begun:
-            return set()
-        gone = (begun - await database.remaining(begun)) & self._begun
-        for response_id in gone:
+            return set(), []
+        missing = await database.missing(begun)
+        deleted = missing.deleted & self._begun
+        for response_id in deleted:
             self.end(response_id)
-        return gone
+        return deleted, [self._records[each] for each in sorted(missing.lost & self._begun)]

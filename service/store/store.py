@@ -62,6 +62,12 @@ class StoreLimits:
     ttl: float
     sweep_seconds: float = 15.0
 
+    def may_be_exceeded(self, new_responses: int, new_bytes: int) -> bool:
+        """True if these, since the last sweep, may exceed them by more than a little."""
+        return (
+            new_responses * _SWEEP_SHARE > self.responses or new_bytes * _SWEEP_SHARE > self.bytes
+        )
+
 
 class ResponseStore:
     """``open`` and ``close`` it on the event loop that uses it. ``place``: all who use the database
@@ -85,7 +91,7 @@ class ResponseStore:
         self._database: Database | None = None
         self._pending = PendingRecords()
         self._wake = asyncio.Event()
-        self._waiting = WaitingWrites()
+        self._waiting = WaitingWrites(on_slow=self._condition.slow)
         self._new_responses = self._new_bytes = 0  # since the last sweep
         self._running = RunningResponses()
         self._gone: set[str] = set()  # to be removed, which may be being written right now
@@ -177,11 +183,6 @@ class ResponseStore:
             raise StoreUnavailableError(TOO_SLOW)
         try:
             await self._waiting.written(record.id, _WRITE_SECONDS)
-        except TimeoutError:
-            self._drop(record)
-            self._condition.slow()
-            self._waiting.fail(TOO_SLOW)  # those that came later would wait as long
-            raise StoreUnavailableError(TOO_SLOW) from None
         except StoreUnavailableError:
             self._drop(record)
             raise
@@ -207,12 +208,10 @@ class ResponseStore:
         """Queue a record, replacing any with the same id; False, and logged, if that is impossible.
         An update is queued even while nothing can be written: else the response would never end for
         other replicas."""
-        if not (self._condition.writable or record.is_update):
+        accepts = self._condition.writable or record.is_update
+        if not (accepts and self._pending.add(record)):
             if self.place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
-            return False
-        if not self._pending.add(record):
-            _log.warning("the store is too slow; a response was not stored", response_id=record.id)
             self._running.end(record.id)  # so that its lease ends
             return False
         if record.status in RUNNING:
@@ -267,7 +266,7 @@ class ResponseStore:
         try:
             yield self._database
         except self._database.FAILURES as error:
-            _log.warning("response store failed", error=self._reason(error))
+            _log.warning("response store failed", error=_reason(self._database, error))
             raise StoreUnavailableError(AWAY) from error
 
     # --- the writer task --------------------------------------------------------------------------
@@ -293,14 +292,9 @@ class ResponseStore:
         condition.writable = False
         self._waiting.fail(AWAY)
         readable = condition.readable and await can_be_read(self._database, error)
-        condition.fail(self._reason(error), readable=readable)
+        condition.fail(_reason(self._database, error), readable=readable)
         self._loaded.set()
         self._tried.set()
-
-    def _reason(self, error: Exception) -> str:
-        """Return a reason to log. The text of an error before there is a database may show the
-        URL."""
-        return type(error).__name__ if self._database is None else self._database.explain(error)
 
     async def _connect(self) -> None:
         assert self.place is not None
@@ -314,8 +308,7 @@ class ResponseStore:
             while self._pending:
                 await self._write_batch(1)
             await try_writing(self._database)
-        if not self._condition.writable:
-            self._condition.recover(self.place.backend)
+        self._condition.recover(self.place.backend)
         self._tried.set()
 
     async def _serve(self) -> None:
@@ -325,8 +318,9 @@ class ResponseStore:
             await self._write_batch()
             if not self._pending:
                 self._condition.keep_up()
-            if self._overfull or time.monotonic() >= sweep_at:
-                await self._sweep()
+            is_overfull = self.limits.may_be_exceeded(self._new_responses, self._new_bytes)
+            if is_overfull or time.monotonic() >= sweep_at:
+                await self._sweep(deletes=is_overfull)
                 sweep_at = time.monotonic() + self.limits.sweep_seconds
             self._works = True
             if self._pending:
@@ -336,15 +330,6 @@ class ResponseStore:
             with suppress(TimeoutError):
                 async with asyncio.timeout(max(0.0, sweep_at - time.monotonic())):
                     await self._wake.wait()
-
-    @property
-    def _overfull(self) -> bool:
-        """True if the limits may be exceeded by more than a little."""
-        limits = self.limits
-        return (
-            self._new_responses * _SWEEP_SHARE > limits.responses
-            or self._new_bytes * _SWEEP_SHARE > limits.bytes
-        )
 
     async def _write_batch(self, most: int = _BATCH) -> None:
         batch = self._pending.first(most)
@@ -365,22 +350,29 @@ class ResponseStore:
         self._new_responses += len(batch)
         self._new_bytes += size
 
-    async def _sweep(self) -> None:
-        """Delete what exceeds the limits, notice what other replicas have deleted, and renew the
-        leases of responses in progress."""
+    async def _sweep(self, *, deletes: bool = False) -> None:
+        """Delete what exceeds the limits, notice what other replicas have deleted and what the
+        database has lost, and renew the leases of responses in progress."""
         assert self._database is not None
-        for response_id in await self._running.take_deleted(self._database):
+        deleted, lost = await self._running.missing(self._database)
+        for response_id in deleted:
             self._on_deleted(response_id)
+        self._pending.restore(lost)
         began = time.monotonic()
         await self._database.sweep(
             responses=self.limits.responses,
             size=self.limits.bytes,
             running=self._running.ids,
             lease=LEASE_SECONDS,
-            deletes=self._leads() or self._overfull,
+            deletes=self._leads() or deletes,
         )
         self._running.leased(began)
         self._new_responses = self._new_bytes = 0
+
+
+def _reason(database: Database | None, error: Exception) -> str:
+    """Return a reason to log. The text of an error before there is a database may show the URL."""
+    return type(error).__name__ if database is None else database.explain(error)
 
 
 async def _load_database(place: StorePlace) -> Database:

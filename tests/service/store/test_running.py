@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from service.store.running import LEASE_SECONDS, RunningResponses
-from tests.service.store.stored import opened, record
+from tests.service.store.stored import opened, record, until
 
 
 async def test_a_response_is_in_progress_until_its_end_is_written() -> None:
@@ -29,9 +29,16 @@ async def test_only_what_was_written_can_have_been_deleted(tmp_path: Path) -> No
         running = RunningResponses()
         for name in ("resp_a", "resp_b"):
             running.begin(msgspec.structs.replace(record(name), status="in_progress"))
-        assert await running.take_deleted(store._database) == set()
-        running.written([msgspec.structs.replace(record("resp_a"), status="in_progress")])
-        assert await running.take_deleted(store._database) == {"resp_a"}
+        assert await running.missing(store._database) == (set(), [])
+        begun = msgspec.structs.replace(record("resp_a"), status="in_progress")
+        running.begin(begun)
+        running.written([begun])
+        assert await running.missing(store._database) == (set(), [begun])
+        await store.put(begun)
+        assert await running.missing(store._database) == (set(), [])
+        assert await store.delete("resp_a", "me")
+        await until(lambda: not store._gone)
+        assert await running.missing(store._database) == ({"resp_a"}, [])
         assert running.ids == {"resp_b"}
 
 

@@ -139,6 +139,25 @@ async def test_what_another_replica_deletes_while_it_runs_is_stopped_and_stays_a
     assert deleted == ["resp_e1"]
 
 
+async def test_what_the_database_has_lost_while_it_runs_is_stored_again(url: str) -> None:
+    limits = StoreLimits(responses=1000, bytes=1 << 30, ttl=1000, sweep_seconds=0.02)
+    deleted: list[str] = []
+    store = ResponseStore(store_place(url), limits, on_deleted=deleted.append)
+    store.open()
+    begun = msgspec.structs.replace(record("resp_v"), status="in_progress")
+    await store.put(begun)
+    await execute(url, "DELETE FROM quire_responses")  # as a failover to an older copy does
+    while not await rows_of(store, "resp_v"):
+        await asyncio.sleep(0.005)
+    await execute(url, "DELETE FROM quire_responses")
+    ended = record("resp_v", text="end")
+    await store.put(updated(ended))
+    async with opened(url) as other:
+        assert await other.get("resp_v", "me") == ended
+    await store.close()
+    assert deleted == []
+
+
 async def test_what_could_not_be_deleted_stays_as_it_is(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,13 @@ async def test_a_failure_reaches_all_writes_that_are_waited_for() -> None:
     assert not waiting.ids
 
 
-async def test_waiting_ends_in_time() -> None:
-    with pytest.raises(TimeoutError):
-        await WaitingWrites().written("resp_a", 0)
+async def test_waiting_ends_in_time_for_all() -> None:
+    said: list[bool] = []
+    waiting = WaitingWrites(lambda: said.append(True))
+    other = asyncio.create_task(waiting.written("resp_b", 60))
+    await asyncio.sleep(0)
+    with pytest.raises(StoreUnavailableError, match="too slow"):
+        await waiting.written("resp_a", 0)
+    with pytest.raises(StoreUnavailableError, match="too slow"):
+        await other
+    assert said == [True]
