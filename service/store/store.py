@@ -303,6 +303,7 @@ class ResponseStore:
             self._loaded.set()
         await self._database.bring_up_to_date()
         if self._condition.has_failed:
+            await self._database.find("")  # the table may be locked, in a database that answers
             self._condition.change(readable=True, writable=False)
             # One at a time: a nearly full disk may refuse a batch. Meanwhile nothing is added.
             while self._pending:

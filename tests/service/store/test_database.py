@@ -213,10 +213,8 @@ async def test_what_the_database_lost_is_stored_again_and_what_was_deleted_is_no
 async def test_the_trace_of_a_deleted_response_has_no_content_counts_as_none_and_is_swept(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for number in range(3):
-        await database.write([at(number, record("resp_a"))], (), lease=60)
-    kept = [at(1, record("resp_b")), at(2, record("resp_c"))]
-    await database.write(kept, (), lease=60)
+    kept = [at(number, record(name)) for number, name in enumerate(("resp_b", "resp_c"))]
+    await database.write([record("resp_a"), *kept], (), lease=60)
     assert await database.delete("resp_a", "me")
     assert not await database.delete("resp_a", "")
     async with database._sessions() as session:

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -235,6 +236,25 @@ async def test_one_failure_does_not_make_the_store_unwritable(
         with pytest.raises(StoreUnavailableError):
             await store.put(record("resp_b3"))
         assert ("unwritable", True) in found.changes
+
+
+async def test_a_database_whose_table_is_locked_cannot_be_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with heard(url) as (store, found):
+        assert store._database is not None
+        with monkeypatch.context() as patch:
+            find = AsyncMock(side_effect=TimeoutError)
+            patch.setattr(store._database, "find", find)
+            patch.setattr(store._database, "write", find)
+            with pytest.raises(StoreUnavailableError):
+                await store.put(record("resp_t"))
+            await until(lambda: not store.readable)
+            found.changes.clear()
+            tried = find.await_count
+            await until(lambda: find.await_count > tried + 2)
+            assert ("unreadable", False) not in found.changes
+        await until(lambda: store.available)
 
 
 async def test_what_is_deleted_while_it_is_first_written_is_gone_at_once(
