@@ -68,7 +68,7 @@ class PeerCalls:
         run = ResponseLookup(services.store, services.runs, wanted.owner).run(wanted.id)
         if run is None or not isinstance(run.subject, ResponseLifecycle):
             raise NotFoundError("No such response runs here.")
-        return msgspec.msgpack.encode(run.subject.record)
+        return msgspec.msgpack.encode(run.subject.shown)
 
 
 def _decode(question: bytes) -> PeerQuestion:

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # What is written to learn whether records can be: not less than most of them.
 _TRIAL_BYTES = 256 * 1024
 AWAY = "The response store is unavailable; retry."
+TOO_SLOW = "The response store is too slow; retry."
+_READ_ONLY = "The response store is read-only at the moment; retry."
 # In the log.
 _UNAVAILABLE = "response store unavailable"
 _UNWRITABLE = "cannot write to the response store; stored responses can still be read"
@@ -44,6 +46,7 @@ class StoreCondition:
         self.watch = watch
         self._is_configured = is_configured
         self._said = ""  # the error that was logged, until it has ended
+        self._is_slow = False
 
     @property
     def has_failed(self) -> bool:
@@ -60,14 +63,28 @@ class StoreCondition:
         if not self.readable:
             raise StoreUnavailableError(AWAY)
         if writable and not self.writable:
-            raise StoreUnavailableError("The response store is read-only at the moment; retry.")
+            raise StoreUnavailableError(TOO_SLOW if self._is_slow else _READ_ONLY)
 
     def note_unstored(self) -> None:
         if self._is_configured:
             self.watch.unstored()
 
+    def slow(self) -> None:
+        """A write takes too long: until all that waits is written, nothing more is accepted."""
+        if self.writable:
+            self._is_slow = True
+            self.change(readable=self.readable, writable=False)
+            _log.warning("the response store is too slow")
+
+    def keep_up(self) -> None:
+        """All that waited is written."""
+        if self._is_slow:
+            self._is_slow = False
+            self.change(readable=self.readable, writable=True)
+
     def fail(self, reason: str, *, readable: bool) -> None:
         """Nothing can be written. Logged once for as long as it lasts."""
+        self._is_slow = False
         self.change(readable=readable, writable=False)
         said = _UNWRITABLE if readable else _UNAVAILABLE
         if self._said != said:
@@ -76,6 +93,8 @@ class StoreCondition:
 
     def recover(self, backend: str) -> None:
         """The store can be read and written again."""
+        if self.writable:
+            return
         self.change(readable=True, writable=True)
         self._said = ""
         _log.info("response store opened", backend=backend)
@@ -101,7 +120,7 @@ async def try_writing(database: Database) -> None:
         id=name,
         owner="",
         created_at=0,
-        expires_at=0,
+        expires_at=1,
         status="completed",
         body=os.urandom(_TRIAL_BYTES),
         input=b"",

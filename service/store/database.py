@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+import zlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
     BigInteger,
     ColumnElement,
-    bindparam,
     cast,
     delete,
     event,
@@ -42,7 +42,18 @@ from service.store.watched_file import WatchedFile
 
 _TABLE = Base.metadata.tables[ResponseRow.__tablename__]
 _MOST_VALUES = 10_000
-_UPDATE = update(_TABLE).where(_TABLE.c.id == bindparam("of"))
+# A row without an owner or content, which never was valid, is the trace of a deleted response: it
+# keeps replicas that still work on it from storing it again, and is swept when its lease ends.
+_TRACE_SECONDS = 600
+_IS_NO_TRACE = ResponseRow.expires_at > 0
+_EMPTY = zlib.compress(b"")
+
+
+class Missing(NamedTuple):
+    """``deleted``: by a client, through any replica. ``lost``: by the database."""
+
+    deleted: set[str]
+    lost: set[str]
 
 
 class Database:
@@ -61,6 +72,7 @@ class Database:
         self._upsert = insert.on_conflict_do_update(
             index_elements=[_TABLE.c.id],
             set_={column.name: insert.excluded[column.name] for column in _TABLE.c},
+            where=_IS_NO_TRACE,
         )
         self._sessions: async_sessionmaker[AsyncSession] = async_sessionmaker(
             self._engine, expire_on_commit=False
@@ -85,7 +97,7 @@ class Database:
     async def find(self, response_id: str) -> StoredResponse | None:
         async with self._sessions() as session:
             row = await session.get(ResponseRow, response_id)
-            if row is None:
+            if row is None or row.expires_at == 0:
                 return None
             record = await asyncio.to_thread(from_row, row)
             if record.status not in RUNNING:
@@ -94,10 +106,19 @@ class Database:
             return msgspec.structs.replace(record, abandoned=row.lease_until < int(now or 0))
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Delete a response; True if this owner had it."""
+        """Delete a response but for a trace; True if this owner had it."""
+        empty = {"body": _EMPTY, "input": _EMPTY, "context": _EMPTY, "events": None, "size": 0}
         async with self._sessions() as session:
             stored = await session.execute(
-                delete(ResponseRow).where(ResponseRow.id == response_id, ResponseRow.owner == owner)
+                update(ResponseRow)
+                .where(ResponseRow.id == response_id, ResponseRow.owner == owner, _IS_NO_TRACE)
+                .values(
+                    owner="",
+                    expires_at=0,
+                    status=RUNNING[0],
+                    lease_until=self._now + _TRACE_SECONDS,
+                    **empty,
+                )
             )
             await session.commit()
             return _count(stored) > 0
@@ -105,46 +126,51 @@ class Database:
     async def write(
         self, records: Sequence[StoredResponse], gone: Collection[str], *, lease: int
     ) -> int:
-        """Store these records, replacing any with the same ids; return their size in bytes. An
-        update of a record that was deleted meanwhile stores nothing. Records whose ids are in
-        ``gone``, which may grow meanwhile, are not kept. Those still in progress get a lease of
-        ``lease`` seconds."""
+        """Store these records, replacing any with the same ids; return their size in bytes. One
+        that was deleted stays deleted. Records whose ids are in ``gone``, which may grow meanwhile,
+        are not kept. Those still in progress get a lease of ``lease`` seconds."""
         rows = await asyncio.to_thread(lambda: [to_row(record) for record in records])
         size: int = sum(row["size"] for row in rows)
         async with self._sessions() as session:
             connection = await session.connection()
-            for record, row in zip(records, rows, strict=True):
-                if record.is_update:
-                    await connection.execute(_UPDATE, row | {"of": row["id"]})
-                else:
-                    await connection.execute(self._upsert, row)
+            for row in rows:
+                await connection.execute(self._upsert, row)
             await self._lease(session, [r.id for r in records if r.status in RUNNING], lease)
-            if gone:
-                await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(gone))))
+            await self._remove(session, gone)
             await session.commit()
         return size
 
     async def remove(self, ids: Collection[str]) -> None:
         """Delete these responses, of any owners."""
         async with self._sessions() as session:
-            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(sorted(ids))))
+            await self._remove(session, ids)
             await session.commit()
 
-    async def remaining(self, ids: Collection[str]) -> set[str]:
-        """Return which of these responses there are."""
-        found: set[str] = set()
+    async def _remove(self, session: AsyncSession, ids: Collection[str]) -> None:
+        for part in _parts(ids):
+            those = ResponseRow.id.in_(part)
+            await session.execute(delete(ResponseRow).where(those, _IS_NO_TRACE))
+
+    async def missing(self, ids: Collection[str]) -> Missing:
+        """Return which of these responses there are no longer."""
+        deleted: set[str] = set()
+        lost = set(ids)
+        columns = select(ResponseRow.id, _IS_NO_TRACE)
         async with self._sessions() as session:
             for part in _parts(ids):
-                there = select(ResponseRow.id).where(ResponseRow.id.in_(part))
-                found.update(await session.scalars(there))
-        return found
+                rows = await session.execute(columns.where(ResponseRow.id.in_(part)))
+                for response_id, is_there in rows:
+                    lost.discard(response_id)
+                    if not is_there:
+                        deleted.add(response_id)
+        return Missing(deleted, lost)
 
     async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
         """Set leases by the database's clock, because the replicas' clocks may differ."""
         for part in _parts(ids):
             await session.execute(
                 update(ResponseRow)
-                .where(ResponseRow.id.in_(part))
+                .where(ResponseRow.id.in_(part), _IS_NO_TRACE)
                 .values(lease_until=self._now + seconds)
             )
 
@@ -168,13 +194,17 @@ class Database:
         now = int(time.time())
         newest_first = (ResponseRow.created_at.desc(), ResponseRow.id.desc())
         of_owner: Any = {"partition_by": ResponseRow.owner, "order_by": newest_first}
-        rows = select(
-            ResponseRow.id,
-            ResponseRow.created_at,
-            ResponseRow.size,
-            func.row_number().over(**of_owner).label("own_place"),
-            func.sum(ResponseRow.size).over(**of_owner).label("own_bytes"),
-        ).subquery()
+        rows = (
+            select(
+                ResponseRow.id,
+                ResponseRow.created_at,
+                ResponseRow.size,
+                func.row_number().over(**of_owner).label("own_place"),
+                func.sum(ResponseRow.size).over(**of_owner).label("own_bytes"),
+            )
+            .where(_IS_NO_TRACE)
+            .subquery()
+        )
         newer = (rows.c.created_at.desc(), rows.c.id.desc())
         ranked = select(
             rows.c.id,

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import islice
 
+from observability.logging import get_logger
 from service.store.record import StoredResponse
 
 _MOST_PENDING = 4096
 _MOST_PENDING_BYTES = 256 * 1024 * 1024
+
+_log = get_logger()
 
 
 class PendingRecords:
@@ -39,6 +43,12 @@ class PendingRecords:
         self._records[record.id] = record
         self._bytes += _size_of(record)
         return True
+
+    def restore(self, records: Iterable[StoredResponse]) -> None:
+        """Append those that the database has lost, unless there is a newer one."""
+        for record in records:
+            if record.id not in self._records and self.add(record):
+                _log.warning("the database had lost a response", response_id=record.id)
 
     def drop(self, response_id: str) -> None:
         record = self._records.pop(response_id, None)

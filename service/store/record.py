@@ -13,8 +13,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     """``body``: the response object's JSON. ``input``: the request's own items; ``context``: those
     before them; each a JSON list. ``events``: the stream as it was sent, if it was kept. ``owner``:
     the digest of the key that created it. ``abandoned``: it was still in progress, and its lease
-    has expired. ``is_update``: it was stored before. If it is no longer there, it was deleted, by
-    another replica perhaps, and stays away."""
+    has expired. ``is_update``: it was stored before."""
 
     id: str
     owner: str

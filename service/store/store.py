@@ -25,6 +25,7 @@ from service.errors import StoreUnavailableError
 from service.store.condition import (
     AWAY,
     NO_WATCH,
+    TOO_SLOW,
     StoreCondition,
     StoreWatch,
     can_be_read,
@@ -33,11 +34,12 @@ from service.store.condition import (
 from service.store.pending import PendingRecords
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
+from service.store.running import LEASE_SECONDS, RunningResponses
+from service.store.waiting import WaitingWrites
 
 if TYPE_CHECKING:
     from service.store.database import Database
 
-LEASE_SECONDS = 60  # renewed with every sweep
 _RETRY_SECONDS = 2.0
 _WRITE_SECONDS = 10.0
 _FIRST_SECONDS = 5.0
@@ -59,6 +61,12 @@ class StoreLimits:
     bytes: int
     ttl: float
     sweep_seconds: float = 15.0
+
+    def may_be_exceeded(self, new_responses: int, new_bytes: int) -> bool:
+        """True if these, since the last sweep, may exceed them by more than a little."""
+        return (
+            new_responses * _SWEEP_SHARE > self.responses or new_bytes * _SWEEP_SHARE > self.bytes
+        )
 
 
 class ResponseStore:
@@ -83,13 +91,13 @@ class ResponseStore:
         self._database: Database | None = None
         self._pending = PendingRecords()
         self._wake = asyncio.Event()
-        self._written: dict[str, asyncio.Future[None]] = {}  # writes that are being waited for
+        self._waiting = WaitingWrites(on_slow=self._condition.slow)
         self._new_responses = self._new_bytes = 0  # since the last sweep
-        self._running: set[str] = set()  # whose lease this process renews
-        self._begun: set[str] = set()  # those of them that have been written
-        self._deleted: set[str] = set()  # while a batch is being written
+        self._running = RunningResponses()
+        self._gone: set[str] = set()  # to be removed, which may be being written right now
         self._tasks: list[asyncio.Task[None]] = []
         self._closing = False
+        self._works = False  # all has worked since the last failure
         self._loaded = asyncio.Event()  # the database code, with or without success
         self._tried = asyncio.Event()  # to connect, with or without success
 
@@ -101,6 +109,11 @@ class ResponseStore:
     def available(self) -> bool:
         """True if responses can be stored and read."""
         return self._condition.writable
+
+    @property
+    def holds_leases(self) -> bool:
+        """True if other replicas still take the responses in progress here to be so."""
+        return self._running.holds_leases
 
     @property
     def readable(self) -> bool:
@@ -126,7 +139,7 @@ class ResponseStore:
         if running:
             await asyncio.wait(running, timeout=_CLOSE_SECONDS)
         # Those that are waited for are counted by who waits.
-        for response_id in self._pending.ids - self._written.keys():
+        for response_id in self._pending.ids - self._waiting.ids:
             self._pending.drop(response_id)
             _log.warning("a response was not stored", response_id=response_id)
             self.note_unstored()
@@ -167,64 +180,74 @@ class ResponseStore:
         await self.attempted()
         self.require()
         if not self.save(record):
-            raise StoreUnavailableError("The response store is too slow; retry.")
-        future = self._written.get(record.id)
-        if future is None:
-            future = self._written[record.id] = asyncio.get_running_loop().create_future()
+            raise StoreUnavailableError(TOO_SLOW)
         try:
-            async with asyncio.timeout(_WRITE_SECONDS):
-                await asyncio.shield(future)
-        except TimeoutError:
-            self._withdraw(record)
-            raise StoreUnavailableError(AWAY) from None
+            await self._waiting.written(record.id, _WRITE_SECONDS)
         except StoreUnavailableError:
-            self._withdraw(record)
+            self._drop(record)
             raise
 
-    def _withdraw(self, record: StoredResponse) -> None:
-        """Drop a record that was not reported as stored: it must not be found later."""
+    def withdraw(self, response_id: str) -> None:
+        """Forget a response, and remove it, also if it is being written right now: it must not be
+        found later."""
+        self._pending.drop(response_id)
+        self._running.end(response_id)
+        self._gone.add(response_id)
+        self._wake.set()
+
+    def _drop(self, record: StoredResponse) -> None:
+        """Drop a record that was not reported as stored. An update is followed by another one, or
+        withdrawn."""
         if self._pending.get(record.id) is record:
             self._pending.drop(record.id)
-        self._running.discard(record.id)
+        if not record.is_update:
+            self.withdraw(record.id)
+        self._wake.set()
 
     def save(self, record: StoredResponse) -> bool:
-        """Queue a record, replacing any with the same id; False, and logged, if that is
-        impossible."""
-        if record.status in RUNNING:
-            self._running.add(record.id)
-        else:
-            self._running.discard(record.id)
-        if not self._condition.writable:
+        """Queue a record, replacing any with the same id; False, and logged, if that is impossible.
+        An update is queued even while nothing can be written: else the response would never end for
+        other replicas."""
+        accepts = self._condition.writable or record.is_update
+        if not (accepts and self._pending.add(record)):
             if self.place is not None:
                 _log.warning("a response was not stored", response_id=record.id)
+            self._running.end(record.id)  # so that its lease ends
             return False
-        if not self._pending.add(record):
-            _log.warning("the store is too slow; a response was not stored", response_id=record.id)
-            return False
+        if record.status in RUNNING:
+            self._running.begin(record)
         self._wake.set()
         return True
 
     async def delete(self, response_id: str, owner: str) -> bool:
         """Delete a response; True if there was one. Raises StoreUnavailableError."""
-        if self.place is None or not _ID.fullmatch(response_id):
+        if not self._may_exist(response_id):
             return False
-        found = self._pending.get(response_id)
-        owned = found is not None and found.owner == owner
-        if owned:
-            self._pending.drop(response_id)
-            self._running.discard(response_id)
-            self._deleted.add(response_id)  # it may be being written to the database right now
-            self._tell(response_id)
+        owned = self._is_of(response_id, owner)
         async with self._asked() as database:
             stored = await database.delete(response_id, owner)
+        # Not before: all stays as it is if the database does not answer.
+        owned = owned or self._is_of(response_id, owner)
+        if owned:
+            self.withdraw(response_id)
+            self._waiting.note(response_id)
         return owned or stored
+
+    def _may_exist(self, response_id: str) -> bool:
+        is_id = _ID.fullmatch(response_id) is not None
+        return self.place is not None and is_id and response_id not in self._gone
+
+    def _is_of(self, response_id: str, owner: str) -> bool:
+        """True if this process works on this owner's response, or is to write it."""
+        here = (self._pending.get(response_id), self._running.get(response_id))
+        return any(record is not None and record.owner == owner for record in here)
 
     # --- reading -----------------------------------------------------------------------------
 
     async def get(self, response_id: str, owner: str) -> StoredResponse | None:
         """Return a response; None if there is none that this owner may see. Raises
         StoreUnavailableError."""
-        if self.place is None or not _ID.fullmatch(response_id):
+        if not self._may_exist(response_id):
             return None
         record = self._pending.get(response_id)
         if record is None:
@@ -243,18 +266,23 @@ class ResponseStore:
         try:
             yield self._database
         except self._database.FAILURES as error:
-            _log.warning("response store failed", error=self._reason(error))
+            _log.warning("response store failed", error=_reason(self._database, error))
             raise StoreUnavailableError(AWAY) from error
 
     # --- the writer task --------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        """Connect, then write and sweep until closed; after a failure start again."""
+        """Connect, then write and sweep until closed; after a failure start again: at once if only
+        a connection may have broken."""
         while not self._closing:
             try:
                 await self._connect()
                 await self._serve()
             except Exception as error:
+                hangs = isinstance(error, TimeoutError)
+                if self._condition.writable and self._works and not hangs:
+                    self._works = False
+                    continue
                 await self._fail(error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -262,28 +290,11 @@ class ResponseStore:
         """Stop writing; reading continues if it still works, as with a full disk."""
         condition = self._condition
         condition.writable = False
-        for response_id in list(self._written):
-            self._tell(response_id, StoreUnavailableError(AWAY))
+        self._waiting.fail(AWAY)
         readable = condition.readable and await can_be_read(self._database, error)
-        condition.fail(self._reason(error), readable=readable)
+        condition.fail(_reason(self._database, error), readable=readable)
         self._loaded.set()
         self._tried.set()
-
-    def _reason(self, error: Exception) -> str:
-        """Return a reason to log. The text of an error before there is a database may show the
-        URL."""
-        return type(error).__name__ if self._database is None else self._database.explain(error)
-
-    def _tell(self, response_id: str, error: StoreUnavailableError | None = None) -> None:
-        """Wake those who wait for a record to be written."""
-        future = self._written.pop(response_id, None)
-        if future is None or future.done():
-            return
-        if error is None:
-            future.set_result(None)
-        else:
-            future.set_exception(error)
-            future.exception()  # avoids logging the error if those who waited have left
 
     async def _connect(self) -> None:
         assert self.place is not None
@@ -292,6 +303,7 @@ class ResponseStore:
             self._loaded.set()
         await self._database.bring_up_to_date()
         if self._condition.has_failed:
+            await self._database.find("")  # the table may be locked, in a database that answers
             self._condition.change(readable=True, writable=False)
             # One at a time: a nearly full disk may refuse a batch. Meanwhile nothing is added.
             while self._pending:
@@ -305,9 +317,13 @@ class ResponseStore:
         while True:
             self._wake.clear()
             await self._write_batch()
-            if self._overfull or time.monotonic() >= sweep_at:
-                await self._sweep()
+            if not self._pending:
+                self._condition.keep_up()
+            is_overfull = self.limits.may_be_exceeded(self._new_responses, self._new_bytes)
+            if is_overfull or time.monotonic() >= sweep_at:
+                await self._sweep(deletes=is_overfull)
                 sweep_at = time.monotonic() + self.limits.sweep_seconds
+            self._works = True
             if self._pending:
                 continue
             if self._closing:
@@ -316,51 +332,48 @@ class ResponseStore:
                 async with asyncio.timeout(max(0.0, sweep_at - time.monotonic())):
                     await self._wake.wait()
 
-    @property
-    def _overfull(self) -> bool:
-        """True if the limits may be exceeded by more than a little."""
-        limits = self.limits
-        return (
-            self._new_responses * _SWEEP_SHARE > limits.responses
-            or self._new_bytes * _SWEEP_SHARE > limits.bytes
-        )
-
     async def _write_batch(self, most: int = _BATCH) -> None:
         batch = self._pending.first(most)
-        if not batch:
-            return
-        self._deleted.clear()
         assert self._database is not None
-        size = await self._database.write(batch, self._deleted, lease=LEASE_SECONDS)
-        if self._deleted:  # perhaps before they were there
-            await self._database.remove(self._deleted)
-        self._begun |= {record.id for record in batch if record.status in RUNNING}
+        size = 0
+        if batch:
+            size = await self._database.write(batch, self._gone, lease=LEASE_SECONDS)
+        while self._gone:  # perhaps named too late for that transaction
+            gone = set(self._gone)
+            await self._database.remove(gone)
+            self._gone -= gone
+        self._running.written(batch)
         for record in batch:
             # It may have been replaced meanwhile.
             if self._pending.get(record.id) is record:
                 self._pending.drop(record.id)
-                self._tell(record.id)
+                self._waiting.note(record.id)
         self._new_responses += len(batch)
         self._new_bytes += size
 
-    async def _sweep(self) -> None:
-        """Delete what exceeds the limits, notice what other replicas have deleted, and renew the
-        leases of responses in progress."""
+    async def _sweep(self, *, deletes: bool = False) -> None:
+        """Delete what exceeds the limits, notice what other replicas have deleted and what the
+        database has lost, and renew the leases of responses in progress."""
         assert self._database is not None
-        self._begun &= self._running
-        if self._begun:
-            begun = set(self._begun)
-            for response_id in (begun - await self._database.remaining(begun)) & self._running:
-                self._running.discard(response_id)
-                self._on_deleted(response_id)
+        deleted, lost = await self._running.missing(self._database)
+        for response_id in deleted:
+            self._on_deleted(response_id)
+        self._pending.restore(lost)
+        began = time.monotonic()
         await self._database.sweep(
             responses=self.limits.responses,
             size=self.limits.bytes,
-            running=self._running,
+            running=self._running.ids,
             lease=LEASE_SECONDS,
-            deletes=self._leads() or self._overfull,
+            deletes=self._leads() or deletes,
         )
+        self._running.leased(began)
         self._new_responses = self._new_bytes = 0
+
+
+def _reason(database: Database | None, error: Exception) -> str:
+    """Return a reason to log. The text of an error before there is a database may show the URL."""
+    return type(error).__name__ if database is None else database.explain(error)
 
 
 async def _load_database(place: StorePlace) -> Database:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import weakref
 from collections.abc import Callable
+from contextlib import suppress
 from typing import NamedTuple
 
 import msgspec
@@ -16,6 +18,8 @@ from service.store.record import StoredResponse
 from service.store.store import ResponseStore
 from service.wire.responses.answer import ResponseAnswer, ResponseEnding
 from service.wire.responses.request import ResponsesRequest
+
+_RETRY_SECONDS = 0.5
 
 
 class Storage(enum.Enum):
@@ -89,6 +93,8 @@ class ResponseLifecycle:
         self._is_counted = False  # as one that was to be stored and is not
         self._record = record
         self._ending: ResponseEnding | None = None
+        self._is_committing = False
+        self._stopping = asyncio.Event()
         end = weakref.WeakMethod(self._end)  # no cycle: what uses the answer holds this, too
         self.answer = make_answer(lambda ending: _call(end(), ending))
 
@@ -99,6 +105,14 @@ class ResponseLifecycle:
         return msgspec.structs.replace(
             self._record, status=status, body=self.body, is_update=self._was_stored
         )
+
+    @property
+    def shown(self) -> StoredResponse:
+        """What a client may see of it: it has not ended before that is stored."""
+        if not self._is_committing:
+            return self.record
+        body = self.answer.stream().progress
+        return msgspec.structs.replace(self._record, status="in_progress", body=body)
 
     @property
     def body(self) -> bytes:
@@ -137,19 +151,41 @@ class ResponseLifecycle:
         """
         if not self._is_stored:
             return True
+        self._is_committing = True
         try:
-            await self._store.put(self.record)
+            await self._put()
         except StoreUnavailableError as error:
             self._note_unstored()
             if self.plan.storage is Storage.REQUIRED:
                 raise NotStoredError("The response could not be stored.") from error
             self._is_stored = self.answer.stored = False
+            if self._was_stored:
+                self._store.withdraw(self._record.id)
             return False
+        finally:
+            self._is_committing = False
         self._was_stored = True
         return True
 
+    async def _put(self) -> None:
+        """Store the ended response. No client waits for a background response, so that waits for
+        the store as long as other replicas take it to be in progress. Raises
+        StoreUnavailableError."""
+        while self._is_stored:
+            try:
+                await self._store.put(self.record)
+                return
+            except StoreUnavailableError:
+                waits = self.plan.background and self._store.holds_leases
+                if self._stopping.is_set() or not waits:
+                    raise
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_RETRY_SECONDS):
+                    await self._stopping.wait()
+
     def stopping(self) -> None:
         self.answer.stream().cancelled = True
+        self._stopping.set()
 
     def ended(self, run: Run) -> None:
         if not self._is_stored:

@@ -19,6 +19,10 @@ from service.preparation.jobs import History
 from service.store.record import RUNNING, StoredResponse
 from service.store.store import ResponseStore
 
+_DIED = (
+    "The process that worked on the response has ended, or could not reach the store for a minute."
+)
+
 
 class ResponseLookup:
     """Finds one owner's responses by id, whether running here, stored, or kept by one of the other
@@ -40,7 +44,7 @@ class ResponseLookup:
         """Raises NotFoundError, StoreUnavailableError or WorkerLostError."""
         run = self.run(response_id)
         if run is not None and isinstance(run.subject, ResponseLifecycle):
-            return run.subject.record
+            return run.subject.shown
         record = await self._stored(response_id)
         if record is None:
             raise self.missing(response_id)
@@ -96,7 +100,5 @@ class ResponseLookup:
 
 
 def _died(record: StoredResponse) -> StoredResponse:
-    """The process that worked on it is gone."""
-    return record.failed(
-        {"code": "server_error", "message": "The server ended before the response did."}
-    )
+    """Nothing has renewed its lease."""
+    return record.failed({"code": "server_error", "message": _DIED})

@@ -10,17 +10,24 @@ from litestar.params import FromPath
 
 from service.errors import InvalidRequestError
 from service.http.call import HttpCall
+from service.http.event_stream import EventStream
 from service.http.replay import first_wanted, follow_run, replayed
 from service.http.responses.lifecycle import ResponseLifecycle, stop_deleted
 from service.http.responses.lookup import ResponseLookup
 from service.http.serves import serves
 from service.preparation.responses import ITEMS
+from service.serving.exchange import Exchange
 from service.serving.prepare import prepare
-from service.store.record import RUNNING
+from service.store.record import RUNNING, StoredResponse
+from service.store.running import LEASE_SECONDS
 
 _MOST_ITEMS = 100
 _DEFAULT_ITEMS = 20
-_ELSEWHERE = "The response runs in another replica; send the request there."
+_ELSEWHERE = (
+    "The response runs in another process, or its process has ended. Send the request to the "
+    "replica that runs it. If its process has ended, the response will be 'failed' in at most "
+    f"{LEASE_SECONDS} seconds; retrieve it then."
+)
 
 
 class DeletedResponse(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,17 +57,34 @@ async def retrieve_response(request: HttpCall, response_id: FromPath[str]) -> Re
         record = await lookup.find(response_id)
         if record.status in RUNNING:
             raise InvalidRequestError(_ELSEWHERE)
-        if record.events is None:
-            raise InvalidRequestError(
-                f"Response '{response_id}' was not stored as a stream; that requires "
-                "'background', or 'stream' with 'store'.",
-                param="stream",
-            )
-        exchange.hold(len(record.events))
-        stream = replayed(exchange, record.events, number)
+        stream = _replayed(exchange, record, number)
     exchange.record.status = 200
     exchange.succeed("stop")
     return stream
+
+
+def _replayed(exchange: Exchange, record: StoredResponse, number: int) -> EventStream:
+    """Return a stored stream from event ``number`` on. Of one whose process ended, or that was too
+    large, only the last event is known. Raises InvalidRequestError."""
+    events = record.events
+    if events is None:
+        if not (record.abandoned or record.background):
+            raise InvalidRequestError(
+                f"The stream of response '{record.id}' was not stored: that requires 'background', "
+                "or 'stream' with 'store', and a stream that is not too large.",
+                param="stream",
+            )
+        events, number = _last_event(record, number), 0
+    exchange.hold(len(events))
+    return replayed(exchange, events, number)
+
+
+def _last_event(record: StoredResponse, number: int) -> bytes:
+    """Return the event that says how a response ended, as event ``number``."""
+    # The SDKs have no event for cancelled; the object's status shows it.
+    name = b"response." + ("failed" if record.status == "cancelled" else record.status).encode()
+    data = b'{"type":"%b","sequence_number":%d,"response":%b}' % (name, number, record.body)
+    return b"id: %d\nevent: %b\ndata: %b\n\n" % (number, name, data)
 
 
 @serves("DELETE /v1/responses/{response_id}")
@@ -69,11 +93,11 @@ async def delete_response(request: HttpCall, response_id: FromPath[str]) -> Resp
     services, exchange = request.services, request.exchange
     lookup = _lookup(request)
     run = lookup.run(response_id)
-    if run is not None:
-        stop_deleted(services.runs, response_id)
-    owner = exchange.caller.owner
-    if not await services.store.delete(response_id, owner) and run is None:
+    deleted = await services.store.delete(response_id, exchange.caller.owner)
+    if run is None and not deleted:
         raise lookup.missing(response_id)
+    if run is not None:  # not before: if the store does not answer, nothing is deleted
+        stop_deleted(services.runs, response_id)
     return request.answer(msgspec.json.encode(DeletedResponse(id=response_id)))
 
 

@@ -173,8 +173,11 @@ class ResponseStream:
 
     @property
     def body(self) -> bytes:
-        if self._final is not None:
-            return self._final
+        return self.progress if self._final is None else self._final
+
+    @property
+    def progress(self) -> bytes:
+        """The response with what it has so far, as one that has not ended."""
         return self._encoder.object("in_progress", self._items.current())
 
     def begin(self) -> bytes:

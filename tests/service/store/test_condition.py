@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import select
 from structlog.testing import capture_logs
 
+from service.errors import StoreUnavailableError
 from service.store.condition import StoreCondition, StoreWatch, can_be_read, try_writing
 from service.store.tables import ResponseRow
 from tests.service.store.stored import opened
@@ -26,6 +28,27 @@ def test_a_failure_is_logged_once_until_it_ends_or_becomes_another() -> None:
         "response store opened",
     ]
     assert unwritable == [True, True, True, True, False]
+
+
+def test_a_slow_store_accepts_nothing_until_it_has_caught_up() -> None:
+    unwritable: list[bool] = []
+    condition = StoreCondition(StoreWatch(unwritable=unwritable.append))
+    condition.keep_up()
+    condition.slow()
+    assert unwritable == []  # it was not writable in the first place
+    condition.recover("sqlite")
+    condition.slow()
+    with pytest.raises(StoreUnavailableError, match="too slow"):
+        condition.require(writable=True)
+    condition.require(writable=False)
+    condition.keep_up()
+    condition.require(writable=True)
+    condition.slow()
+    condition.fail("full", readable=True)
+    condition.keep_up()
+    with pytest.raises(StoreUnavailableError, match="read-only"):
+        condition.require(writable=True)
+    assert unwritable == [False, True, False, True, True]
 
 
 async def test_a_trial_leaves_nothing(url: str) -> None:

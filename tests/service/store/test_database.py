@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from sqlalchemy.exc import StatementError
 
-from service.store.database import Database
+from service.store.database import Database, Missing
 from service.store.place import store_place
 from service.store.record import StoredResponse
-from service.store.tables import to_row
+from service.store.tables import ResponseRow, from_row, to_row
 from tests.service.store.stored import record
 
 
@@ -46,11 +46,10 @@ async def test_an_update_of_what_was_deleted_stores_nothing_and_harms_no_other(
     await database.write([*updates, record("resp_c")], (), lease=60)
     assert await database.find("resp_a") is None
     assert await database.find("resp_b") == record("resp_b", text="later")
-    assert await database.remaining(["resp_a", "resp_b", "resp_c", "resp_d"]) == {
-        *("resp_b", "resp_c")
-    }
+    ids = ["resp_a", "resp_b", "resp_c", "resp_d"]
+    assert await database.missing(ids) == Missing({"resp_a"}, {"resp_d"})
     await database.remove({"resp_b", "resp_d"})
-    assert await database.remaining(["resp_b", "resp_c"]) == {"resp_c"}
+    assert await database.missing(ids) == Missing({"resp_a"}, {"resp_b", "resp_d"})
 
 
 async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Database) -> None:
@@ -58,15 +57,15 @@ async def test_what_is_still_in_progress_is_not_deleted_as_too_much(database: Da
     await database.write([old, at(2, record("resp_mid")), at(3, record("resp_new"))], (), lease=60)
     await database.sweep(responses=1, size=1 << 30, running=(), lease=60)
     names = ["resp_old", "resp_mid", "resp_new"]
-    assert await database.remaining(names) == {"resp_old", "resp_new"}
+    assert await left(database, names) == ["resp_old", "resp_new"]
     late = msgspec.structs.replace(record("resp_late", ttl=-1), status="in_progress")
     await database.write([late, record("resp_over", ttl=-1)], (), lease=60)
     await database.sweep(responses=10, size=1 << 30, running=(), lease=60)
-    assert await database.remaining(["resp_late", "resp_over"]) == {"resp_late"}
+    assert await left(database, ["resp_late", "resp_over"]) == ["resp_late"]
     await database.remove({"resp_late"})
     await database.write([old], (), lease=-60)  # its process is gone
     await database.sweep(responses=1, size=1 << 30, running=(), lease=60)
-    assert await database.remaining(names) == {"resp_new"}
+    assert await left(database, names) == ["resp_new"]
 
 
 async def test_any_number_of_responses_may_be_in_progress(url: str) -> None:
@@ -75,7 +74,7 @@ async def test_any_number_of_responses_may_be_in_progress(url: str) -> None:
     names = [f"resp_{number}" for number in range(40_000)]
     begun = [msgspec.structs.replace(record(each), status="queued") for each in names[-2:]]
     await database.write(begun, (), lease=-60)
-    assert await database.remaining(names) == set(names[-2:])
+    assert (await database.missing(names)).lost == set(names[:-2])
     await database.sweep(responses=10, size=1 << 30, running=names, lease=60)
     for each in begun:
         found = await database.find(each.id)
@@ -192,3 +191,42 @@ async def test_a_database_that_is_not_there_fails_as_it_says(tmp_path: Path) -> 
         await database.find("resp_a")
     assert "unable to open" in database.explain(raised.value)
     await database.close()
+
+
+async def test_what_the_database_lost_is_stored_again_and_what_was_deleted_is_not(
+    url: str,
+) -> None:
+    database = Database(store_place(url))
+    await database.bring_up_to_date()
+    await database.write([record("resp_a"), record("resp_b")], (), lease=60)
+    await database.remove(["resp_a"])  # as after a failover to an older copy
+    assert await database.delete("resp_b", "me")
+    ended = [record("resp_a", text="end"), record("resp_b", text="end")]
+    await database.write(
+        [msgspec.structs.replace(each, is_update=True) for each in ended], (), lease=60
+    )
+    assert await database.find("resp_a") == ended[0]
+    assert await database.find("resp_b") is None
+    await database.close()
+
+
+async def test_the_trace_of_a_deleted_response_has_no_content_counts_as_none_and_is_swept(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = [at(number, record(name)) for number, name in enumerate(("resp_b", "resp_c"))]
+    await database.write([record("resp_a"), *kept], (), lease=60)
+    assert await database.delete("resp_a", "me")
+    assert not await database.delete("resp_a", "")
+    async with database._sessions() as session:
+        row = await session.get(ResponseRow, "resp_a")
+        assert row is not None
+        trace = from_row(row)
+    assert (trace.owner, trace.body, trace.input, trace.context) == ("", b"", b"", b"")
+    assert trace.events is None
+    await database.sweep(responses=2, size=1 << 30, running=["resp_a"], lease=-60)
+    assert await left(database, ["resp_b", "resp_c"]) == ["resp_b", "resp_c"]
+    assert (await database.missing(["resp_a"])).deleted == {"resp_a"}
+    monkeypatch.setattr("service.store.database._TRACE_SECONDS", -60)
+    assert await database.delete("resp_b", "me")
+    await database.sweep(responses=2, size=1 << 30, running=(), lease=60)
+    assert await database.missing(["resp_a", "resp_b"]) == Missing({"resp_a"}, {"resp_b"})

@@ -23,6 +23,15 @@ def test_a_newer_record_takes_the_place_of_the_older_at_the_end() -> None:
     assert pending.get("resp_b") is None
 
 
+def test_what_was_lost_is_added_unless_there_is_a_newer_one() -> None:
+    pending = PendingRecords()
+    newer = record("resp_a", text="newer")
+    assert pending.add(newer)
+    lost = record("resp_b")
+    pending.restore([record("resp_a"), lost])
+    assert pending.first(3) == [newer, lost]
+
+
 @pytest.mark.parametrize(("limit", "most"), [("_MOST_PENDING", 2), ("_MOST_PENDING_BYTES", 5000)])
 def test_what_is_dropped_makes_room(monkeypatch: pytest.MonkeyPatch, limit: str, most: int) -> None:
     monkeypatch.setattr(f"service.store.pending.{limit}", most)

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 import msgspec
 import pytest
@@ -130,12 +131,155 @@ async def test_what_another_replica_deletes_while_it_runs_is_stopped_and_stays_a
         assert await other.delete("resp_e1", "me")
         await until(lambda: bool(deleted))
         await store.put(updated(record("resp_e1", text="end")))
-        await store.put(updated(record("resp_e2", text="end")))
+        ended = record("resp_e2", text="end")
+        await store.put(updated(ended))
         assert await other.get("resp_e1", "me") is None
-        assert await other.get("resp_e2", "me") == record("resp_e2", text="end")
+        assert await other.get("resp_e2", "me") == ended
         await other.delete("resp_e2", "me")
     await store.close()
     assert deleted == ["resp_e1"]
+
+
+async def test_what_the_database_has_lost_while_it_runs_is_stored_again(url: str) -> None:
+    limits = StoreLimits(responses=1000, bytes=1 << 30, ttl=1000, sweep_seconds=0.02)
+    deleted: list[str] = []
+    store = ResponseStore(store_place(url), limits, on_deleted=deleted.append)
+    store.open()
+    begun = msgspec.structs.replace(record("resp_v"), status="in_progress")
+    await store.put(begun)
+    await execute(url, "DELETE FROM quire_responses")  # as a failover to an older copy does
+    while not await rows_of(store, "resp_v"):
+        await asyncio.sleep(0.005)
+    await execute(url, "DELETE FROM quire_responses")
+    ended = record("resp_v", text="end")
+    await store.put(updated(ended))
+    async with opened(url) as other:
+        assert await other.get("resp_v", "me") == ended
+    await store.close()
+    assert deleted == []
+
+
+async def test_what_could_not_be_deleted_stays_as_it_is(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as store:
+        assert store._database is not None
+        begun = msgspec.structs.replace(record("resp_s"), status="in_progress")
+        await store.put(begun)
+        with monkeypatch.context() as patch:
+
+            async def hangs(*_: object) -> bool:
+                raise TimeoutError
+
+            patch.setattr(store._database, "delete", hangs)
+            with pytest.raises(StoreUnavailableError):
+                await store.delete("resp_s", "me")
+        assert "resp_s" in store._running.ids
+        ended = record("resp_s", text="end")
+        await store.put(updated(ended))
+        assert await store.get("resp_s", "me") == ended
+        assert not store._running.ids
+
+
+async def test_what_was_too_slow_to_be_stored_is_not_found_later(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.store._WRITE_SECONDS", 0.1)
+    async with heard(url) as (store, found), opened(url) as other:
+        assert store._database is not None
+        may_end = asyncio.Event()
+        write = store._database.write
+
+        async def slow(*arguments: Any, **options: Any) -> int:
+            size = await write(arguments[0], (), **options)
+            await may_end.wait()
+            return size
+
+        with monkeypatch.context() as patch:
+            patch.setattr(store._database, "write", slow)
+            with pytest.raises(StoreUnavailableError, match="too slow"):
+                await store.put(record("resp_w1"))
+            assert found.now == {"unreadable": False, "unwritable": True}
+            with pytest.raises(StoreUnavailableError, match="too slow"):  # at once
+                store.require()
+            may_end.set()
+            await until(lambda: store.available)
+        assert found.now == {"unreadable": False, "unwritable": False}
+        assert await store.get("resp_w1", "me") is None
+        assert await other.get("resp_w1", "me") is None
+        await store.put(record("resp_w2"))
+
+
+async def test_one_failure_does_not_make_the_store_unwritable(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a connection that has broken."""
+    async with heard(url) as (store, found):
+        assert store._database is not None
+        await store.put(record("resp_b0"))
+        write, failures = store._database.write, 1
+
+        async def failing(*arguments: Any, **options: Any) -> int:
+            nonlocal failures
+            failures -= 1
+            if failures >= 0:
+                raise ConnectionResetError
+            return await write(*arguments, **options)
+
+        monkeypatch.setattr(store._database, "write", failing)
+        await store.put(record("resp_b1"))
+        assert await rows_of(store, "resp_b1")
+        failures = 1
+        await store.put(record("resp_b2"))  # another one, later
+        assert found.now == {"unreadable": False, "unwritable": False}
+        failures = 2
+        with pytest.raises(StoreUnavailableError):
+            await store.put(record("resp_b3"))
+        assert ("unwritable", True) in found.changes
+
+
+async def test_a_database_whose_table_is_locked_cannot_be_read(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with heard(url) as (store, found):
+        assert store._database is not None
+        with monkeypatch.context() as patch:
+            find = AsyncMock(side_effect=TimeoutError)
+            patch.setattr(store._database, "find", find)
+            patch.setattr(store._database, "write", find)
+            with pytest.raises(StoreUnavailableError):
+                await store.put(record("resp_t"))
+            await until(lambda: not store.readable)
+            found.changes.clear()
+            tried = find.await_count
+            await until(lambda: find.await_count > tried + 2)
+            assert ("unreadable", False) not in found.changes
+        await until(lambda: store.available)
+
+
+async def test_what_is_deleted_while_it_is_first_written_is_gone_at_once(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as store, opened(url) as other:
+        assert store._database is not None
+        writing, may_end = asyncio.Event(), asyncio.Event()
+        write = store._database.write
+
+        async def slow(*arguments: Any, **options: Any) -> int:
+            size = await write(arguments[0], (), **options)  # too late to leave something out
+            writing.set()
+            await may_end.wait()
+            return size
+
+        monkeypatch.setattr(store._database, "write", slow)
+        store.save(record("resp_f"))
+        await writing.wait()
+        assert await store.delete("resp_f", "me")
+        assert await store.get("resp_f", "me") is None
+        assert not await store.delete("resp_f", "me")
+        may_end.set()
+        await until(lambda: not store._gone)
+        assert await other.get("resp_f", "me") is None
 
 
 def updated(newer: StoredResponse) -> StoredResponse:
@@ -506,6 +650,25 @@ async def test_what_is_lost_at_the_end_is_counted(
     assert found.unstored == 1
     lost = {"event": "a response was not stored", "log_level": "warning"}
     assert lines[-1] == lost | {"response_id": "resp_lost"}
+
+
+async def test_how_a_response_ended_is_written_once_the_store_is_back(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    async with heard(url) as (store, found), opened(url) as other:
+        await store.put(msgspec.structs.replace(record("resp_k"), status="in_progress"))
+        ended = record("resp_k", text="end")
+        rename = "ALTER TABLE quire_responses RENAME TO elsewhere"
+        await execute(url, rename)
+        store.save(updated(record("resp_j")))  # it notices
+        await until(lambda: not store.available)
+        assert not store.save(record("resp_i"))
+        assert store.save(updated(ended))
+        assert await store.get("resp_k", "me") == updated(ended)
+        await execute(url, "ALTER TABLE elsewhere RENAME TO quire_responses")
+        await until(lambda: store.available and not store._pending)
+        assert await other.get("resp_k", "me") == ended
+        assert not store._running.ids
+    assert found.unstored == 0
 
 
 async def fill(

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+from unittest.mock import Mock
+
+import msgspec
 import pytest
 
-from service.http.responses.lifecycle import Delivery, Lifecycle, Storage, lifecycle_of
+from service.errors import NotStoredError, StoreUnavailableError
+from service.http.responses.lifecycle import (
+    Delivery,
+    Lifecycle,
+    ResponseLifecycle,
+    Storage,
+    lifecycle_of,
+)
+from service.store.record import StoredResponse
+from service.wire.responses.answer import ResponseEnding
 from service.wire.responses.request import ResponsesRequest
+from tests.service.store.stored import record
 
 
 @pytest.mark.parametrize(
@@ -60,3 +74,116 @@ def test_what_follows_from_a_delivery(
         background,
         streams,
     )
+
+
+class FailingStore:
+    """Cannot be written until ``returns``."""
+
+    def __init__(self) -> None:
+        self.returns = False
+        self.holds_leases = True
+        self.tried = asyncio.Event()
+        self.written: list[StoredResponse] = []
+        self.saved: list[StoredResponse] = []
+        self.withdrawn: list[str] = []
+        self.unstored = 0
+
+    async def put(self, kept: StoredResponse) -> None:
+        if kept.status == "completed" and not self.returns:
+            self.tried.set()
+            raise StoreUnavailableError("away")
+        self.written.append(kept)
+
+    def save(self, kept: StoredResponse) -> bool:
+        self.saved.append(kept)
+        return True
+
+    def withdraw(self, response_id: str) -> None:
+        self.withdrawn.append(response_id)
+
+    def note_unstored(self) -> None:
+        self.unstored += 1
+
+
+@pytest.fixture
+def store(monkeypatch: pytest.MonkeyPatch) -> FailingStore:
+    monkeypatch.setattr("service.http.responses.lifecycle._RETRY_SECONDS", 0.005)
+    return FailingStore()
+
+
+async def ended(
+    store: FailingStore,
+    storage: Storage = Storage.REQUIRED,
+    delivery: Delivery = Delivery.BACKGROUND,
+) -> ResponseLifecycle:
+    """A response that has begun and been generated."""
+    answer = Mock()
+    answer.stream.return_value = Mock(body=b"{}", progress=b"{}")
+    begun = msgspec.structs.replace(record("resp_a"), status="in_progress")
+    lifecycle = ResponseLifecycle(
+        store,  # type: ignore[arg-type]
+        Lifecycle(storage, delivery),
+        begun,
+        lambda on_end: answer,
+    )
+    await lifecycle.begin()
+    lifecycle._end(ResponseEnding("completed", b'{"status":"completed"}', []))
+    return lifecycle
+
+
+async def test_a_background_response_waits_for_the_store_and_has_not_ended_until_then(
+    store: FailingStore,
+) -> None:
+    lifecycle = await ended(store)
+    committing = asyncio.create_task(lifecycle.commit())
+    await store.tried.wait()
+    assert (lifecycle.shown.status, lifecycle.shown.body) == ("in_progress", b"{}")
+    store.returns = True
+    assert await committing
+    assert lifecycle.shown.status == store.written[-1].status == "completed"
+    assert store.unstored == 0
+
+
+async def test_it_waits_no_longer_than_other_replicas_take_it_to_be_in_progress(
+    store: FailingStore,
+) -> None:
+    lifecycle = await ended(store)
+    committing = asyncio.create_task(lifecycle.commit())
+    await store.tried.wait()
+    store.holds_leases = False
+    with pytest.raises(NotStoredError):
+        await committing
+    assert store.unstored == 1
+    lifecycle._end(ResponseEnding("failed", b'{"status":"failed"}', []))
+    lifecycle.ended(Mock(log=Mock(first=1)))
+    assert [(kept.status, kept.is_update) for kept in store.saved] == [("failed", True)]
+
+
+async def test_it_can_be_cancelled_or_deleted_while_it_waits(store: FailingStore) -> None:
+    lifecycle = await ended(store)
+    committing = asyncio.create_task(lifecycle.commit())
+    await store.tried.wait()
+    lifecycle.stopping()
+    with pytest.raises(NotStoredError):
+        await committing
+    lifecycle = await ended(store)
+    store.tried.clear()
+    committing = asyncio.create_task(lifecycle.commit())
+    await store.tried.wait()
+    lifecycle.discard()
+    store.returns = True
+    written = len(store.written)
+    await committing
+    lifecycle.ended(Mock(log=Mock(first=1)))
+    assert len(store.written) == written
+    assert not store.saved
+
+
+async def test_others_do_not_wait_and_one_that_says_it_is_not_stored_is_not(
+    store: FailingStore,
+) -> None:
+    lifecycle = await ended(store, Storage.IF_POSSIBLE, Delivery.RESUMABLE_STREAM)
+    assert not await lifecycle.commit()
+    assert store.withdrawn == ["resp_a"]
+    with pytest.raises(NotStoredError):
+        await (await ended(store, delivery=Delivery.RESUMABLE_STREAM)).commit()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import httpx2
 import msgspec
+import pytest
 
 from service.api_keys import api_keys
 from service.engine.link import EngineState, LinkPhase
+from service.http.responses.lifecycle import Delivery, Lifecycle, ResponseLifecycle, Storage
 from service.serving.keys import KeyRing
 from service.serving.services import Services
 from service.store.record import StoredResponse
 from tests.service.generation.test_beam import READY
 from tests.service.http.apps import KEYS, new_app
+from tests.service.store.test_store import end_lease
 
 PATH = "/v1/responses"
 MINE, THEIRS = ({"x-api-key": key} for key in KEYS)
@@ -59,6 +64,7 @@ def stored(response_id: str, *, background: bool = False, **more: Any) -> Stored
 class Server:
     def __init__(self, client: httpx2.AsyncClient, services: Services) -> None:
         self.client = client
+        self.runs = services.runs
         self.store = services.store
         self.link = services.link
 
@@ -103,6 +109,63 @@ async def test_it_is_given_back_as_it_was_made_until_it_is_deleted(
         assert again.status_code == 404
 
 
+async def test_the_stream_of_a_response_whose_process_ended_says_so(
+    own_template: Path, tmp_path: Path
+) -> None:
+    async with serving(own_template, tmp_path) as server:
+        begun = stored("resp_d", background=True, status="in_progress", events=None)
+        await server.store.put(begun)
+        reply = await server.get("resp_d?stream=true")
+        assert reply.status_code == 400
+        assert "its process has ended" in reply.json()["error"]["message"]
+        await end_lease(f"sqlite:///{tmp_path}/store.sqlite3", "resp_d")
+        whole = (await server.get("resp_d")).json()
+        assert whole["status"] == "failed"
+        for query, number in (("", 0), ("&starting_after=6", 7)):
+            reply = await server.get(f"resp_d?stream=true{query}")
+            assert reply.headers["content-type"].startswith("text/event-stream")
+            first, second, third = reply.text.rstrip().split("\n")
+            assert (first, second) == (f"id: {number}", "event: response.failed")
+            assert json.loads(third.removeprefix("data: ")) == {
+                "type": "response.failed",
+                "sequence_number": number,
+                "response": whole,
+            }
+        cancelled = stored("resp_e", background=True, status="cancelled", events=None)
+        await server.store.put(cancelled)
+        assert "event: response.failed" in (await server.get("resp_e?stream=true")).text
+
+
+async def endless() -> AsyncGenerator[bytes, None]:
+    yield b"data: begun\n\n"
+    await asyncio.get_running_loop().create_future()
+
+
+async def test_a_response_that_could_not_be_deleted_still_runs(
+    own_template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, answer = Mock(), Mock()
+    async with serving(own_template, tmp_path) as server:
+        record = stored("resp_r", background=True, status="in_progress", events=None)
+        plan = Lifecycle(Storage.REQUIRED, Delivery.BACKGROUND)
+        subject = ResponseLifecycle(server.store, plan, record, lambda on_end: answer)
+        answer.stream.return_value.body = record.body
+        await subject.begin()
+        run = server.runs.start(
+            "resp_r", record.owner, generation, endless(), subject=subject, on_end=lambda: None
+        )
+        with monkeypatch.context() as patch:
+            patch.setattr("service.store.database.Database.delete", AsyncMock(side_effect=OSError))
+            reply = await server.client.delete(f"{PATH}/resp_r", headers=MINE)
+            assert reply.status_code == 503
+        assert server.runs.of_any_owner("resp_r") is run
+        generation.fail.assert_not_called()
+        assert (await server.client.delete(f"{PATH}/resp_r", headers=MINE)).status_code == 200
+        assert server.runs.of_any_owner("resp_r") is None
+        generation.fail.assert_called_once()
+        assert (await server.get("resp_r")).status_code == 404
+
+
 async def test_another_key_finds_nothing_and_deletes_nothing(
     own_template: Path, tmp_path: Path
 ) -> None:
@@ -124,7 +187,11 @@ async def test_only_a_background_response_can_be_cancelled(
         for record, status, says in (
             (stored("ended", background=True), 200, None),
             (stored("foreground"), 400, "Only a background response"),
-            (stored("elsewhere", background=True, status="in_progress"), 400, "another replica"),
+            (
+                stored("elsewhere", background=True, status="in_progress"),
+                400,
+                "its process has ended",
+            ),
         ):
             await server.store.put(record)
             reply = await server.client.post(f"{PATH}/{record.id}/cancel", headers=MINE)
