@@ -22,7 +22,7 @@ _COLON = re.compile(
     r"|(?!\d[\d-]*(?![\w\[{-]))(?=[^\s!-/:-@\[-`{-~]))",
     re.ASCII | re.IGNORECASE,
 )
-# Text in a colour, but without one. No name reaches into it.
+# Streamlit draws :color[…] without a colour: a plain colon, which ends no emoji's name.
 _COLON_BY_ITSELF = ":color[:]"
 
 

@@ -24,6 +24,6 @@ def refused(refusal: AdminRefusalError) -> None:
 
 @st.fragment(run_every=_RETRY_SECONDS)
 def _draw_again(drawn: float) -> None:
-    """``drawn``: when the page was, of which this is a part, and so runs then, too."""
+    """``drawn``: when the page was drawn. A fragment also runs then; that must not redraw it."""
     if time.monotonic() - drawn >= _RETRY_SECONDS / 2:
         st.rerun()

@@ -132,12 +132,12 @@ def add_key_commands(parser: argparse.ArgumentParser) -> None:
     listing.add_argument("--all", action="store_true", help="also those that have ended")
     listing.add_argument("--json", action="store_true", help="as JSON")
     show = command("show", "Show all that is stored of a key, as JSON.", _show)
-    rotate = command("rotate", "Make the next key of an alias; the one before ends later.", _rotate)
+    rotate = command("rotate", "Make the next key of an alias and end the earlier ones.", _rotate)
     rotate.add_argument(
         "--overlap",
         type=duration_seconds,
         default=86_400.0,
-        help="how long both are valid (24h); 0s revokes the one before",
+        help="how long the earlier keys stay valid (24h); 0s revokes them at once",
     )
     rotate.add_argument("--expires", type=time_of, help="of the new key; default: never")
     revoke = command("revoke", "End a key; every server refuses it within 10 seconds.", _revoke)

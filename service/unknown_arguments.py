@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 _LEAST_LIKENESS = 0.75
-_FLAG = re.compile(r"--|-\w$")  # a secret may begin with one "-"
+_FLAG = re.compile(r"--|-\w$")  # not -text, which may be a secret
 
 
 def unknown_arguments(parser: argparse.ArgumentParser, rest: Sequence[str]) -> str:
@@ -21,5 +21,6 @@ def unknown_arguments(parser: argparse.ArgumentParser, rest: Sequence[str]) -> s
         for flag in flags
         for near in difflib.get_close_matches(flag, known, n=1, cutoff=_LEAST_LIKENESS)
     ]
-    said = f"unknown arguments: {' '.join(flags or rest)}"
+    shown = flags or [text for text in rest if not text.startswith("-")]
+    said = f"unknown arguments: {' '.join(shown)}" if shown else "unknown arguments after '-'"
     return f"{said} (nearest: {', '.join(dict.fromkeys(nearest))})" if nearest else said

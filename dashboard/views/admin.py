@@ -146,7 +146,7 @@ def _bundle(client: AdminClient) -> None:
     if not st.button("Make the bundle", type="primary"):
         return
     try:
-        with st.spinner("The server makes the bundle …"):
+        with st.spinner("The server is making the bundle …"):
             made = client.bundle()
     except AdminRefusalError as refusal:
         st.error(plain_markdown(str(refusal)))

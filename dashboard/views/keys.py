@@ -14,7 +14,12 @@ from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, 
 
 _MADE = "key just made"  # in the session, until another page is drawn
 _DAY_SECONDS = 86_400.0
-_OVERLAPS = {"none": 0.0, "1 hour": 3600.0, "1 day": _DAY_SECONDS, "7 days": 7 * _DAY_SECONDS}
+_OVERLAPS = {
+    "no time: revoke now": 0.0,
+    "1 hour": 3600.0,
+    "1 day": _DAY_SECONDS,
+    "7 days": 7 * _DAY_SECONDS,
+}
 _LIFETIMES = {"never": None, "30 days": 30.0, "90 days": 90.0, "365 days": 365.0}
 _USUAL_CLASS = "standard"
 _LEAST_WEIGHT = 0.01
@@ -90,9 +95,9 @@ def _orders(client: AdminClient, keys: KeyRows, models: Sequence[str]) -> None:
         _create(client, keys.keys, models)
     with st.container(horizontal=True):
         with st.popover("Rotate a key", disabled=not valid):
-            st.markdown("A new key for the same tenant; the one before ends later.")
+            st.markdown("A new key for the same tenant.")
             chosen = st.selectbox("Key to rotate", list(valid))
-            overlap = st.selectbox("Both are valid for", list(_OVERLAPS), index=2)
+            overlap = st.selectbox("Earlier keys stay valid for", list(_OVERLAPS), index=2)
             if st.button("Rotate now", type="primary") and chosen:
                 _make(lambda: client.rotate_key(valid[chosen], _OVERLAPS[overlap]))
         with st.popover("Revoke a key", disabled=not valid):

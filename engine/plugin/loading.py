@@ -90,7 +90,7 @@ def loaded_model(
 
 
 def _read(names: list[str], tensors: AnyTensors, room: Tensor) -> dict[str, Tensor]:
-    """Read tensors, those for which there is room into it."""
+    """Read tensors, into ``room`` as long as they fit, so that no memory is allocated for those."""
     read = {}
     for name in names:
         size = tensors.num_bytes(name) if tensors.reads_in_place(name) else 0

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # What is written to learn whether records can be: not less than most of them.
 _TRIAL_BYTES = 256 * 1024
 AWAY = "The response store is unavailable; retry."
-TOO_SLOW = "The response store is too slow; retry."
+TOO_SLOW = "The response store is too slow at the moment; retry later."
 _READ_ONLY = "The response store is read-only at the moment; retry."
 # In the log.
 _UNAVAILABLE = "response store unavailable"
@@ -70,7 +70,7 @@ class StoreCondition:
             self.watch.unstored()
 
     def slow(self) -> None:
-        """A write takes too long: until all that waits is written, nothing more is accepted."""
+        """Accept no more until all that waits is written, because a write took too long."""
         if self.writable:
             self._is_slow = True
             self.change(readable=self.readable, writable=False)

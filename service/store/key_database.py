@@ -54,7 +54,7 @@ KEY_TABLE = Table(
     Column("revoked", Double, nullable=True),
     Column("last_used", Double, nullable=True),
 )
-# One row, whose number is another one after each change of a key.
+# One row, whose number is replaced by a random one with each change of a key.
 KEY_STATE_TABLE = Table(
     "quire_key_state",
     _metadata,

@@ -48,7 +48,7 @@ class PendingRecords:
         """Append those that the database has lost, unless there is a newer one."""
         for record in records:
             if record.id not in self._records and self.add(record):
-                _log.warning("the database had lost a response", response_id=record.id)
+                _log.warning("storing a response that the database lost", response_id=record.id)
 
     def drop(self, response_id: str) -> None:
         record = self._records.pop(response_id, None)

@@ -267,8 +267,9 @@ class LimitLedger:
             if missing <= tenant.reserved:  # requests in progress may end at any moment
                 wait = min(wait, _UNKNOWN_WAIT)
             error = TokenLimitError(
-                f"This key may use {most} tokens per minute; {tenant.all_tokens} are used or "
-                f"reserved and this request may need {tokens}. Retry in {wait} s.",
+                f"This key may use {most} tokens per minute; {tenant.all_tokens} are used, "
+                f"or reserved by requests in progress, and this request may need {tokens}. "
+                f"Retry in {wait} s.",
                 retry_after=wait,
             )
         raise _refused(error, _state(tenant, limits, now))

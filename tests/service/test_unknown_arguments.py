@@ -26,3 +26,8 @@ def test_unknown_arguments_are_named_with_the_nearest_flag(rest: list[str], said
     for flag in ("--max-model-len", "--max-num-seqs", "--api-key", "--host"):
         parser.add_argument(flag)
     assert unknown_arguments(parser, rest) == f"unknown arguments: {said}"
+
+
+def test_what_may_be_a_secret_is_not_printed() -> None:
+    said = unknown_arguments(argparse.ArgumentParser(), ["-S3cret"])
+    assert said == "unknown arguments after '-'"

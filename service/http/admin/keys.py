@@ -90,8 +90,8 @@ async def rotate_key(request: AdminCall, name: FromPath[str]) -> Response[bytes]
     except ValueError as error:
         raise invalid(f"{error}.", "expires_in") from None
     before = ", ".join(key.id for key in made.replaced)
-    until = f"for {order.overlap:g} s" if order.overlap else "revoked"
-    after = f"{_described(made.key)}; the ones before {until}"
+    until = f"valid for {order.overlap:g} s" if order.overlap else "revoked"
+    after = f"{_described(made.key)}; earlier keys {until}"
     request.audit("key rotate", target=made.key.id, before=before, after=after)
     await request.desk.whole.gather(LOOK_AT_KEYS_AT, Nothing())
     replaced = tuple(_row(request, key) for key in made.replaced)

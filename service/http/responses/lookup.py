@@ -19,9 +19,7 @@ from service.preparation.jobs import History
 from service.store.record import RUNNING, StoredResponse
 from service.store.store import ResponseStore
 
-_DIED = (
-    "The process that worked on the response has ended, or could not reach the store for a minute."
-)
+_DIED = "The response's process ended or could not reach the store for a minute. Retry the request."
 
 
 class ResponseLookup:
