@@ -28,7 +28,8 @@ class NotesClosing:
 
         async def received() -> Message:
             message = await receive()
-            if message["type"] == "websocket.disconnect" and message.get("code") in _LEAVING:
+            has_left = message["type"] == "websocket.disconnect" and message.get("code") in _LEAVING
+            if has_left and connection:
                 _closed[connection] = None
                 while len(_closed) > _MOST:
                     _closed.popitem(last=False)

@@ -125,16 +125,16 @@ class KeyDatabase:
             if newest is not None and newest >= key.created:
                 key = msgspec.structs.replace(key, created=math.nextafter(newest, math.inf))
             await connection.execute(KEY_TABLE.insert(), [_to_values(key)])
-            if ending:
+            # Not those that another call has revoked meanwhile: they are not to be restored.
+            valid = [one.id for one in await _all_keys(connection, ending) if one.revoked is None]
+            if valid:
                 column = columns.revoked if revokes else columns.expires
                 await connection.execute(
                     update(KEY_TABLE)
-                    .where(columns.id.in_(sorted(ending)), or_(column.is_(None), column > at))
+                    .where(columns.id.in_(valid), or_(column.is_(None), column > at))
                     .values({column: at})
                 )
-            ended = await _all_keys(connection, ending)
-            # Not those that were revoked meanwhile by another call: they are not to be restored.
-            return key, tuple(one for one in ended if one.revoked in (None, at))
+            return key, await _all_keys(connection, valid)
 
     async def revoke(
         self,

@@ -39,6 +39,11 @@ def test_a_connection_that_is_lost_may_come_back(code: int | None) -> None:
     assert not is_closed("lost")
 
 
+def test_a_page_without_a_key_does_not_close_all_others_without_one() -> None:
+    ends("", 1000)
+    assert not is_closed("")
+
+
 def test_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(closing, "_MOST", 2)
     for name in ("a", "b", "c"):

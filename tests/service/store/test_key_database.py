@@ -56,15 +56,16 @@ async def test_a_change_after_a_failover_that_lost_one_has_a_number_that_never_w
     await database.close()
 
 
+@pytest.mark.parametrize("at", [5.0, 9.0])
 async def test_a_key_that_was_revoked_meanwhile_is_not_among_those_that_a_new_one_ends(
-    url: str,
+    url: str, at: float
 ) -> None:
     database = KeyDatabase(store_place(url))
     await database.bring_up_to_date()
     keys = [new_key(KeyGrant(alias="team"))[0] for _ in range(3)]
     for key in keys[:2]:
         await database.add(key)
-    await database.revoke([keys[0].id], 5.0)
+    await database.revoke([keys[0].id], at)
     _, ended = await database.add(
         keys[2], ending=[key.id for key in keys[:2]], at=7.0, revokes=True
     )
