@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.parsing import parsed
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "feature-matrix.md"
 
@@ -66,7 +68,7 @@ def proofs() -> list[Proof]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         text = path.read_text()
         if "mark.proves(" in text:
-            found.extend(_marks(ast.parse(text), str(path.relative_to(ROOT))))
+            found.extend(_marks(parsed(text), str(path.relative_to(ROOT))))
     return found
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsing import parsed
 from tests.test_rooms import ORDER
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -79,7 +80,7 @@ CLAIM = re.compile(r"\[(\w+)\]\((\S+?)\) \(at most (\d+) lines\)")
 def test_code_that_a_page_calls_short_is_short(page: Path) -> None:
     """A page may say ``[name](path) (at most N lines)`` about a function or class."""
     for name, target, most in CLAIM.findall(page.read_text()):
-        tree = ast.parse((page.parent / target).read_text())
+        tree = parsed((page.parent / target).read_text())
         kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
         node = next(n for n in ast.walk(tree) if isinstance(n, kinds) and n.name == name)
         assert node.end_lineno is not None
@@ -97,7 +98,7 @@ SECURITY = (ROOT / "docs" / "security.md").read_text()
 
 @cache
 def functions_in(path: str) -> set[str]:
-    found = ast.walk(ast.parse((ROOT / path).read_text()))
+    found = ast.walk(parsed((ROOT / path).read_text()))
     return {node.name for node in found if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
 
 

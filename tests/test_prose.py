@@ -19,6 +19,7 @@ from typing import NamedTuple
 import pytest
 
 from service import errors
+from tests.parsing import parsed
 
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("client", "dashboard", "engine", "observability", "service")
@@ -83,7 +84,7 @@ def shown(node: ast.expr) -> str | None:
 
 def texts(path: Path) -> Iterator[Text]:
     """Yield texts of several words, except docstrings and parts of other texts."""
-    nodes = list(ast.walk(ast.parse(path.read_text())))
+    nodes = list(ast.walk(parsed(path.read_text())))
     apart: set[ast.AST] = {part for n in nodes if isinstance(n, ast.JoinedStr) for part in n.values}
     apart |= {node.value for node in nodes if isinstance(node, ast.Expr)}
     for node in nodes:
@@ -133,7 +134,7 @@ def test_errors_to_clients_are_sentences() -> None:
         source = path.read_text()
         if "Error(" not in source:
             continue
-        for node in ast.walk(ast.parse(source)):
+        for node in ast.walk(parsed(source)):
             if not (isinstance(node, ast.Call) and node.args):
                 continue
             name = getattr(node.func, "attr", getattr(node.func, "id", ""))
@@ -180,7 +181,7 @@ def remarks(path: Path) -> Iterator[Text]:
     if path.suffix != ".py":
         found = [(0, comment) for comment in re.findall(r"/\*.*?\*/", source, re.DOTALL)]
     else:
-        nodes = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Expr)]
+        nodes = [n for n in ast.walk(parsed(source)) if isinstance(n, ast.Expr)]
         found = [(n.lineno, text) for n in nodes if (text := shown(n.value)) is not None]
         tokens = tokenize.generate_tokens(io.StringIO(source).readline)
         found += [(t.start[0], t.string) for t in tokens if t.type == tokenize.COMMENT]

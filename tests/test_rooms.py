@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.parsing import parsed
+
 ROOT = Path(__file__).resolve().parents[1]
 
 # Rooms and top-level modules, each after everything that it may import.
@@ -105,7 +107,7 @@ ONLY_IN = {
 
 @cache
 def imports(path: Path) -> tuple[str, ...]:
-    return tuple(_imports(ast.parse(path.read_text())))
+    return tuple(_imports(parsed(path.read_text())))
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:

@@ -8,6 +8,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.parsing import parsed
+
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("engine", "service", "dashboard", "observability", "client", "pocket", "bench")
 # These run together, so their names are read side by side. The others are separate programs.
@@ -72,7 +74,7 @@ def too_long() -> Iterator[str]:
     for path, text in modules():
         if text.count("\n") > MAX_MODULE_LINES:
             yield path
-        for node in ast.walk(ast.parse(text)):
+        for node in ast.walk(parsed(text)):
             if isinstance(node, ast.ClassDef) and lines(node) > MAX_CLASS_LINES:
                 yield f"{path}::{node.name}"
             functions = ast.FunctionDef | ast.AsyncFunctionDef
@@ -98,7 +100,7 @@ def test_a_public_name_has_one_meaning() -> None:
     places: dict[str, set[str]] = defaultdict(set)
     for path, text in modules():
         if path.startswith(SERVER):
-            for name in public_names(ast.parse(text)):
+            for name in public_names(parsed(text)):
                 if not name.startswith("_"):
                     places[name].add(path)
     repeated = {name for name, paths in places.items() if len(paths) > 1}

@@ -356,6 +356,7 @@ def _idle_fields(request: ChatRequest) -> list[str]:
     speed."""
     found = {
         "prediction": request.prediction is not None,
+        "store": request.store is True,
         "verbosity": request.verbosity in ("low", "high"),
     }
     return [name for name, asked in found.items() if asked]

@@ -182,6 +182,12 @@ def _idle_edits(management: JsonObject) -> list[str]:
     return found
 
 
+def _wants_citations(block: object) -> bool:
+    if not isinstance(block, DocumentBlock | SearchResultBlock):
+        return False
+    return isinstance(block.citations, dict) and bool(block.citations.get("enabled"))
+
+
 def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
     allowed: tuple[type, ...] = {
         "user": (
@@ -205,8 +211,15 @@ def _check_blocks(message: InputMessage, path: str, ignored: Ignored) -> None:
                     f"{unread}.content[{index}].{part.__struct_config__.tag}"
                     for index, part in enumerate(block.content)
                     if _text_of(part) is None
-                )
+                ),
+                *(
+                    f"{unread}.content[{index}].citations"
+                    for index, part in enumerate(block.content)
+                    if _wants_citations(part)
+                ),
             )
+        if _wants_citations(block):
+            ignored.add(f"{unread}.citations")
         if isinstance(block, HostedBlock) or (
             isinstance(block, CompactionBlock) and not block.content
         ):

@@ -118,6 +118,17 @@ def test_thinking_between_tools_is_thinking_and_reported() -> None:
     assert ignored.names == ["thinking.type"]
 
 
+@pytest.mark.parametrize(
+    ("enabled", "named"), [(True, ["messages[0].content[0].citations"]), (False, [])]
+)
+def test_citations_that_are_wanted_are_reported(enabled: bool, named: list[str]) -> None:
+    ignored = Ignored()
+    source = {"type": "text", "media_type": "text/plain", "data": "It rains."}
+    document = {"type": "document", "source": source, "citations": {"enabled": enabled}}
+    decode(ignored, messages=[{"role": "user", "content": [document]}])
+    assert ignored.names == named
+
+
 def test_edits_of_the_conversation_are_reported_unless_they_change_nothing() -> None:
     ignored = Ignored()
     edits = [
