@@ -21,7 +21,7 @@ from observability.admin_api import AdminScope
 
 OPERATORS_SETTING = "operators"
 _PROBE_SECONDS = 5.0  # for which an answer counts
-# A page waits for all servers that it shows, so that one that hangs must not hold it up for long.
+# For each read, not for the whole answer, for which a page waits less long than that may take.
 _PROBE_TIMEOUT = httpx.Timeout(2.5, connect=2.0)
 _REMEMBERED_SECONDS = 12 * 3600.0
 _MOST_REMEMBERED = 1000
@@ -76,7 +76,7 @@ def accesses(indexes: Sequence[int]) -> dict[int, Access]:
             found[index] = Access(Standing.STRANGER, AdminClient(admin), problem)
         else:
             keys[index] = feeds().key(index) if signed_in else _key_typed(index)
-    answers = _probes.answers([(servers[index].admin, key) for index, key in keys.items()])
+    answers = _answers([(servers[index].admin, key) for index, key in keys.items()])
     for (index, key), (standing, problem) in zip(keys.items(), answers, strict=True):
         standing = _standing(index, key, standing, signed_in=bool(signed_in))
         found[index] = Access(standing, AdminClient(servers[index].admin, key), problem)
@@ -107,7 +107,7 @@ def reader_of(url: str) -> AdminClient | None:
 
 def try_key(index: int, key: str) -> str:
     """Remember a key that the server accepts. Return why it does not; empty if it does."""
-    [(standing, problem)] = _probes.answers([(feeds().servers[index].admin, key)])
+    [(standing, problem)] = _answers([(feeds().servers[index].admin, key)])
     if standing in (Standing.VIEWER, Standing.OPERATOR):
         remember_key(index, key)
         return ""
@@ -185,6 +185,13 @@ def _key_typed(index: int) -> str:
 
 def _typed_name(index: int) -> tuple[str, str]:
     return this_browser(), feeds().servers[index].admin
+
+
+def _answers(wanted: Sequence[tuple[str, str]]) -> list[tuple[Standing, str]]:
+    return [
+        (Standing.ABSENT, f"{url} did not respond in time.") if answer is None else answer
+        for (url, _), answer in zip(wanted, _probes.answers(wanted), strict=True)
+    ]
 
 
 def _probe(url: str, key: str) -> tuple[Standing, str]:

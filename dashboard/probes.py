@@ -5,22 +5,36 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 _MOST_KEPT = 256
+# A page waits for all servers that it shows, so that one that hangs must not hold it up for long.
+_MOST_SECONDS = 3.0
+# Per URL, so that a server that hangs takes no threads from the others. Visitors with the same key
+# share one.
+_MOST_THREADS = 16
 
 
 @dataclass(slots=True)
 class _Kept(Generic[T]):
-    """``until``: when the answer is too old; infinite until it has come."""
+    """``deadline``: until when a page waits for the answer, by ``time.monotonic``. ``until``: when
+    the answer is too old; infinite until it has come."""
 
-    future: Future[T] = field(default_factory=Future)
+    deadline: float
+    future: Future[T | None] = field(default_factory=Future)
     until: float = float("inf")
+
+    def awaited(self) -> T | None:
+        """Return the answer; None if it does not come in time."""
+        left = max(self.deadline - time.monotonic(), 0.0)
+        done, _ = wait([self.future], timeout=left)
+        return self.future.result() if done else None
 
 
 class Probes(Generic[T]):
@@ -38,21 +52,21 @@ class Probes(Generic[T]):
         self._clock = clock
         self._lock = threading.Lock()
         self._kept: dict[tuple[str, str], _Kept[T]] = {}
+        self._threads: Counter[str] = Counter()
 
-    def answers(self, wanted: Sequence[tuple[str, str]]) -> list[T]:
-        """Return the answer to each URL and key. What another visitor's page asks now is awaited,
-        not asked twice."""
+    def answers(self, wanted: Sequence[tuple[str, str]]) -> list[T | None]:
+        """Return the answer to each URL and key; None if it has not come ``_MOST_SECONDS`` after it
+        was asked. What another visitor's page asks now is awaited, not asked twice, however long
+        it takes."""
         with self._lock:
             new = [name for name in dict.fromkeys(wanted) if self._is_unknown(name)]
             self._make_room(len(new))
             for name in new:
-                self._kept[name] = _Kept()
+                self._kept[name] = _Kept(time.monotonic() + _MOST_SECONDS)
             kept = {name: self._kept[name] for name in wanted}
-        if new:
-            with ThreadPoolExecutor(len(new), "probe") as threads:
-                for name in new:
-                    threads.submit(self._fill, name, kept[name])
-        return [kept[name].future.result() for name in wanted]
+        for name in new:
+            self._start(name, kept[name])
+        return [kept[name].awaited() for name in wanted]
 
     def _is_unknown(self, name: tuple[str, str]) -> bool:
         kept = self._kept.get(name)
@@ -65,12 +79,46 @@ class Probes(Generic[T]):
         while self._kept and len(self._kept) + new > _MOST_KEPT:
             del self._kept[next(iter(self._kept))]
 
+    def _start(self, name: tuple[str, str], kept: _Kept[T]) -> None:
+        """Others may wait for the answer already, so that one must come whatever happens."""
+        url, _ = name
+        with self._lock:
+            is_full = self._threads[url] >= _MOST_THREADS
+            self._threads[url] += not is_full
+        if is_full:
+            self._end(kept, None)
+            return
+        # A daemon: one that hangs must not keep the dashboard from ending.
+        thread = threading.Thread(
+            target=self._fill, args=(name, kept), name=f"probe {url}", daemon=True
+        )
+        try:
+            thread.start()
+        except BaseException as error:
+            self._leave(url)
+            self._end(kept, error)
+
     def _fill(self, name: tuple[str, str], kept: _Kept[T]) -> None:
         try:
             answer = self._ask(*name)
         except BaseException as error:
-            kept.until = self._clock()
+            self._end(kept, error)
+        else:
+            kept.until = self._clock() + self._seconds
+            kept.future.set_result(answer)
+        finally:
+            self._leave(name[0])
+
+    def _end(self, kept: _Kept[T], error: BaseException | None) -> None:
+        """Without an answer, so that the next page asks again."""
+        kept.until = self._clock()
+        if error is None:
+            kept.future.set_result(None)
+        else:
             kept.future.set_exception(error)
-            raise
-        kept.until = self._clock() + self._seconds
-        kept.future.set_result(answer)
+
+    def _leave(self, url: str) -> None:
+        with self._lock:
+            self._threads[url] -= 1
+            if not self._threads[url]:
+                del self._threads[url]

@@ -44,6 +44,23 @@ def effort_of(word: str | None) -> str | None:
     return _OTHER_EFFORTS.get(lower, lower if lower in EFFORTS else word)
 
 
+class CallArguments(JsonObject):
+    """A call's arguments with the JSON ``text`` that they were read from, which the object alone
+    does not give back: spaces, digits, names that occur twice. To a template they are an object
+    like any other, so the attribute's name begins with an underscore, which the sandbox hides."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, read: JsonObject, text: str) -> None:
+        super().__init__(read)
+        self._text = text
+
+
+def text_of(arguments: Any) -> str | None:
+    """Return the text that a call's arguments were read from; None if it is not known."""
+    return arguments._text if isinstance(arguments, CallArguments) else None
+
+
 class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """``messages`` are in the format of chat templates (OpenAI's chat messages with text content,
     call arguments as objects, ``reasoning_content`` on an assistant's message).

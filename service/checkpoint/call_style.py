@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from service.conversation import JsonObject
+from service.conversation import JsonObject, text_of
 
 
 class CallStyle(msgspec.Struct, frozen=True):
@@ -48,5 +48,9 @@ def _with_text(call: JsonObject) -> JsonObject:
 
 
 def as_text(arguments: Any) -> str:
-    """Return arguments as text, which they remain if they could not be read."""
-    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    """Return arguments as the client's text, which the model wrote: any other would not be found in
+    the prefix cache. An object without one is written as JSON."""
+    if isinstance(arguments, str):
+        return arguments
+    text = text_of(arguments)
+    return json.dumps(arguments, ensure_ascii=False) if text is None else text

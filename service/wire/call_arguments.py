@@ -8,13 +8,14 @@ from typing import Any
 
 import msgspec
 
+from service.conversation import CallArguments
 from service.wire.messages.partial_json import SoundJson, read_cut_object
 
 
 def call_arguments(text: str) -> Any:
-    """Return a call's arguments as templates expect them: the object in ``text``, or as much of it
-    as can be read, else the text. Many templates fail on a text, and so would all later requests
-    of a conversation in which the model wrote a malformed call."""
+    """Return a call's arguments as templates expect them: the object in ``text``, with the text, or
+    as much of it as can be read, else the text. Many templates fail on a text, and so would all
+    later requests of a conversation in which the model wrote a malformed call."""
     if not text or text.isspace():
         return {}
     try:
@@ -23,7 +24,7 @@ def call_arguments(text: str) -> Any:
         parsed = msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
         return _mended(text) or ({} if text.lstrip().startswith("{") else text)
-    return parsed if isinstance(parsed, dict) else text
+    return CallArguments(parsed, text) if isinstance(parsed, dict) else text
 
 
 def _mended(text: str) -> dict[str, Any]:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from streamlit.config import set_option
 from streamlit.runtime.secrets import Secrets
 
 import dashboard.access
+import dashboard.probes
 from dashboard.access import (
     Standing,
     access,
@@ -124,6 +127,41 @@ def test_servers_are_asked_at_the_same_time(
         *(Standing.ABSENT, Standing.ABSENT, Standing.VIEWER)
     ]
     assert [one.problem for one in found.values()] == ["It hangs.", "", ""]
+
+
+@contextmanager
+def slow_server() -> Iterator[str]:
+    """One that sends byte after byte of an answer that does not end."""
+    ends = threading.Event()
+
+    def answer(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 200 OK\r\nX: ")
+            for _ in range(3000):  # the page does not wait: it fails
+                if ends.wait(0.01):
+                    break
+                connection.sendall(b"a")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=answer, args=(listener,), daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            ends.set()
+            thread.join(30)
+
+
+def test_a_server_that_sends_byte_after_byte_does_not_hold_a_page(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard.probes, "_MOST_SECONDS", 0.2)
+    with slow_server() as url:
+        monkeypatch.setenv(ADMIN_VARIABLE, url)
+        assert access(0).problem == f"{url} did not respond in time."
+        assert access(0).standing is Standing.ABSENT
+        assert try_key(0, KEY) == f"{url} did not respond in time."
 
 
 def test_a_key_that_cannot_be_sent_makes_a_stranger(server: AdminServer) -> None:

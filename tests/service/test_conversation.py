@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
 
-from service.conversation import Conversation, NamedTool, ToolDefinition, effort_of
+from service.checkpoint.template import ChatTemplate, TemplateError
+from service.conversation import (
+    CallArguments,
+    Conversation,
+    NamedTool,
+    ToolDefinition,
+    effort_of,
+    text_of,
+)
 
 SCHEMA = {"type": "object"}
 TOOLS = (ToolDefinition(name="f", parameters=SCHEMA), ToolDefinition(name="g", description="d"))
@@ -61,3 +70,46 @@ def test_the_efforts_of_other_vendors_clients_are_known(
     word: str | None, level: str | None
 ) -> None:
     assert effort_of(word) == level
+
+
+ARGUMENTS = CallArguments({"a": 1, "text": "key"}, '{"a":1e0,"text":"key"}')
+
+
+def test_arguments_keep_their_text_in_copies() -> None:
+    for arguments in (ARGUMENTS, copy.copy(ARGUMENTS), copy.deepcopy([ARGUMENTS])[0]):
+        assert arguments == {"a": 1, "text": "key"}
+        assert text_of(arguments) == '{"a":1e0,"text":"key"}'
+    assert text_of({"a": 1}) is None
+    assert text_of("text") is None
+
+
+@pytest.mark.parametrize(
+    ("source", "written"),
+    [
+        ("{{ x is mapping }} {{ x is string }}", "True False"),
+        ("{{ x | tojson }}", '{"a": 1, "text": "key"}'),
+        ("{{ x }} {{ x | string }}", "{'a': 1, 'text': 'key'} {'a': 1, 'text': 'key'}"),
+        ("{% for name, value in x.items() %}{{ name }}={{ value }};{% endfor %}", "a=1;text=key;"),
+        ("{% for name, value in x | items %}{{ name }}={{ value }};{% endfor %}", "a=1;text=key;"),
+        ("{{ x.text }} {{ x | length }} {{ dict(x) }}", "key 2 {'a': 1, 'text': 'key'}"),
+        ("{{ x == {'a': 1, 'text': 'key'} }} {{ x | attr('text') is defined }}", "True False"),
+    ],
+    ids=["tests", "tojson", "as text", "items", "items filter", "a key", "equality"],
+)
+def test_a_template_takes_them_as_an_object(source: str, written: str) -> None:
+    assert ChatTemplate(source).render([], variables={"x": ARGUMENTS}) == written
+    assert ChatTemplate(source).render([], variables={"x": dict(ARGUMENTS)}) == written
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{{ x._text }}", "{{ x | attr('_text') }}", "{{ '{0._text}'.format(x) }}", "{{ x['_text'] }}"],
+    ids=["attribute", "filter", "format", "item"],
+)
+def test_the_sandbox_shows_a_template_no_more_of_them(source: str) -> None:
+    assert ChatTemplate(source).render([], variables={"x": ARGUMENTS}) == ""
+
+
+def test_a_template_cannot_change_them() -> None:
+    with pytest.raises(TemplateError, match="forbidden"):
+        ChatTemplate("{{ x.update({}) }}").render([], variables={"x": ARGUMENTS})

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from service.checkpoint.call_style import CallStyle, as_text
+from service.conversation import CallArguments
 
 TEXT = CallStyle(text_arguments=True)
 
@@ -36,8 +37,10 @@ def test_arguments_are_an_object_or_text() -> None:
         ({}, "{}"),
         ({"city": "Paris", "ok": True, "n": None}, '{"city": "Paris", "ok": true, "n": null}'),
         ("[1, 2]", "[1, 2]"),
+        (CallArguments({"a": 2}, '{"a":1,"a":2}'), '{"a":1,"a":2}'),
+        (CallArguments({}, "{ }"), "{ }"),
     ],
-    ids=["empty", "as tojson writes them", "text that is no object"],
+    ids=["empty", "as tojson writes them", "text that is no object", "text known", "empty, known"],
 )
 def test_text_is_json(arguments: Any, text: str) -> None:
     assert as_text(arguments) == text

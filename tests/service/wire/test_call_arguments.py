@@ -9,7 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.checkpoint.call_style import CallStyle, CallStyles
+from service.checkpoint.message_offsets import MessageOffsets
 from service.checkpoint.template import ChatTemplate
+from service.conversation import text_of
 from service.wire.call_arguments import call_arguments
 from service.wire.chat.request import chat_conversation, decode_chat
 
@@ -61,6 +64,40 @@ def test_of_malformed_arguments_what_can_be_read_is_an_object(
     text: str, read: dict[str, Any]
 ) -> None:
     assert call_arguments(text) == read
+
+
+@pytest.mark.parametrize("text", ["not json", "[1]", "", '{"a": 1, bad}'])
+def test_only_arguments_that_are_an_object_as_a_whole_keep_their_text(text: str) -> None:
+    assert text_of(call_arguments(text)) is None
+
+
+TEXTS = [
+    '{"city":"Oslo"}',
+    '{"x":1e5,"y":0.10}',
+    '{"a":1,"a":2}',
+    r'{"u":"\u00e9"}',
+    ' { "a" : [ ] }\n',
+]
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_a_template_that_writes_text_writes_what_the_client_returned(text: str) -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": text}}
+    messages = [
+        {"role": "user", "content": "Go"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": "done"},
+    ]
+    conversation = chat_conversation(
+        decode_chat(json.dumps({"messages": messages}).encode(), max_choices=1)
+    )
+    template = ChatTemplate(
+        "{%- for m in messages %}{%- for call in m.tool_calls or [] %}"
+        "{{- call.function.arguments + '|' }}{%- endfor %}{%- endfor %}"
+    )
+    template.styles = CallStyles(without_tools=CallStyle(text_arguments=True))
+    written = template.render(conversation.messages, offsets=MessageOffsets())
+    assert written == f"{text}|"
 
 
 def test_a_conversation_with_a_malformed_call_goes_on() -> None:
