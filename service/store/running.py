@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from service.store.database import Database
 
 LEASE_SECONDS = 60  # renewed with every sweep
+# How long the database keeps the trace of a response that was deleted in progress.
+TRACE_SECONDS = 600
 
 
 class RunningResponses:

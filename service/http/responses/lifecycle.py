@@ -93,7 +93,7 @@ class ResponseLifecycle:
         self._is_counted = False  # as one that was to be stored and is not
         self._record = record
         self._ending: ResponseEnding | None = None
-        self._is_committing = False
+        self._is_committing = self._is_committed = False
         self._stopping = asyncio.Event()
         end = weakref.WeakMethod(self._end)  # no cycle: what uses the answer holds this, too
         self.answer = make_answer(lambda ending: _call(end(), ending))
@@ -103,7 +103,11 @@ class ResponseLifecycle:
         """The record in its current state."""
         status = "in_progress" if self._ending is None else self._ending.status
         return msgspec.structs.replace(
-            self._record, status=status, body=self.body, is_update=self._was_stored
+            self._record,
+            status=status,
+            body=self.body,
+            is_update=self._was_stored,
+            must_exist=self._is_committed,
         )
 
     @property
@@ -164,7 +168,7 @@ class ResponseLifecycle:
             return False
         finally:
             self._is_committing = False
-        self._was_stored = True
+        self._was_stored = self._is_committed = True
         return True
 
     async def _put(self) -> None:

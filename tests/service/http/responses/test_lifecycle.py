@@ -142,6 +142,8 @@ async def test_a_background_response_waits_for_the_store_and_has_not_ended_until
     assert await committing
     assert lifecycle.shown.status == store.written[-1].status == "completed"
     assert store.unstored == 0
+    lifecycle.ended(Mock(log=Mock(first=1)))
+    assert [kept.must_exist for kept in (*store.written, *store.saved)] == [False, False, True]
 
 
 async def test_it_waits_no_longer_than_other_replicas_take_it_to_be_in_progress(
@@ -157,6 +159,7 @@ async def test_it_waits_no_longer_than_other_replicas_take_it_to_be_in_progress(
     lifecycle._end(ResponseEnding("failed", b'{"status":"failed"}', []))
     lifecycle.ended(Mock(log=Mock(first=1)))
     assert [(kept.status, kept.is_update) for kept in store.saved] == [("failed", True)]
+    assert not store.saved[0].must_exist
 
 
 async def test_it_can_be_cancelled_or_deleted_while_it_waits(store: FailingStore) -> None:
