@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -35,7 +35,7 @@ from sqlalchemy.ext.asyncio import (
 
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
-from service.store.running import TRACE_SECONDS
+from service.store.running import TRACE_KEPT_SECONDS, Missing
 from service.store.schema import bring_up_to_date, database_url
 from service.store.tables import Base, ResponseRow, from_row, to_row
 from service.store.watched_file import WatchedFile
@@ -46,13 +46,6 @@ _MOST_VALUES = 10_000
 # never was valid. It keeps replicas that still work on the response from storing it again, and is
 # swept when its lease ends. No response has such an id, so earlier versions never write it.
 _TRACE = "deleted:"
-
-
-class Missing(NamedTuple):
-    """``deleted``: by a client, through any replica. ``lost``: by the database."""
-
-    deleted: set[str]
-    lost: set[str]
 
 
 class Database:
@@ -113,7 +106,7 @@ class Database:
             if status in RUNNING:
                 connection = await session.connection()
                 await connection.execute(self._upsert, to_row(_trace_of(response_id)))
-                await self._lease(session, [_TRACE + response_id], TRACE_SECONDS)
+                await self._lease(session, [_TRACE + response_id], TRACE_KEPT_SECONDS)
             await session.commit()
             return status is not None
 

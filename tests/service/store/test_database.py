@@ -13,9 +13,10 @@ import pytest
 from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import StatementError
 
-from service.store.database import Database, Missing
+from service.store.database import Database
 from service.store.place import store_place
 from service.store.record import StoredResponse
+from service.store.running import Missing
 from service.store.tables import ResponseRow, from_row, to_row
 from tests.service.running_postgres import Postgres
 from tests.service.store.stored import execute, record
@@ -238,7 +239,7 @@ async def test_the_trace_of_a_deleted_response_has_no_content_counts_as_none_and
     await database.sweep(responses=2, size=1 << 30, running=["resp_a"], lease=-60)
     assert await left(database, ["resp_b", "resp_c"]) == ["resp_b", "resp_c"]
     assert (await database.missing(["resp_a"])).deleted == {"resp_a"}
-    monkeypatch.setattr("service.store.database.TRACE_SECONDS", -60)
+    monkeypatch.setattr("service.store.database.TRACE_KEPT_SECONDS", -60)
     await database.write([begun("resp_b")], (), lease=60)
     assert await database.delete("resp_b", "me")
     await database.sweep(responses=2, size=1 << 30, running=(), lease=60)
