@@ -132,17 +132,17 @@ class ResponseStore:
         self._closing = True
         self._wake.set()
         running = set(self._tasks)
-        if running and self._condition.writable:
+        if running and self._condition.works:
             _, running = await asyncio.wait(running, timeout=_CLOSE_SECONDS)
         for task in running:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=_CLOSE_SECONDS)
-        # Those that are waited for are counted by who waits.
         for response_id in self._pending.ids - self._waiting.ids:
             self._pending.drop(response_id)
             _log.warning("a response was not stored", response_id=response_id)
             self.note_unstored()
+        self._waiting.fail(AWAY)  # who waits counts those
         self._loaded.set()
         self._tried.set()
         if self._database is not None:

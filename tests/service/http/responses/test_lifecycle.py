@@ -82,6 +82,7 @@ class FailingStore:
     def __init__(self) -> None:
         self.returns = False
         self.holds_leases = True
+        self.server_ends = False
         self.tried = asyncio.Event()
         self.written: list[StoredResponse] = []
         self.saved: list[StoredResponse] = []
@@ -125,6 +126,7 @@ async def ended(
         Lifecycle(storage, delivery),
         begun,
         lambda on_end: answer,
+        lambda: store.server_ends,
     )
     await lifecycle.begin()
     lifecycle._end(ResponseEnding("completed", b'{"status":"completed"}', []))
@@ -160,6 +162,22 @@ async def test_it_waits_no_longer_than_other_replicas_take_it_to_be_in_progress(
     lifecycle.ended(Mock(log=Mock(first=1)))
     assert [(kept.status, kept.is_update) for kept in store.saved] == [("failed", True)]
     assert not store.saved[0].must_exist
+
+
+async def test_it_is_tried_once_more_when_the_server_ends(store: FailingStore) -> None:
+    for returns in (False, True):
+        lifecycle = await ended(store)
+        store.tried.clear()
+        committing = asyncio.create_task(lifecycle.commit())
+        await store.tried.wait()
+        store.server_ends, store.returns = True, returns
+        if returns:
+            assert await committing
+        else:
+            with pytest.raises(NotStoredError):
+                await committing
+        store.server_ends = store.returns = False
+    assert store.unstored == 1
 
 
 async def test_it_can_be_cancelled_or_deleted_while_it_waits(store: FailingStore) -> None:
