@@ -132,6 +132,7 @@ def _report(task: asyncio.Task[None]) -> None:
 
 
 async def _close(services: Services) -> None:
+    services.drain.begin()
     await services.link.close()
     await services.runs.close()
     await services.key_sources.close()

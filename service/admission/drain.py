@@ -37,7 +37,12 @@ class Drain:
 
     @property
     def refuses(self) -> bool:
-        return self._is_held or self._ends is not None
+        return self._is_held or self.has_begun
+
+    @property
+    def has_begun(self) -> bool:
+        """True if the worker ends once the requests in flight have, or their time is up."""
+        return self._ends is not None
 
     @property
     def is_held(self) -> bool:
@@ -47,7 +52,7 @@ class Drain:
     @property
     def is_ending(self) -> bool:
         """True if the worker is shutting down, which cannot be undone."""
-        return self._is_announced or self._ends is not None
+        return self._is_announced or self.has_begun
 
     @property
     def seconds_left(self) -> float:

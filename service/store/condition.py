@@ -53,6 +53,11 @@ class StoreCondition:
         """True if nothing was written since the last failure."""
         return bool(self._said)
 
+    @property
+    def works(self) -> bool:
+        """True if what waits is being written, however slowly."""
+        return self.writable or self._is_slow
+
     def change(self, *, readable: bool, writable: bool) -> None:
         self.readable, self.writable = readable, writable
         self.watch.unreadable(not readable)

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-import zlib
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from sqlalchemy import (
@@ -36,24 +35,17 @@ from sqlalchemy.ext.asyncio import (
 
 from service.store.place import StorePlace
 from service.store.record import RUNNING, StoredResponse
+from service.store.running import TRACE_KEPT_SECONDS, Missing
 from service.store.schema import bring_up_to_date, database_url
 from service.store.tables import Base, ResponseRow, from_row, to_row
 from service.store.watched_file import WatchedFile
 
 _TABLE = Base.metadata.tables[ResponseRow.__tablename__]
 _MOST_VALUES = 10_000
-# A row without an owner or content, which never was valid, is the trace of a deleted response: it
-# keeps replicas that still work on it from storing it again, and is swept when its lease ends.
-_TRACE_SECONDS = 600
-_IS_NO_TRACE = ResponseRow.expires_at > 0
-_EMPTY = zlib.compress(b"")
-
-
-class Missing(NamedTuple):
-    """``deleted``: by a client, through any replica. ``lost``: by the database."""
-
-    deleted: set[str]
-    lost: set[str]
+# The trace of a response that was deleted in progress: a row without an owner or content, which
+# never was valid. It keeps replicas that still work on the response from storing it again, and is
+# swept when its lease ends. No response has such an id, so earlier versions never write it.
+_TRACE = "deleted:"
 
 
 class Database:
@@ -72,7 +64,6 @@ class Database:
         self._upsert = insert.on_conflict_do_update(
             index_elements=[_TABLE.c.id],
             set_={column.name: insert.excluded[column.name] for column in _TABLE.c},
-            where=_IS_NO_TRACE,
         )
         self._sessions: async_sessionmaker[AsyncSession] = async_sessionmaker(
             self._engine, expire_on_commit=False
@@ -97,7 +88,7 @@ class Database:
     async def find(self, response_id: str) -> StoredResponse | None:
         async with self._sessions() as session:
             row = await session.get(ResponseRow, response_id)
-            if row is None or row.expires_at == 0:
+            if row is None:
                 return None
             record = await asyncio.to_thread(from_row, row)
             if record.status not in RUNNING:
@@ -106,22 +97,18 @@ class Database:
             return msgspec.structs.replace(record, abandoned=row.lease_until < int(now or 0))
 
     async def delete(self, response_id: str, owner: str) -> bool:
-        """Delete a response but for a trace; True if this owner had it."""
-        empty = {"body": _EMPTY, "input": _EMPTY, "context": _EMPTY, "events": None, "size": 0}
+        """Delete a response, with a trace if it is in progress; True if this owner had it."""
+        those = (ResponseRow.id == response_id, ResponseRow.owner == owner)
         async with self._sessions() as session:
-            stored = await session.execute(
-                update(ResponseRow)
-                .where(ResponseRow.id == response_id, ResponseRow.owner == owner, _IS_NO_TRACE)
-                .values(
-                    owner="",
-                    expires_at=0,
-                    status=RUNNING[0],
-                    lease_until=self._now + _TRACE_SECONDS,
-                    **empty,
-                )
+            status = await session.scalar(
+                delete(ResponseRow).where(*those).returning(ResponseRow.status)
             )
+            if status in RUNNING:
+                connection = await session.connection()
+                await connection.execute(self._upsert, to_row(_trace_of(response_id)))
+                await self._lease(session, [_TRACE + response_id], TRACE_KEPT_SECONDS)
             await session.commit()
-            return _count(stored) > 0
+            return status is not None
 
     async def write(
         self, records: Sequence[StoredResponse], gone: Collection[str], *, lease: int
@@ -133,10 +120,16 @@ class Database:
         size: int = sum(row["size"] for row in rows)
         async with self._sessions() as session:
             connection = await session.connection()
-            for row in rows:
-                await connection.execute(self._upsert, row)
+            for record, row in zip(records, rows, strict=True):
+                if record.must_exist:
+                    of_it = _TABLE.c.id == record.id
+                    await connection.execute(update(_TABLE).where(of_it).values(row))
+                else:
+                    await connection.execute(self._upsert, row)
             await self._lease(session, [r.id for r in records if r.status in RUNNING], lease)
-            await self._remove(session, gone)
+            # Only now: a statement above may have waited for the transaction that deleted its row.
+            deleted = await self._deleted(session, [record.id for record in records])
+            await self._remove(session, {*gone, *deleted})
             await session.commit()
         return size
 
@@ -148,29 +141,26 @@ class Database:
 
     async def _remove(self, session: AsyncSession, ids: Collection[str]) -> None:
         for part in _parts(ids):
-            those = ResponseRow.id.in_(part)
-            await session.execute(delete(ResponseRow).where(those, _IS_NO_TRACE))
+            await session.execute(delete(ResponseRow).where(ResponseRow.id.in_(part)))
 
     async def missing(self, ids: Collection[str]) -> Missing:
         """Return which of these responses there are no longer."""
-        deleted: set[str] = set()
-        lost = set(ids)
-        columns = select(ResponseRow.id, _IS_NO_TRACE)
         async with self._sessions() as session:
-            for part in _parts(ids):
-                rows = await session.execute(columns.where(ResponseRow.id.in_(part)))
-                for response_id, is_there in rows:
-                    lost.discard(response_id)
-                    if not is_there:
-                        deleted.add(response_id)
-        return Missing(deleted, lost)
+            missing = set(ids) - await _present(session, ids)
+            deleted = await self._deleted(session, missing)
+        return Missing(deleted, missing - deleted)
+
+    async def _deleted(self, session: AsyncSession, ids: Collection[str]) -> set[str]:
+        """Return those of which there is a trace."""
+        traces = await _present(session, [_TRACE + each for each in ids])
+        return {trace.removeprefix(_TRACE) for trace in traces}
 
     async def _lease(self, session: AsyncSession, ids: Collection[str], seconds: int) -> None:
         """Set leases by the database's clock, because the replicas' clocks may differ."""
         for part in _parts(ids):
             await session.execute(
                 update(ResponseRow)
-                .where(ResponseRow.id.in_(part), _IS_NO_TRACE)
+                .where(ResponseRow.id.in_(part))
                 .values(lease_until=self._now + seconds)
             )
 
@@ -202,7 +192,7 @@ class Database:
                 func.row_number().over(**of_owner).label("own_place"),
                 func.sum(ResponseRow.size).over(**of_owner).label("own_bytes"),
             )
-            .where(_IS_NO_TRACE)
+            .where(ResponseRow.expires_at > 0)  # no trace
             .subquery()
         )
         newer = (rows.c.created_at.desc(), rows.c.id.desc())
@@ -232,8 +222,25 @@ def _parts(ids: Collection[str]) -> Iterator[list[str]]:
         yield ordered[at : at + _MOST_VALUES]
 
 
-def _count(result: Any) -> int:
-    return int(result.rowcount)
+async def _present(session: AsyncSession, ids: Collection[str]) -> set[str]:
+    """Return which of these ids there are rows of."""
+    found: set[str] = set()
+    for part in _parts(ids):
+        found.update(await session.scalars(select(ResponseRow.id).where(ResponseRow.id.in_(part))))
+    return found
+
+
+def _trace_of(response_id: str) -> StoredResponse:
+    return StoredResponse(
+        id=_TRACE + response_id,
+        owner="",
+        created_at=0,
+        expires_at=0,
+        status=RUNNING[0],
+        body=b"",
+        input=b"",
+        context=b"",
+    )
 
 
 def make_engine(place: StorePlace, *, connections: int = 4) -> AsyncEngine:

@@ -13,7 +13,8 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     """``body``: the response object's JSON. ``input``: the request's own items; ``context``: those
     before them; each a JSON list. ``events``: the stream as it was sent, if it was kept. ``owner``:
     the digest of the key that created it. ``abandoned``: it was still in progress, and its lease
-    has expired. ``is_update``: it was stored before."""
+    has expired. ``is_update``: it was stored before. ``must_exist``: it is only written
+    if the database still has it, because a deletion may have left no trace."""
 
     id: str
     owner: str
@@ -26,6 +27,7 @@ class StoredResponse(msgspec.Struct, frozen=True, kw_only=True):
     events: bytes | None = None
     abandoned: bool = False
     is_update: bool = False
+    must_exist: bool = False
 
     @property
     def background(self) -> bool:

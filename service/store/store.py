@@ -14,11 +14,11 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from observability.logging import get_logger
 from service.errors import StoreUnavailableError
@@ -132,23 +132,21 @@ class ResponseStore:
         self._closing = True
         self._wake.set()
         running = set(self._tasks)
-        if running and self._condition.writable:
+        if running and self._condition.works:
             _, running = await asyncio.wait(running, timeout=_CLOSE_SECONDS)
         for task in running:
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=_CLOSE_SECONDS)
-        # Those that are waited for are counted by who waits.
         for response_id in self._pending.ids - self._waiting.ids:
             self._pending.drop(response_id)
             _log.warning("a response was not stored", response_id=response_id)
             self.note_unstored()
+        self._waiting.fail(AWAY)  # who waits counts those
         self._loaded.set()
         self._tried.set()
         if self._database is not None:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await self._database.close()
+            await _within(_CLOSE_SECONDS, self._database.close())
 
     async def attempted(self) -> None:
         """Return once it is known whether the database is available, so that right after the start
@@ -328,16 +326,15 @@ class ResponseStore:
                 continue
             if self._closing:
                 return
-            with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, sweep_at - time.monotonic())):
-                    await self._wake.wait()
+            await _within(max(0.0, sweep_at - time.monotonic()), self._wake.wait())
 
     async def _write_batch(self, most: int = _BATCH) -> None:
         batch = self._pending.first(most)
         assert self._database is not None
         size = 0
         if batch:
-            size = await self._database.write(batch, self._gone, lease=LEASE_SECONDS)
+            written = self._running.to_write(batch)
+            size = await self._database.write(written, self._gone, lease=LEASE_SECONDS)
         while self._gone:  # perhaps named too late for that transaction
             gone = set(self._gone)
             await self._database.remove(gone)
@@ -369,6 +366,12 @@ class ResponseStore:
         )
         self._running.leased(began)
         self._new_responses = self._new_bytes = 0
+
+
+async def _within(seconds: float, work: Coroutine[Any, Any, object]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await work
 
 
 def _reason(database: Database | None, error: Exception) -> str:

@@ -20,7 +20,7 @@ class ResponseRow(Base):
     """``body`` is the response object; ``input`` the request's own items, ``context`` those before
     them and ``events`` the stream, each zlib-compressed JSON or bytes. ``size`` counts all of
     these. A row still in progress is alive until ``lease_until`` by the database's clock. One whose
-    ``expires_at`` is 0 is the trace of a deleted response."""
+    ``expires_at`` is 0 is the trace of a response that was deleted in progress."""
 
     __tablename__ = "quire_responses"
     __table_args__ = (

@@ -197,7 +197,9 @@ def _living(
         input=prepared.items,
         context=prepared.context,
     )
-    return ResponseLifecycle(services.store, lifecycle, record, make_answer)
+    return ResponseLifecycle(
+        services.store, lifecycle, record, make_answer, lambda: services.drain.has_begun
+    )
 
 
 async def with_stored(

@@ -76,7 +76,7 @@ class ResponseLifecycle:
     is also the listener of its run, if there is one.
 
     ``record`` is what is stored, still without an answer; ``make_answer`` creates the encoder,
-    which reports its ending to the callable that it is given.
+    which reports its ending to the callable that it is given; ``ends``: the server is ending.
     """
 
     def __init__(
@@ -85,7 +85,9 @@ class ResponseLifecycle:
         lifecycle: Lifecycle,
         record: StoredResponse,
         make_answer: Callable[[Callable[[ResponseEnding], None]], ResponseAnswer],
+        ends: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._ends = ends
         self.plan = lifecycle
         self._store = store
         self._is_stored = lifecycle.storage is not Storage.NONE
@@ -93,7 +95,7 @@ class ResponseLifecycle:
         self._is_counted = False  # as one that was to be stored and is not
         self._record = record
         self._ending: ResponseEnding | None = None
-        self._is_committing = False
+        self._is_committing = self._is_committed = False
         self._stopping = asyncio.Event()
         end = weakref.WeakMethod(self._end)  # no cycle: what uses the answer holds this, too
         self.answer = make_answer(lambda ending: _call(end(), ending))
@@ -103,7 +105,11 @@ class ResponseLifecycle:
         """The record in its current state."""
         status = "in_progress" if self._ending is None else self._ending.status
         return msgspec.structs.replace(
-            self._record, status=status, body=self.body, is_update=self._was_stored
+            self._record,
+            status=status,
+            body=self.body,
+            is_update=self._was_stored,
+            must_exist=self._is_committed,
         )
 
     @property
@@ -164,20 +170,20 @@ class ResponseLifecycle:
             return False
         finally:
             self._is_committing = False
-        self._was_stored = True
+        self._was_stored = self._is_committed = True
         return True
 
     async def _put(self) -> None:
         """Store the ended response. No client waits for a background response, so that waits for
-        the store as long as other replicas take it to be in progress. Raises
-        StoreUnavailableError."""
+        the store as long as other replicas take it to be in progress, but not while the server
+        ends. Raises StoreUnavailableError."""
         while self._is_stored:
             try:
                 await self._store.put(self.record)
                 return
             except StoreUnavailableError:
                 waits = self.plan.background and self._store.holds_leases
-                if self._stopping.is_set() or not waits:
+                if self._stopping.is_set() or self._ends() or not waits:
                     raise
             with suppress(TimeoutError):
                 async with asyncio.timeout(_RETRY_SECONDS):

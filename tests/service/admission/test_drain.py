@@ -65,6 +65,7 @@ async def test_an_operators_drain_can_be_undone_and_a_shutdown_cannot() -> None:
     drain.hold()
     assert drain.draining
     assert not drain.is_ending
+    assert not drain.has_begun
     with pytest.raises(DrainingError) as caught:
         admission(Queue(), drain).check()
     assert caught.value.retry_after is None
@@ -76,3 +77,4 @@ async def test_an_operators_drain_can_be_undone_and_a_shutdown_cannot() -> None:
     drain.release()
     assert drain.draining
     assert drain.is_ending
+    assert drain.has_begun

@@ -41,10 +41,12 @@ def test_a_slow_store_accepts_nothing_until_it_has_caught_up() -> None:
     with pytest.raises(StoreUnavailableError, match="too slow"):
         condition.require(writable=True)
     condition.require(writable=False)
+    assert condition.works
     condition.keep_up()
     condition.require(writable=True)
     condition.slow()
     condition.fail("full", readable=True)
+    assert not condition.works
     condition.keep_up()
     with pytest.raises(StoreUnavailableError, match="read-only"):
         condition.require(writable=True)

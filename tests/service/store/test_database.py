@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from sqlalchemy import delete, insert, select, text, update
 from sqlalchemy.exc import StatementError
 
-from service.store.database import Database, Missing
+from service.store.database import Database
 from service.store.place import store_place
 from service.store.record import StoredResponse
+from service.store.running import Missing
 from service.store.tables import ResponseRow, from_row, to_row
-from tests.service.store.stored import record
+from tests.service.running_postgres import Postgres
+from tests.service.store.stored import execute, record
 
 
 def test_the_log_line_of_a_failure_contains_nothing_of_the_response() -> None:
@@ -34,10 +39,10 @@ async def database(tmp_path: Path) -> AsyncIterator[Database]:
     await database.close()
 
 
-async def test_an_update_of_what_was_deleted_stores_nothing_and_harms_no_other(
+async def test_an_update_of_what_was_deleted_in_progress_stores_nothing_and_harms_no_other(
     database: Database,
 ) -> None:
-    await database.write([record("resp_a"), record("resp_b")], (), lease=60)
+    await database.write([begun("resp_a"), begun("resp_b")], (), lease=60)
     assert await database.delete("resp_a", "me")
     updates = [
         msgspec.structs.replace(record(name, text="later"), is_update=True)
@@ -72,11 +77,11 @@ async def test_any_number_of_responses_may_be_in_progress(url: str) -> None:
     database = Database(store_place(url))
     await database.bring_up_to_date()
     names = [f"resp_{number}" for number in range(40_000)]
-    begun = [msgspec.structs.replace(record(each), status="queued") for each in names[-2:]]
-    await database.write(begun, (), lease=-60)
+    queued = [msgspec.structs.replace(record(each), status="queued") for each in names[-2:]]
+    await database.write(queued, (), lease=-60)
     assert (await database.missing(names)).lost == set(names[:-2])
     await database.sweep(responses=10, size=1 << 30, running=names, lease=60)
-    for each in begun:
+    for each in queued:
         found = await database.find(each.id)
         assert found is not None
         assert not found.abandoned
@@ -198,7 +203,7 @@ async def test_what_the_database_lost_is_stored_again_and_what_was_deleted_is_no
 ) -> None:
     database = Database(store_place(url))
     await database.bring_up_to_date()
-    await database.write([record("resp_a"), record("resp_b")], (), lease=60)
+    await database.write([begun("resp_a"), begun("resp_b")], (), lease=60)
     await database.remove(["resp_a"])  # as after a failover to an older copy
     assert await database.delete("resp_b", "me")
     ended = [record("resp_a", text="end"), record("resp_b", text="end")]
@@ -210,23 +215,91 @@ async def test_what_the_database_lost_is_stored_again_and_what_was_deleted_is_no
     await database.close()
 
 
+def begun(response_id: str) -> StoredResponse:
+    return msgspec.structs.replace(record(response_id), status="in_progress")
+
+
+async def rows(database: Database) -> list[ResponseRow]:
+    async with database._sessions() as session:
+        return list(await session.scalars(select(ResponseRow).order_by(ResponseRow.id)))
+
+
 async def test_the_trace_of_a_deleted_response_has_no_content_counts_as_none_and_is_swept(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = [at(number, record(name)) for number, name in enumerate(("resp_b", "resp_c"))]
-    await database.write([record("resp_a"), *kept], (), lease=60)
+    await database.write([begun("resp_a"), *kept], (), lease=60)
     assert await database.delete("resp_a", "me")
     assert not await database.delete("resp_a", "")
-    async with database._sessions() as session:
-        row = await session.get(ResponseRow, "resp_a")
-        assert row is not None
-        trace = from_row(row)
+    row = (await rows(database))[0]
+    trace = from_row(row)
+    assert trace.id == "deleted:resp_a"
     assert (trace.owner, trace.body, trace.input, trace.context) == ("", b"", b"", b"")
     assert trace.events is None
     await database.sweep(responses=2, size=1 << 30, running=["resp_a"], lease=-60)
     assert await left(database, ["resp_b", "resp_c"]) == ["resp_b", "resp_c"]
     assert (await database.missing(["resp_a"])).deleted == {"resp_a"}
-    monkeypatch.setattr("service.store.database._TRACE_SECONDS", -60)
+    monkeypatch.setattr("service.store.database.TRACE_KEPT_SECONDS", -60)
+    await database.write([begun("resp_b")], (), lease=60)
     assert await database.delete("resp_b", "me")
     await database.sweep(responses=2, size=1 << 30, running=(), lease=60)
     assert await database.missing(["resp_a", "resp_b"]) == Missing({"resp_a"}, {"resp_b"})
+
+
+async def test_earlier_versions_find_nothing_of_a_deleted_response_that_they_run(
+    database: Database,
+) -> None:
+    await database.write([begun("resp_a")], (), lease=60)
+    assert await database.delete("resp_a", "me")
+    # What they query and write, by the response's id.
+    of_it = ResponseRow.id == "resp_a"
+    async with database._sessions() as session:
+        assert (await session.scalars(select(ResponseRow.id).where(of_it))).all() == []
+        await session.execute(update(ResponseRow).where(of_it).values(to_row(record("resp_a"))))
+        await session.commit()
+    assert await database.find("resp_a") is None
+    assert (await database.missing(["resp_a"])).deleted == {"resp_a"}
+
+
+async def test_deleting_what_has_ended_leaves_nothing_and_its_stream_is_not_stored_later(
+    url: str,
+) -> None:
+    database = Database(store_place(url))
+    await database.bring_up_to_date()
+    ended = [record("resp_a"), record("resp_b")]
+    await database.write(ended, (), lease=60)
+    assert await database.delete("resp_a", "me")
+    assert [row.id for row in await rows(database)] == ["resp_b"]
+    later = [
+        msgspec.structs.replace(each, is_update=True, must_exist=True, events=b"all")
+        for each in ended
+    ]
+    await database.write(later, (), lease=60)
+    assert [(row.id, from_row(row).events) for row in await rows(database)] == [("resp_b", b"all")]
+    await database.close()
+
+
+@pytest.mark.debian
+async def test_a_write_that_waited_for_a_deletion_stores_nothing(postgres: Postgres) -> None:
+    name = f"test_{secrets.token_hex(4)}"
+    await execute(postgres.url, f"CREATE DATABASE {name}")
+    database = Database(store_place(postgres.url.replace("/postgres", f"/{name}")))
+    await database.bring_up_to_date()
+    await database.write([begun("resp_a")], (), lease=60)
+    async with database._sessions() as session:
+        # As ``delete`` does, before its commit.
+        await session.execute(delete(ResponseRow).where(ResponseRow.id == "resp_a"))
+        trace = to_row(record("deleted:resp_a")) | {"expires_at": 0}
+        await session.execute(insert(ResponseRow).values(trace))
+        writing = asyncio.create_task(database.write([record("resp_a")], (), lease=60))
+        waits = text(
+            "SELECT count(*) FROM pg_stat_activity "
+            "WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+        while not await session.scalar(waits):
+            # Within a transaction PostgreSQL shows what it has read before.
+            await session.execute(text("SELECT pg_stat_clear_snapshot()"))
+        await session.commit()
+    await writing
+    assert await database.find("resp_a") is None
+    await database.close()

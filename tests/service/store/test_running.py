@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import msgspec
 import pytest
 
-from service.store.running import LEASE_SECONDS, RunningResponses
+from service.store.database import Database
+from service.store.place import store_place
+from service.store.running import LEASE_SECONDS, TRACE_KEPT_SECONDS, RunningResponses
 from tests.service.store.stored import opened, record, until
 
 
@@ -51,3 +54,30 @@ def test_leases_are_held_for_their_time(monkeypatch: pytest.MonkeyPatch) -> None
     assert running.holds_leases
     now += LEASE_SECONDS
     assert not running.holds_leases
+
+
+async def test_after_longer_than_traces_are_kept_what_is_missing_was_deleted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(store_place(f"sqlite:///{tmp_path}/store.sqlite3"))
+    await database.bring_up_to_date()
+    clock = Mock(monotonic=Mock(return_value=1000.0))
+    monkeypatch.setattr("service.store.running.time", clock)
+    running = RunningResponses()
+    begun = msgspec.structs.replace(record("resp_a"), status="in_progress")
+    running.begin(begun)
+    running.written([begun])
+    ended = msgspec.structs.replace(record("resp_a"), is_update=True)
+    clock.monotonic.return_value += TRACE_KEPT_SECONDS - 1
+    assert await running.missing(database) == (set(), [begun])
+    clock.monotonic.return_value += TRACE_KEPT_SECONDS - 1
+    assert running.to_write([ended]) == [ended]
+    clock.monotonic.return_value += 1
+    new = msgspec.structs.replace(record("resp_b"), status="in_progress")
+    await database.write(running.to_write([ended, begun, new]), (), lease=60)
+    assert await database.find("resp_a") is None
+    assert await database.find("resp_b") == new
+    assert await running.missing(database) == ({"resp_a"}, [])
+    assert not running.ids
+    assert running.to_write([ended]) == [ended]
+    await database.close()

@@ -210,6 +210,52 @@ async def test_what_was_too_slow_to_be_stored_is_not_found_later(
         await store.put(record("resp_w2"))
 
 
+async def test_a_slow_store_gets_time_to_write_the_rest_when_it_closes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.store._WRITE_SECONDS", 0.1)
+    async with heard(url) as (store, found), opened(url) as other:
+        assert store._database is not None
+        may_end = asyncio.Event()
+        write = store._database.write
+
+        async def slow(*arguments: Any, **options: Any) -> int:
+            await may_end.wait()
+            return await write(*arguments, **options)
+
+        monkeypatch.setattr(store._database, "write", slow)
+        with pytest.raises(StoreUnavailableError, match="too slow"):
+            await store.put(record("resp_c1"))
+        store.save(updated(record("resp_c2")))
+        closing = asyncio.create_task(store.close())
+        await until(lambda: store._closing)
+        may_end.set()
+        await closing
+        assert await other.get("resp_c2", "me") is not None
+    assert found.unstored == 0
+
+
+async def test_who_waits_for_a_write_learns_at_once_that_the_store_closes(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.store._CLOSE_SECONDS", 0.05)
+    monkeypatch.setattr("service.store.store._WRITE_SECONDS", 600)
+    async with heard(url) as (store, _):
+        assert store._database is not None
+        writing = asyncio.Event()
+
+        async def hangs(*_: Any, **__: Any) -> None:
+            writing.set()
+            await asyncio.get_running_loop().create_future()
+
+        monkeypatch.setattr(store._database, "write", hangs)
+        putting = asyncio.create_task(store.put(record("resp_a")))
+        await writing.wait()
+        await store.close()
+        with pytest.raises(StoreUnavailableError, match="unavailable"):
+            await putting
+
+
 async def test_one_failure_does_not_make_the_store_unwritable(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

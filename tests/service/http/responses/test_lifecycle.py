@@ -82,6 +82,7 @@ class FailingStore:
     def __init__(self) -> None:
         self.returns = False
         self.holds_leases = True
+        self.server_ends = False
         self.tried = asyncio.Event()
         self.written: list[StoredResponse] = []
         self.saved: list[StoredResponse] = []
@@ -125,6 +126,7 @@ async def ended(
         Lifecycle(storage, delivery),
         begun,
         lambda on_end: answer,
+        lambda: store.server_ends,
     )
     await lifecycle.begin()
     lifecycle._end(ResponseEnding("completed", b'{"status":"completed"}', []))
@@ -142,6 +144,8 @@ async def test_a_background_response_waits_for_the_store_and_has_not_ended_until
     assert await committing
     assert lifecycle.shown.status == store.written[-1].status == "completed"
     assert store.unstored == 0
+    lifecycle.ended(Mock(log=Mock(first=1)))
+    assert [kept.must_exist for kept in (*store.written, *store.saved)] == [False, False, True]
 
 
 async def test_it_waits_no_longer_than_other_replicas_take_it_to_be_in_progress(
@@ -157,6 +161,23 @@ async def test_it_waits_no_longer_than_other_replicas_take_it_to_be_in_progress(
     lifecycle._end(ResponseEnding("failed", b'{"status":"failed"}', []))
     lifecycle.ended(Mock(log=Mock(first=1)))
     assert [(kept.status, kept.is_update) for kept in store.saved] == [("failed", True)]
+    assert not store.saved[0].must_exist
+
+
+async def test_it_is_tried_once_more_when_the_server_ends(store: FailingStore) -> None:
+    for returns in (False, True):
+        lifecycle = await ended(store)
+        store.tried.clear()
+        committing = asyncio.create_task(lifecycle.commit())
+        await store.tried.wait()
+        store.server_ends, store.returns = True, returns
+        if returns:
+            assert await committing
+        else:
+            with pytest.raises(NotStoredError):
+                await committing
+        store.server_ends = store.returns = False
+    assert store.unstored == 1
 
 
 async def test_it_can_be_cancelled_or_deleted_while_it_waits(store: FailingStore) -> None:
