@@ -102,7 +102,7 @@ class Load:
                 raise CutError(f"a background response is lost: {reply.status}")
             response = reply.json()
         said = str(response.get("error"))
-        if "The server ended" in said:
+        if "process ended" in said:
             raise CutError("a background response ended with its worker")
         if "could not be stored" in said:  # a response that is waited for gets this status
             raise RefusedError(503)
