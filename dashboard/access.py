@@ -21,7 +21,7 @@ from observability.admin_api import AdminScope
 
 OPERATORS_SETTING = "operators"
 _PROBE_SECONDS = 5.0  # for which an answer counts
-# For each read, not for the whole answer, for which a page waits less long than that may take.
+# Limits each read, not the whole answer: probes.py limits how long a page waits for that.
 _PROBE_TIMEOUT = httpx.Timeout(2.5, connect=2.0)
 _REMEMBERED_SECONDS = 12 * 3600.0
 _MOST_REMEMBERED = 1000

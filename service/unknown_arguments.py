@@ -22,5 +22,9 @@ def unknown_arguments(parser: argparse.ArgumentParser, rest: Sequence[str]) -> s
         for near in difflib.get_close_matches(flag, known, n=1, cutoff=_LEAST_LIKENESS)
     ]
     shown = flags or [text for text in rest if not text.startswith("-")]
-    said = f"unknown arguments: {' '.join(shown)}" if shown else "unknown arguments after '-'"
+    said = (
+        f"unknown arguments: {' '.join(shown)}"
+        if shown
+        else "unknown arguments (not shown: they may be secrets)"
+    )
     return f"{said} (nearest: {', '.join(dict.fromkeys(nearest))})" if nearest else said

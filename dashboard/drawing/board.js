@@ -1,7 +1,6 @@
 // The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
 const STALE_SECONDS = 3;
 // A token is valid for 240 seconds at least (feed_token.py), and history is read every 15.
-const TOKEN_MS = 200000;
 
 function level(value, amber, red) {
   return value === null || value === undefined ? "" :
@@ -578,11 +577,11 @@ export default function (component) {
     state.refills = setInterval(() => {
       const servers = state.resting ? [] : [...state.servers.values()];
       if (servers.some((one) => one.missed || state.minutes > 5)) refill(state);
-      if (servers.some((one) => one.absent) || performance.now() - state.tokenSince > TOKEN_MS) renew(state);
+      if (servers.some((one) => one.absent)) renew(state);
+      renewInTime(state);
     }, 15000);
   }
-  if (state.component.data.token !== data.token || !state.tokenSince)
-    state.tokenSince = performance.now();
+  noteToken(state, data.token);
   state.component = component;
   state.closed = false;
   if (state.minutes !== data.minutes) { state.times = []; refill(state); }

@@ -209,6 +209,18 @@ function renew(state) {
   }, 1000);
 }
 
+const TOKEN_MS = 200000; // of the 240 s and more for which a token is valid (feed_token.py)
+
+// Before the page has it as its component's.
+function noteToken(state, token) {
+  if (state.component.data.token !== token || !state.tokenSince) state.tokenSince = performance.now();
+}
+
+// Asks for a new token before the one that the page has expires.
+function renewInTime(state) {
+  if (performance.now() - state.tokenSince > TOKEN_MS) renew(state);
+}
+
 // Which lines of a chart its legend names. Of many, those that are more than a hundredth of what is
 // drawn, the largest first: there may be no room for the last ones.
 function legible(sums) {

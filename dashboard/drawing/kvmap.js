@@ -1,6 +1,6 @@
 // The KV cache: who holds which block, now or at a moment of the last hour, and shared prefixes.
 const COLUMNS = 128, MOST_ROWS = 128, ROW = 10, GAP = 2, CACHED = -1;
-const READ_MS = 10000, RETRY_MS = 1000, TICK_MS = 250, MOST_HOLDERS = 100, TOKEN_AGE_MS = 200000, STALE = 5;
+const READ_MS = 10000, RETRY_MS = 1000, TICK_MS = 250, MOST_HOLDERS = 100, STALE = 5;
 // Neighbours differ in lightness, too.
 const COLORS = ["#0d9488", "#d97706", "#6366f1", "#e11d48", "#5bb0e4", "#65730b", "#a855a0", "#4a62c8"];
 
@@ -210,7 +210,7 @@ async function read(state, path) {
 }
 
 function refresh(state) {
-  if (performance.now() - state.tokenSince > TOKEN_AGE_MS) renew(state);
+  renewInTime(state);
   if (state.resting) return;
   read(state, "times").then((found) => {
     if (!found || state.closed) return;
@@ -291,8 +291,7 @@ export default function (component) {
       state.parts.page.remove();
     };
   }
-  if (state.component.data.token !== data.token || !state.tokenSince)
-    state.tokenSince = performance.now();
+  noteToken(state, data.token);
   const isNew = !state.source;
   state.component = component;
   state.closed = false;

@@ -15,7 +15,7 @@ from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, 
 _MADE = "key just made"  # in the session, until another page is drawn
 _DAY_SECONDS = 86_400.0
 _OVERLAPS = {
-    "no time: revoke now": 0.0,
+    "none (revoke now)": 0.0,
     "1 hour": 3600.0,
     "1 day": _DAY_SECONDS,
     "7 days": 7 * _DAY_SECONDS,

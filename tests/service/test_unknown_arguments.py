@@ -30,4 +30,4 @@ def test_unknown_arguments_are_named_with_the_nearest_flag(rest: list[str], said
 
 def test_what_may_be_a_secret_is_not_printed() -> None:
     said = unknown_arguments(argparse.ArgumentParser(), ["-S3cret"])
-    assert said == "unknown arguments after '-'"
+    assert said == "unknown arguments (not shown: they may be secrets)"

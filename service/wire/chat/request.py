@@ -352,8 +352,7 @@ def _tools_of(request: ChatRequest, ignored: Ignored | None = None) -> tuple[Too
 
 
 def _idle_fields(request: ChatRequest) -> list[str]:
-    """Return the fields that have no effect here, but could have changed the answer or its
-    speed."""
+    """Return the fields that are accepted, but have no effect here."""
     found = {
         "prediction": request.prediction is not None,
         "store": request.store is True,
