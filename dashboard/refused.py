@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import streamlit as st
 
@@ -20,6 +21,16 @@ def refused(refusal: AdminRefusalError) -> None:
     st.warning(plain_markdown(str(refusal)))
     if refusal.status in _PASSING:
         _draw_again(time.monotonic())
+
+
+def carried_out(order: Callable[[], object]) -> None:
+    """Give an order and draw the page anew; a refusal is shown in the server's words."""
+    try:
+        order()
+    except AdminRefusalError as refusal:
+        st.error(plain_markdown(str(refusal)))
+        return
+    st.rerun()
 
 
 @st.fragment(run_every=_RETRY_SECONDS)

@@ -311,17 +311,18 @@ def _serve(namespace: argparse.Namespace) -> int:
         except FirstFilesError as error:
             return error.status
         model = dataclasses.replace(model, directory=directory, gguf=model.place.gguf_in(directory))
+    write_stacks_on_sigusr1()
+    writer = logging.configure(
+        log_format=service.log_format, level=service.log_level, process="supervisor"
+    )
     try:
         directory, engine, is_native = check_model(model, engine)
         if weights is not None and not is_native and (reason := why_refused(engine)):
             raise ModelError(reason)
     except ModelError as error:
+        writer.close()  # what was logged comes first
         print(f"quire: {error}", file=sys.stderr)
         return 1
-    write_stacks_on_sigusr1()
-    writer = logging.configure(
-        log_format=service.log_format, level=service.log_level, process="supervisor"
-    )
     if warning := settings_warning(service):
         _log.warning(warning)
     for unknown in unknown_variables(os.environ):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.markdown import plain_markdown
-from dashboard.refused import refused
+from dashboard.refused import carried_out, refused
 from dashboard.signing_in import admitted, one_server, operators_only
 from dashboard.words import UNKNOWN, count, duration, number, percent
 from observability.admin_api import (
@@ -45,7 +44,7 @@ def page() -> None:
     if found.operates:
         _form(found.client, report)
         if runs and st.button("Stop", icon=":material/stop:"):
-            _carried_out(found.client.stop_load)
+            carried_out(found.client.stop_load)
     else:
         operators_only("start or stop a load run", index)
     seconds = _RUNNING_REFRESH_SECONDS if runs else _IDLE_REFRESH_SECONDS
@@ -79,17 +78,7 @@ def _form(client: AdminClient, report: LoadReport) -> None:
         # Not disabled while a run is in progress: Streamlit would drop a click made before the
         # page knew of it, and the server has a sentence for it.
         if st.form_submit_button("Start", type="primary"):
-            _carried_out(lambda: client.start_load(profile, rate, seconds, concurrency))
-
-
-def _carried_out(order: Callable[[], object]) -> None:
-    """Give an order and draw the page anew; a refusal is shown in the server's words."""
-    try:
-        order()
-    except AdminRefusalError as refusal:
-        st.error(plain_markdown(str(refusal)))
-        return
-    st.rerun()
+            carried_out(lambda: client.start_load(profile, rate, seconds, concurrency))
 
 
 def _figures(client: AdminClient, seen: LoadRun | None) -> None:

@@ -15,7 +15,7 @@ from dashboard.clock import moment
 from dashboard.feeds import feeds
 from dashboard.markdown import plain_markdown
 from dashboard.phase_bar import phase_bar
-from dashboard.refused import refused
+from dashboard.refused import carried_out, refused
 from dashboard.session import addressed_server
 from dashboard.signing_in import admitted
 from dashboard.trace_link import trace_link, trace_url
@@ -63,8 +63,7 @@ def _head(request: KeptRequest, found: Access, url: str) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(plain_markdown(request.request_id), anchor=False)
         if request.live and found.operates and st.button("Cancel", icon=":material/cancel:"):
-            found.client.cancel(request.request_id)
-            st.rerun()
+            carried_out(lambda: found.client.cancel(request.request_id))
         if link := trace_link(trace_url(os.environ), request.trace_id):
             st.link_button("Trace", link, icon=":material/account_tree:")
         if command := curl_like(url, request):

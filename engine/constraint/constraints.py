@@ -125,10 +125,11 @@ class Constraints:
         """Start computing what may follow each sequence's new token."""
         quick = []
         for step in steps:
-            step.grammar_state.begin_work()
             if step.grammar_state.is_slow:
-                self._slow.submit(functools.partial(self._follow_all, [step]))
+                step.grammar_state.begin_work(queued=True)
+                self._submit_slow(step.grammar_state, step.constraint, [step.token_id])
             else:
+                step.grammar_state.begin_work()
                 quick.append(step)
         # One task per thread, not per sequence: submitting a task costs as much as a mask.
         for first in range(min(self._quick_threads, len(quick))):
@@ -177,10 +178,21 @@ class Constraints:
         """Begin at the grammar's start, or after ``output``."""
         grammar_state.matcher = compiled.matcher.deep_copy()
         if output:
-            replay = functools.partial(self._follow, grammar_state, None, output)
-            self._slow.submit(replay)
+            grammar_state.join_queue()
+            self._submit_slow(grammar_state, None, output)
         else:
             self._allow(grammar_state, compiled.first)
+
+    def _submit_slow(
+        self, grammar_state: GrammarState, constraint: Constraint | None, token_ids: list[int]
+    ) -> None:
+        """After an engine's death, hundreds of sequences may have to wait for one another here."""
+
+        def follow() -> None:
+            grammar_state.leave_queue()
+            self._follow(grammar_state, constraint, token_ids)
+
+        self._slow.submit(follow)
 
     def _follow_all(self, steps: list[Advance]) -> None:
         for step in steps:

@@ -63,14 +63,18 @@ class GrammarState:
     # --- the engine's thread -----------------------------------------------------------------
 
     def begin_work(self, *, queued: bool = False) -> None:
-        """Start a piece of work. ``queued``: it has to wait for other work; ``leave_queue`` is
-        called when that ends."""
+        """Start a piece of work. ``queued``: see ``join_queue``."""
         self._since = math.inf if queued else time.monotonic()
         self._done.clear()
         self.phase = Phase.WORKING
 
+    def join_queue(self) -> None:
+        """Stop measuring time, as the work has to wait for others'. Like ``leave_queue`` it may be
+        called from any thread."""
+        self._since = math.inf
+
     def leave_queue(self) -> None:
-        """Start measuring time, as the work begins now. May be called from any thread."""
+        """Start measuring time, as the work begins now."""
         self._since = time.monotonic()
 
     @property

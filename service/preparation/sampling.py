@@ -82,7 +82,9 @@ def check_min_tokens(request: SamplingFields, limit: int) -> None:
     the request demands."""
     if request.min_tokens is not None and request.min_tokens > limit:
         raise InvalidRequestError(
-            f"'min_tokens' exceeds the token limit of {limit}.", param="min_tokens"
+            f"'min_tokens' is {request.min_tokens}, but this request can have at most {limit} "
+            "output tokens: its token limit, or what its prompt leaves of the context.",
+            param="min_tokens",
         )
 
 

@@ -8,8 +8,11 @@ import subprocess
 
 from engine.config import EngineConfig
 from engine.python_command import python_command
+from observability import logging
 from service.supervision.child_process import child_environment
 from service.supervision.download import ending_at_signals, without_token
+
+_log = logging.get_logger()
 
 REFUSAL_MODULE = "engine.run.refusal"
 _MOST_SECONDS = 120.0
@@ -19,6 +22,8 @@ def why_refused(engine: EngineConfig) -> str:
     """Return why an engine with these settings would refuse the decoder in ``engine.model``;
     empty if it would not as far as the small files there show, or if the child fails or takes
     minutes: the engine will say why. Raises SystemExit at a signal that stops this process."""
+    # It takes seconds, or a minute on a slow disk, and nothing else is logged meanwhile.
+    _log.info("checking whether transformers can run the model", model=engine.model)
     child = subprocess.Popen(
         python_command(
             *("-m", REFUSAL_MODULE, engine.model, f"--model-impl={engine.model_impl}"),

@@ -54,3 +54,22 @@ def test_a_page_is_not_drawn_again_at_once(server: AdminServer) -> None:
     server.refusals["/admin/v1/usage"] = [503]
     page = AppTest.from_function(_draw_usage, default_timeout=60).run()
     assert page.warning[0].value == "Not now."
+
+
+def _draw_cancel() -> None:
+    import streamlit as st
+
+    from dashboard.refused import carried_out
+    from dashboard.signing_in import admitted
+
+    if st.button("Cancel"):
+        carried_out(lambda: admitted(0).client.cancel("req_1"))
+
+
+def test_an_order_that_is_refused_says_so(server: AdminServer) -> None:
+    """A request that is to be cancelled may have ended since the page was drawn."""
+    server.refusals["/admin/v1/requests/req_1/cancel"] = [409]
+    page = AppTest.from_function(_draw_cancel, default_timeout=60).run()
+    page.button[0].click().run()
+    assert [error.value for error in page.error] == ["Not now."]
+    assert not page.exception

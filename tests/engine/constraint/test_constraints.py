@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,35 @@ def test_the_time_of_others_compiles_does_not_count(
         assert sorted(told) == sorted(crowd)
     opened.set()
     assert engine.run()[queued].finished.reason is FinishReason.STOP
+
+
+def test_the_time_of_others_replays_does_not_count(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After an engine's death its successor replays the outputs of all constrained sequences."""
+    words = lark('start: "y"{1,300}')
+    engine.run_one(words, max_tokens=1)  # compiles it
+    begun, opened = threading.Semaphore(0), threading.Event()
+    follow = engine.constraints._follow
+
+    def slow(*args: Any) -> None:
+        begun.release()
+        assert opened.wait(30)
+        follow(*args)
+
+    monkeypatch.setattr(engine.constraints, "_follow", slow)
+    output = engine.model.tokenizer.encode("y", add_special_tokens=False).ids
+    crowd = [engine.submit(words, output_token_ids=output, max_tokens=3) for _ in range(2)]
+    assert all(begun.acquire(timeout=30) for _ in crowd)  # both threads are at work
+    queued = engine.submit(words, output_token_ids=output, max_tokens=3)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
+        told: dict[int, Answer] = {}
+        while len(told) < len(crowd):
+            engine._note(engine.core.step()[1], {}, told)
+        assert sorted(told) == sorted(crowd)
+    opened.set()
+    assert engine.run()[queued].finished.reason is not FinishReason.ERROR
 
 
 def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(

@@ -118,5 +118,10 @@ def test_time_in_the_queue_is_not_counted_against_it(clock: SetTime) -> None:
     assert not queued.is_overdue
     clock.now += PATIENCE_SECONDS * 1.1
     assert queued.is_overdue
+    queued.join_queue()
+    assert not queued.is_overdue
+    queued.leave_queue()
+    clock.now += PATIENCE_SECONDS * 1.1
+    assert queued.is_overdue
     queued.fail("it takes too long")
     assert not queued.is_overdue

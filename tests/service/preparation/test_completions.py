@@ -43,7 +43,7 @@ def test_a_long_prompt_takes_no_room_from_the_others() -> None:
     made = prepared("completion", {**body, "max_tokens": 100}, loaded=tight)
     assert made.generation.params.max_tokens == tight.max_model_len - len(ids_of("Hi"))
     prepared("completion", {**body, "min_tokens": 3}, loaded=tight)
-    with pytest.raises(InvalidRequestError, match="exceeds the token limit of 3") as refused:
+    with pytest.raises(InvalidRequestError, match="at most 3 output tokens") as refused:
         prepared("completion", {**body, "min_tokens": 4}, loaded=tight)
     assert refused.value.param == "min_tokens"
 

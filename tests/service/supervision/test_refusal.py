@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 
 import pytest
+import structlog.testing
 
 from engine.config import EngineConfig
 from service.supervision import refusal
@@ -21,7 +22,9 @@ def engine_for(directory: Path) -> EngineConfig:
 
 
 def test_a_child_says_why(tmp_path: Path) -> None:
-    said = why_refused(engine_for(tmp_path))
+    with structlog.testing.capture_logs() as logged:
+        said = why_refused(engine_for(tmp_path))
+    assert [line["event"] for line in logged] == ["checking whether transformers can run the model"]
     assert said == f"{tmp_path}/config.json does not say how many positions it has"
 
 
