@@ -145,6 +145,10 @@ class PreparationProcesses:
         except asyncio.CancelledError:
             self._abandon(work, _GRACE_SECONDS if begun.is_set() else 0.0)
             raise
+        finally:
+            # What it raises has a traceback, which refers to this call: such a cycle would keep
+            # the bodies of refused requests until the next garbage collection.
+            del work
         result = await unpacked(job, done)
         _copy(result.noted, noted)
         return result

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -218,3 +220,23 @@ def test_each_call_is_counted_once(service: GrpcService) -> None:
     metrics = service.get("/metrics")[1].decode().splitlines()
     in_progress = [line for line in metrics if line.startswith("quire_requests_in_progress")]
     assert {line.rsplit(" ", 1)[1] for line in in_progress if "grpc" in line} == {"0.0"}
+
+
+def test_a_refused_call_does_not_keep_its_message(tiny_model: Path, tmp_path: Path) -> None:
+    text = "x " * 2_000_000
+    with GrpcService(tiny_model, tmp_path) as large:
+
+        def refused() -> None:
+            with pytest.raises(grpc.RpcError, match="INVALID_ARGUMENT"):
+                list(large.stub.Generate(pb.GenerateRequest(text=text)))
+
+        refused()  # starts what prepares it
+        before = resident_bytes(large.worker.popen.pid)
+        for _ in range(16):
+            refused()
+        assert resident_bytes(large.worker.popen.pid) - before < 8 * len(text)
+
+
+def resident_bytes(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()

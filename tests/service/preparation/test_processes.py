@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -107,6 +108,20 @@ async def test_memory_is_bounded(preparation: PreparationProcesses) -> None:
     with pytest.raises(InvalidRequestError, match=r"memory|limits|characters"):
         await prepared(preparation, "fill")
     assert (await prepared(preparation, "hello")).generation.prompts
+
+
+async def test_a_refused_job_is_not_kept(preparation: PreparationProcesses) -> None:
+    """Hundreds of megabytes would be, between two garbage collections."""
+    job = chat("x" * 100_000, context=10)
+    before = sys.getrefcount(job)
+    gc.disable()
+    try:
+        with pytest.raises(ContextTooLongError):
+            await preparation.run(job, Noted(), "me")
+        await asyncio.sleep(0)  # for callbacks that still refer to it
+        assert sys.getrefcount(job) == before
+    finally:
+        gc.enable()
 
 
 async def test_a_job_that_nobody_wants_any_more_is_ended(preparation: PreparationProcesses) -> None:
