@@ -70,10 +70,12 @@ def main(argv: list[str] | None = None) -> int:
 def _main(argv: list[str] | None) -> int:
     parser = _parser()
     try:
-        namespace, rest = parser.parse_known_args(argv)
-        if rest and namespace.command not in (_dashboard, _join):
+        given = sys.argv[1:] if argv is None else argv
+        namespace, rest = parser.parse_known_args(given)
+        if namespace.command not in (_dashboard, _join):
             used: argparse.ArgumentParser = namespace.own_parser
-            used.error(unknown_arguments(used, rest))
+            if problem := unknown_arguments(used, rest, given):
+                used.error(problem)
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command
         return command(namespace)

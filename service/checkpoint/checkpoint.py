@@ -107,7 +107,7 @@ def load_checkpoint(
         except TemplateError as error:
             raise CheckpointError(file, error) from error
     if template is not None:
-        template.styles = probed.styles
+        template.styles, template.efforts = probed.styles, probed.efforts
     return Checkpoint(
         directory=directory,
         tokenizer=tokenizer,

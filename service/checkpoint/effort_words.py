@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from jinja2 import nodes
 
 _COMPARISONS = (nodes.Compare, nodes.Test, nodes.Filter, nodes.Getitem, nodes.Call)
 _BINDINGS = (nodes.Assign, nodes.AssignBlock, nodes.Call, nodes.For, nodes.With)
+_JOINED = (nodes.Add, nodes.Concat)
 _Name = tuple[str, str]  # of a variable, and of an attribute or empty
 
 
@@ -18,28 +19,27 @@ def compared_words(template: nodes.Template, variable: str) -> frozenset[str]:
 
 
 class _Words:
-    """``_same``: the names that have the variable's value."""
+    """``_same``: the names that have the variable's value. A text that grows (``out = out + …``)
+    is not one of them, whatever is appended to it."""
 
     def __init__(self, template: nodes.Template, variable: str) -> None:
         self._template = template
         self._assigned: dict[_Name, list[nodes.Node]] = {}
+        receivers: dict[_Name, list[_Name]] = {}
         for name, value in _assignments(template):
             self._assigned.setdefault(name, []).append(value)
-        self._same: set[_Name] = {(variable, "")}
-        while more := {
-            name
-            for name, values in self._assigned.items()
-            if name not in self._same and any(map(self._is_same, values))
-        }:
-            self._same |= more
+            sources = _sources(value)
+            if name in sources and any(isinstance(one, _JOINED) for one in _seen_through(value)):
+                continue
+            for source in sources:
+                receivers.setdefault(source, []).append(name)
+        self._same = _reached(receivers, (variable, ""))
 
     def found(self) -> Iterator[str]:
-        for name in self._same:
-            for value in self._assigned.get(name, ()):
-                yield from self._texts(value)
+        values = [value for name in self._same for value in self._assigned.get(name, ())]
         for node in self._template.find_all(_COMPARISONS):
-            for value in self._compared(node):
-                yield from self._texts(value)
+            values += self._compared(node)
+        return self._texts(values)
 
     def _compared(self, node: nodes.Node) -> Sequence[nodes.Node]:
         """Return what the variable is compared with here, if it is."""
@@ -62,43 +62,74 @@ class _Words:
         return ()
 
     def _is_same(self, value: nodes.Node | None) -> bool:
-        """True if the value of this expression can be the variable's, perhaps in lower case or
-        with more text."""
-        match value:
-            case nodes.Filter(node=inner) | nodes.Getitem(node=inner):
-                return self._is_same(inner)
-            case nodes.Concat(nodes=parts):
-                return any(map(self._is_same, parts))
-            case nodes.Add(left=one, right=other):
-                return self._is_same(one) or self._is_same(other)
-            case nodes.Call(node=nodes.Getattr(node=inner)):
-                return self._is_same(inner)
-            case nodes.CondExpr(expr1=one, expr2=other) | nodes.Or(left=one, right=other):
-                return self._is_same(one) or self._is_same(other)
-            case nodes.And(right=inner):
-                return self._is_same(inner)
-        return _name(value) in self._same
+        return not self._same.isdisjoint(_sources(value))
 
-    def _texts(self, value: nodes.Node | None, depth: int = 4) -> Iterator[str]:
-        """Yield the texts that this can be or contains, of a dictionary its keys."""
-        parts: Iterable[nodes.Node | None] = ()
-        match value:
-            case nodes.Const(value=str(text)):
-                yield text
-            case nodes.List(items=items) | nodes.Tuple(items=items):
-                parts = items
-            case nodes.Add(left=one, right=other):  # of lists
-                parts = [part for part in (one, other) if not isinstance(part, nodes.Const)]
-            case nodes.Dict(items=pairs):
-                parts = [pair.key for pair in pairs]
-            case nodes.CondExpr(expr1=one, expr2=other) | nodes.Or(left=one, right=other):
-                parts = one, other
-            case nodes.Filter(node=one) | nodes.Call(node=nodes.Getattr(node=one)):
-                parts = (one,)
-            case _ if depth and (name := _name(value)) is not None:
-                parts, depth = self._assigned.get(name, ()), depth - 1
-        for part in parts:
-            yield from self._texts(part, depth)
+    def _texts(self, values: Iterable[nodes.Node | None]) -> Iterator[str]:
+        """Yield the texts that these can be or contain, of a dictionary its keys. A text that is
+        joined to others is only a part of one."""
+        waiting = [(value, False) for value in values]
+        expanded: set[tuple[_Name, bool]] = set()
+        while waiting:
+            value, is_part = waiting.pop()
+            parts: Iterable[nodes.Node | None] = ()
+            match value:
+                case nodes.Const(value=str(text)) if text and not is_part:
+                    yield text
+                case nodes.List(items=items) | nodes.Tuple(items=items):
+                    parts, is_part = items, False
+                case nodes.Add(left=one, right=other):
+                    parts, is_part = (one, other), True
+                case nodes.Dict(items=pairs):
+                    parts, is_part = [pair.key for pair in pairs], False
+                case nodes.CondExpr(expr1=one, expr2=other) | nodes.Or(left=one, right=other):
+                    parts = one, other
+                case nodes.Filter(node=one) | nodes.Call(node=nodes.Getattr(node=one)):
+                    parts = (one,)
+                case _ if (name := _name(value)) is not None and (name, is_part) not in expanded:
+                    expanded.add((name, is_part))
+                    parts = self._assigned.get(name, ())
+            waiting += [(part, is_part) for part in parts]
+
+
+def _reached(edges: Mapping[_Name, Iterable[_Name]], start: _Name) -> set[_Name]:
+    reached, waiting = {start}, [start]
+    while waiting:
+        new = set(edges.get(waiting.pop(), ())) - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
+def _sources(value: nodes.Node | None) -> set[_Name]:
+    """Return the names whose value this expression can have."""
+    return {name for one in _seen_through(value) if (name := _name(one)) is not None}
+
+
+def _seen_through(value: nodes.Node | None) -> Iterator[nodes.Node]:
+    """Yield this expression and those inside it whose value it can have, perhaps in lower case or
+    with more text."""
+    waiting = [value]
+    while waiting:
+        one = waiting.pop()
+        match one:
+            case None:
+                continue
+            case (
+                nodes.Filter(node=inner)
+                | nodes.Getitem(node=inner)
+                | nodes.Call(node=nodes.Getattr(node=inner))
+                | nodes.And(right=inner)
+            ):
+                waiting.append(inner)
+            case nodes.Concat(nodes=parts):
+                waiting += parts
+            case (
+                nodes.Add(left=first, right=second)
+                | nodes.Or(left=first, right=second)
+                | nodes.CondExpr(expr1=first, expr2=second)
+            ):
+                waiting += (first, second)
+        yield one
 
 
 def _assignments(template: nodes.Template) -> Iterator[tuple[_Name, nodes.Node]]:

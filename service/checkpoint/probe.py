@@ -1,5 +1,5 @@
 """Finds out what a chat template writes by rendering it for a small conversation with reasoning, a
-tool call and the call's result.
+tool call and the call's result, and which words of effort it knows.
 
 Templates assemble tags from variables (``'<' + dsml_token + 'invoke'``), so their source alone does
 not always show the tags of the model's family. Nor does it show how calls must be passed to it.
@@ -94,10 +94,12 @@ class _Question(msgspec.Struct, frozen=True):
 
 class ProbedTemplate(msgspec.Struct, frozen=True):
     """``written``: the conversation as the template renders it in several variants, concatenated;
-    empty if it rejects all of them. ``styles``: how calls must be passed to it."""
+    empty if it rejects all of them. ``styles``: how calls must be passed to it. ``efforts``: the
+    words that it compares ``reasoning_effort`` with."""
 
     written: str = ""
     styles: CallStyles = CallStyles()
+    efforts: frozenset[str] = frozenset()
 
 
 class _Finding(msgspec.Struct, frozen=True):
@@ -108,9 +110,13 @@ class _Finding(msgspec.Struct, frozen=True):
 
 
 def probe_template(template: ChatTemplate) -> ProbedTemplate:
-    """Render a template whose own ``styles`` are not set yet."""
+    """Render a template whose own ``styles`` are not set yet, and search its source for words of
+    effort."""
     styles = CallStyles(*(_style(template, tools) for tools in _TOOLS))
-    return ProbedTemplate(_written_by(template), styles)
+    efforts: frozenset[str] = frozenset()
+    with contextlib.suppress(TemplateError):
+        efforts = template.find_efforts()
+    return ProbedTemplate(_written_by(template), styles, efforts)
 
 
 def _written_by(template: ChatTemplate) -> str:

@@ -118,7 +118,8 @@ class ChatTemplate:
     """A chat template, with a second one for conversations with tools if the checkpoint has one. It
     is compiled on first use, never before, because compiling alone may take any time and memory:
     Jinja evaluates constant expressions then. ``render`` may be called from several threads.
-    ``sources`` are the texts of both; ``styles`` is set once it has been probed."""
+    ``sources`` are the texts of both; ``styles`` and ``efforts``, the words that it compares
+    ``reasoning_effort`` with, are set once it has been probed."""
 
     def __init__(
         self,
@@ -133,6 +134,7 @@ class ChatTemplate:
         self._with_tools = None if tool_use is None else ChatTemplate(tool_use, special_tokens)
         self.source = source
         self.styles = CallStyles()
+        self.efforts: frozenset[str] = frozenset()
         self._special_tokens = {
             name: text for name, text in (special_tokens or {}).items() if name not in _GLOBALS
         }
@@ -150,16 +152,15 @@ class ChatTemplate:
         _, names = self._compiled
         return names if self._with_tools is None else names | self._with_tools.variables
 
-    @functools.cached_property
-    def efforts(self) -> frozenset[str]:
-        """The words that it compares ``reasoning_effort`` with. Raises TemplateError."""
+    def find_efforts(self) -> frozenset[str]:
+        """Raises TemplateError."""
         try:
             words = compared_words(_environment().parse(self.source), "reasoning_effort")
         except jinja2.TemplateError as error:
             raise TemplateError(f"the chat template does not parse: {error}") from error
         except RecursionError as error:
             raise TemplateLimitError("the chat template exceeded its limits") from error
-        return words if self._with_tools is None else words | self._with_tools.efforts
+        return words if self._with_tools is None else words | self._with_tools.find_efforts()
 
     @functools.cached_property
     def _compiled(self) -> tuple[jinja2.Template, frozenset[str]]:

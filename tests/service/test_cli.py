@@ -106,6 +106,11 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
             "usage: quire keys",
             "quire keys list: error: unknown arguments: --jsn (nearest: --json)",
         ),
+        (
+            ("serve", "\u2014api-key=sk-1"),
+            "usage: quire serve [MODEL]",
+            "quire serve: error: unknown arguments: \u2014api-key (nearest: --api-key)",
+        ),
     ],
 )
 def test_an_unknown_flag_shows_the_command_s_usage_and_the_nearest_one(

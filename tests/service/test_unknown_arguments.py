@@ -8,6 +8,15 @@ import pytest
 
 from service.unknown_arguments import unknown_arguments
 
+KNOWN = ("--max-model-len", "--max-num-seqs", "--api-key", "--host")
+
+
+def said_of(rest: list[str], *, given: list[str] | None = None) -> str:
+    parser = argparse.ArgumentParser()
+    for flag in KNOWN:
+        parser.add_argument(flag)
+    return unknown_arguments(parser, rest, ["serve", *(given or rest)])
+
 
 @pytest.mark.parametrize(
     ("rest", "said"),
@@ -19,15 +28,41 @@ from service.unknown_arguments import unknown_arguments
         (["--zzz", "-S3cret"], "--zzz"),
         (["-z"], "-z"),
         (["second", "model"], "second model"),
+        (["second", "--zzz", "3"], "second --zzz"),
+        (["-api-key", "sk-1"], "-api-key (nearest: --api-key)"),
+        (["-api-key=sk-1"], "-api-key (nearest: --api-key)"),
     ],
 )
 def test_unknown_arguments_are_named_with_the_nearest_flag(rest: list[str], said: str) -> None:
-    parser = argparse.ArgumentParser()
-    for flag in ("--max-model-len", "--max-num-seqs", "--api-key", "--host"):
-        parser.add_argument(flag)
-    assert unknown_arguments(parser, rest) == f"unknown arguments: {said}"
+    assert said_of(rest) == f"unknown arguments: {said}"
 
 
-def test_what_may_be_a_secret_is_not_printed() -> None:
-    said = unknown_arguments(argparse.ArgumentParser(), ["-S3cret"])
-    assert said == "unknown arguments (not shown: they may be secrets)"
+@pytest.mark.parametrize("dash", ["\u2013", "\u2014", "\u2212", "\u2013-"])
+def test_a_flag_with_other_dashes_is_one_also_where_it_was_taken_for_a_model(dash: str) -> None:
+    flag = f"{dash}api-key"
+    said = f"unknown arguments: {flag} (nearest: --api-key)"
+    assert said_of([flag, "sk-1"]) == said
+    assert said_of(["sk-1"], given=[flag, "sk-1"]) == said
+    assert said_of([], given=[f"{flag}=sk-1"]) == said
+    assert said_of([], given=[f"{dash} a text"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "rest", "nearest"),
+    [
+        (["-S3cret"], ["-S3cret"], ""),
+        (["-api-keyy", "sk-1"], ["-api-keyy", "sk-1"], "; nearest: --api-key"),
+        (["--api-key", "sk-1", "sk-2"], ["sk-2"], ""),
+        (["\u2014zzz", "sk-1"], ["sk-1"], ""),
+    ],
+    ids=["one hyphen", "nearly a flag", "a second value", "another dash"],
+)
+def test_what_may_be_a_secret_is_not_printed(
+    given: list[str], rest: list[str], nearest: str
+) -> None:
+    said = f"unknown arguments (not shown: they may be secrets{nearest})"
+    assert said_of(rest, given=given) == said
+
+
+def test_known_arguments_are_no_problem() -> None:
+    assert said_of([], given=["pocket", "--api-key", "sk-1"]) == ""

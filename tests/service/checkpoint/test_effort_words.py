@@ -52,6 +52,7 @@ def words(source: str) -> set[str]:
         "{% if ['deep'] | select('equalto', effort) | list %}{% endif %}",
         "{% macro m(e) %}{% if e == 'deep' %}{% endif %}{% endmacro %}{{ m(effort) }}",
         "{% macro m(n, e) %}{% if e == 'deep' %}{% endif %}{% endmacro %}{{ m(1, e=effort) }}",
+        "{% set a = [] %}{% set a = a + ['deep'] %}{% if effort in a %}{% endif %}",
     ],
 )
 def test_words_are_found_however_they_are_compared(source: str) -> None:
@@ -68,7 +69,22 @@ def test_words_are_found_however_they_are_compared(source: str) -> None:
         "{% if effort == 1 %}{% endif %}{% set (a, b) = (effort, 'x') %}",
         "{% set line = 'Effort: ' + effort %}{{ line }}{{ 'Effort: ' ~ effort }}",
         "{% for call in m.calls if effort %}{% if call.type == 'user' %}{% endif %}{% endfor %}",
+        "{% set a = 'x' %}{% set line = a + effort %}{% if line == '' %}{% endif %}",
+        "{% set a = 'x' %}{% set a = a + effort if effort else a %}{% if a == 'y' %}{% endif %}",
     ],
 )
 def test_words_of_something_else_are_not_found(source: str) -> None:
     assert words(source) == set()
+
+
+def test_a_prompt_that_grows_by_appending_is_no_effort() -> None:
+    appended = "{% set ns.out = ns.out + m.role %}" * 12
+    source = "{% set ns = namespace(out='x') %}" + appended + "{% set ns.out = ns.out + effort %}"
+    assert words(source) == set()
+
+
+def test_names_that_are_set_to_each_other_many_times_are_followed_once() -> None:
+    pairs = "{% set a = a or b %}{% set b = b or a %}" * 100  # more ways than can be tried
+    chain = "".join(f"{{% set a{n} = a{n - 1} %}}" for n in range(1, 300))
+    compared = "{% set a0 = 'deep' %}{% set b = a299 %}{% if effort == a %}{% endif %}"
+    assert words(pairs + chain + compared) == {"deep"}

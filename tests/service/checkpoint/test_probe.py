@@ -90,6 +90,19 @@ def test_an_unknown_template_is_judged_the_same_in_the_probe_process() -> None:
         probe_stranger("{% for %}", special)
 
 
+def test_the_words_of_effort_are_found_before_the_first_request(tmp_path: Path) -> None:
+    source = "{% if reasoning_effort == 'deep' %}{% endif %}"
+    assert probe_template(ChatTemplate(source)).efforts == {"deep"}
+    assert probe_stranger("-", {}, tool_use=source).efforts == {"deep"}
+    directory = write_tiny_checkpoint(tmp_path / "tiny")
+    (directory / "chat_template.jinja").write_text(source)
+    probed = ProbedTemplate(efforts=frozenset({"as probed"}))
+    for found, efforts in ((None, {"deep"}), (probed, {"as probed"})):
+        template = load_checkpoint(directory, probed=found).template
+        assert template is not None
+        assert template.efforts == efforts
+
+
 def test_an_unknown_template_is_not_even_compiled_in_the_process_that_loads_it(
     tmp_path: Path,
 ) -> None:

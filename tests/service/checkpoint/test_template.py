@@ -222,12 +222,12 @@ def test_a_templates_variables_are_found() -> None:
 def test_the_efforts_that_a_template_knows_are_found() -> None:
     source = "{% if role == 'user' or reasoning_effort in ['low', 'deep'] %}{% endif %}"
     for template in ChatTemplate(source), ChatTemplate("", tool_use=source):
-        assert template.efforts == {"low", "deep"}
+        assert template.find_efforts() == {"low", "deep"}
     with pytest.raises(TemplateError, match="does not parse"):
-        _ = ChatTemplate("{% for %}").efforts
+        ChatTemplate("{% for %}").find_efforts()
     deep = "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}"
     with pytest.raises(TemplateLimitError):
-        _ = ChatTemplate(deep).efforts
+        ChatTemplate(deep).find_efforts()
 
 
 NAMED = [
