@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 
 import httpx
@@ -12,9 +12,9 @@ import msgspec
 from dashboard.certificates import certificates
 from dashboard.server import UnusableKeyError, authorization, engine_query, unreachable
 
-_MOST_BEHIND = 8  # messages; a browser that reads no more is given the newest instead
+# Messages of each server; a browser that reads more slowly misses the oldest ones.
+_MOST_UNREAD = 8
 _RETRY_SECONDS = 1.0
-_END = b""
 # Sent where there is nothing else: a browser that hears nothing for 10 s (common.js) takes its
 # connection for lost, and opens another.
 _ALIVE = b"event: alive\ndata: 1\n\n"
@@ -23,6 +23,40 @@ _ALIVE_SECONDS = 4.0
 _MAP = b'data: {"kv":'
 # The server sends a message every second.
 _TIMEOUT = httpx.Timeout(5.0, connect=2.0)
+
+
+class Unread:
+    """What one browser has not read yet. Bounded for each server separately: replicas all send at
+    the same moment, and the messages of many must not displace one another."""
+
+    def __init__(self) -> None:
+        # Only servers of which something is unread; the first is read next.
+        self._messages: dict[Fanout, deque[bytes]] = {}
+        self._ended = False
+        self._changed = asyncio.Event()
+
+    def put(self, server: Fanout, message: bytes) -> None:
+        self._messages.setdefault(server, deque(maxlen=_MOST_UNREAD)).append(message)
+        self._changed.set()
+
+    def end(self) -> None:
+        """Nothing more comes."""
+        self._ended = True
+        self._changed.set()
+
+    async def get(self) -> bytes | None:
+        """Return the next message, None at the end. Servers take turns."""
+        while not self._messages:
+            if self._ended:
+                return None
+            self._changed.clear()
+            await self._changed.wait()
+        server = next(iter(self._messages))
+        messages = self._messages.pop(server)
+        message = messages.popleft()
+        if messages:
+            self._messages[server] = messages
+        return message
 
 
 class Fanout:
@@ -47,27 +81,27 @@ class Fanout:
         self._admin = admin
         self._key = key
         self._refused = refused
-        self._queues: set[asyncio.Queue[bytes]] = set()
+        self._browsers: set[Unread] = set()
         self._task: asyncio.Task[None] | None = None
         self._last = b""
         self.connections = 0
 
     def __len__(self) -> int:
         """The number of browsers."""
-        return len(self._queues)
+        return len(self._browsers)
 
-    def join(self, queue: asyncio.Queue[bytes]) -> None:
-        """Have the feed put into ``queue``, beginning with the newest message."""
+    def join(self, browser: Unread) -> None:
+        """Send the feed to ``browser``, beginning with the newest message."""
         if self._last:
-            queue.put_nowait(self._last)
-        self._queues.add(queue)
+            browser.put(self, self._last)
+        self._browsers.add(browser)
         if self._task is None:
             self._task = asyncio.create_task(self._read(), name=f"feed of {self._admin}")
 
-    def leave(self, queue: asyncio.Queue[bytes]) -> None:
-        """Reading stops when no reader is left."""
-        self._queues.discard(queue)
-        if not self._queues and self._task is not None:
+    def leave(self, browser: Unread) -> None:
+        """Reading stops when no browser is left."""
+        self._browsers.discard(browser)
+        if not self._browsers and self._task is not None:
             self._task.cancel()
             self._task = None
             self._last = b""
@@ -76,8 +110,8 @@ class Fanout:
         """End the feed of every browser."""
         if self._task is not None:
             self._task.cancel()
-        for queue in self._queues:
-            queue.put_nowait(_END)
+        for browser in self._browsers:
+            browser.end()
 
     def close_soon(self) -> None:
         """The same from any thread."""
@@ -113,36 +147,33 @@ class Fanout:
 
     def _send(self, message: bytes) -> None:
         self._last = self._event + message + b"\n\n"
-        for queue in self._queues:
-            if queue.qsize() >= _MOST_BEHIND:
-                with contextlib.suppress(asyncio.QueueEmpty):
-                    queue.get_nowait()
-            queue.put_nowait(self._last)
+        for browser in self._browsers:
+            browser.put(self, self._last)
 
 
 async def follow(fanouts: list[Fanout], seconds: float) -> AsyncGenerator[bytes, None]:
     """Yield the messages of several servers as they come, for ``seconds``, and signs of life
     between them."""
-    queue: asyncio.Queue[bytes] = asyncio.Queue()
+    browser = Unread()
     for fanout in fanouts:
-        fanout.join(queue)
+        fanout.join(browser)
     now = asyncio.get_running_loop().time
     end = now() + seconds
     try:
         while (left := end - now()) > 0:
-            message = await _next(queue, min(left, _ALIVE_SECONDS))
-            if message is _END:
+            message = await _next(browser, min(left, _ALIVE_SECONDS))
+            if message is None:
                 return
             yield message
     finally:
         for fanout in fanouts:
-            fanout.leave(queue)
+            fanout.leave(browser)
 
 
-async def _next(queue: asyncio.Queue[bytes], seconds: float) -> bytes:
+async def _next(browser: Unread, seconds: float) -> bytes | None:
     try:
         async with asyncio.timeout(seconds):
-            return await queue.get()
+            return await browser.get()
     except TimeoutError:
         return _ALIVE
 

@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_MOST_KEPT = 256
+_MOST_KEPT = 256  # or as many as one page shows
 # A page waits for all servers that it shows, so that one that hangs must not hold it up for long.
 _MOST_SECONDS = 3.0
 # Per URL, so that a server that hangs takes no threads from the others. Visitors with the same key
@@ -58,26 +58,28 @@ class Probes(Generic[T]):
         """Return the answer to each URL and key; None if it has not come ``_MOST_SECONDS`` after it
         was asked. What another visitor's page asks now is awaited, not asked twice, however long
         it takes."""
+        new: dict[tuple[str, str], _Kept[T]] = {}
         with self._lock:
-            new = [name for name in dict.fromkeys(wanted) if self._is_unknown(name)]
-            self._make_room(len(new))
-            for name in new:
-                self._kept[name] = _Kept(time.monotonic() + _MOST_SECONDS)
-            kept = {name: self._kept[name] for name in wanted}
-        for name in new:
-            self._start(name, kept[name])
-        return [kept[name].awaited() for name in wanted]
+            valid = self._valid()
+            deadline = time.monotonic() + _MOST_SECONDS
+            new.update((name, _Kept(deadline)) for name in wanted if name not in valid)
+            shown = {name: valid.get(name) or new[name] for name in wanted}
+            self._keep(shown, valid)
+        for name, kept in new.items():
+            self._start(name, kept)
+        return [shown[name].awaited() for name in wanted]
 
-    def _is_unknown(self, name: tuple[str, str]) -> bool:
-        kept = self._kept.get(name)
-        return kept is None or kept.until <= self._clock()
-
-    def _make_room(self, new: int) -> None:
+    def _valid(self) -> dict[tuple[str, str], _Kept[T]]:
         now = self._clock()
-        for name in [name for name, kept in self._kept.items() if kept.until <= now]:
-            del self._kept[name]
-        while self._kept and len(self._kept) + new > _MOST_KEPT:
-            del self._kept[next(iter(self._kept))]
+        return {name: kept for name, kept in self._kept.items() if kept.until > now}
+
+    def _keep(
+        self, shown: dict[tuple[str, str], _Kept[T]], valid: dict[tuple[str, str], _Kept[T]]
+    ) -> None:
+        """Keep what is shown now, all of it, and what was shown last before."""
+        others = [item for item in valid.items() if item[0] not in shown]
+        surplus = max(len(others) + len(shown) - _MOST_KEPT, 0)
+        self._kept = {**dict(others[surplus:]), **shown}
 
     def _start(self, name: tuple[str, str], kept: _Kept[T]) -> None:
         """Others may wait for the answer already, so that one must come whatever happens."""

@@ -1,6 +1,5 @@
 // The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
 const STALE_SECONDS = 3;
-// A token is valid for 240 seconds at least (feed_token.py), and history is read every 15.
 
 function level(value, amber, red) {
   return value === null || value === undefined ? "" :
@@ -385,11 +384,11 @@ function layOut(state) {
 
 // --- time ---------------------------------------------------------------------------------------
 
-// Fills each server's columns with what the server remembers.
-function refill(state) {
+// Fills the columns of these servers with what each of them remembers.
+function refill(state, servers) {
   const { minutes, history, token } = state.component.data;
   state.minutes = minutes;
-  for (const server of state.servers.values()) {
+  for (const server of servers) {
     if (server.absent) continue;
     fetched(`${history}/${server.index}/${minutes}?token=${token}`)
       .then((reply) => {
@@ -405,6 +404,11 @@ function refill(state) {
         adopt(state, server);
       }).catch(() => {});
   }
+}
+
+// Reads the history again where that failed, and where a step is longer than the feed's second.
+function catchUp(state) {
+  refill(state, [...state.servers.values()].filter((one) => one.missed || state.minutes > 5));
 }
 
 function adopt(state, server) {
@@ -475,7 +479,7 @@ function onFrame(state, server, frame) {
   for (const mark of frame.marks || []) addMark(state, mark);
   // The sample is of the second that has just ended.
   if (frame.sample && server.overview) append(state, server, server.overview.time - 1, frame.sample);
-  if (missed) { server.missed = true; refill(state); } // again with a new token if this one is old
+  if (missed) { server.missed = true; refill(state, [server]); } // catchUp tries again
   show(state);
 }
 
@@ -575,16 +579,15 @@ export default function (component) {
     state.onFrame = (server, frame) => onFrame(state, state.servers.get(server.index), frame);
     state.timer = setInterval(() => { restFeed(state); watchFeed(state); showAge(state); }, 250);
     state.refills = setInterval(() => {
-      const servers = state.resting ? [] : [...state.servers.values()];
-      if (servers.some((one) => one.missed || state.minutes > 5)) refill(state);
-      if (servers.some((one) => one.absent)) renew(state);
+      if (!state.resting) catchUp(state);
+      if (!state.resting && data.servers.some((one) => one.away)) renew(state);
       renewInTime(state);
     }, 15000);
   }
   noteToken(state, data.token);
   state.component = component;
   state.closed = false;
-  if (state.minutes !== data.minutes) { state.times = []; refill(state); }
+  if (state.minutes !== data.minutes) { state.times = []; refill(state, state.servers.values()); }
   follow(state);
   return () => close(state);
 }

@@ -209,6 +209,34 @@ def test_of_several_servers_a_chart_has_the_sum_or_the_worst() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
+def test_the_history_of_a_server_is_read_once_for_the_seconds_that_it_missed() -> None:
+    """As when a tab is seen again: all servers have missed some. What failed is read again."""
+    script = """
+      const read = [], server = (index) => ({ index, arrived: 1, columns: {} });
+      show = () => {};
+      fetch = (address) => { read.push(address); return new Promise(() => {}); };
+      const servers = [0, 1, 2].map((index) => [index, server(index)]);
+      Object.assign(state, { servers: new Map(servers), marks: [], minutes: 5 });
+      Object.assign(data, { minutes: 5, history: "/h" });
+      const since = (then) => { read.length = 0; then(); return read.slice(); };
+      const frame = () => { for (const one of state.servers.values()) onFrame(state, one, {}); };
+      now = 60000;
+      const seen = since(frame);
+      now = 61000;
+      state.servers.get(0).missed = state.servers.get(2).missed = false;
+      const found = [seen, since(frame), since(() => catchUp(state))];
+      state.minutes = data.minutes = 15;
+      return [...found, since(() => catchUp(state))];
+    })()"""
+    (found,) = evaluated([_FEED + script], "board.js")
+
+    def read(minutes: int, *indices: int) -> list[str]:
+        return [f"/h/{index}/{minutes}?token=t" for index in indices]
+
+    assert found == [read(5, 0, 1, 2), [], read(5, 1), read(15, 0, 1, 2)]
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
 def test_a_kv_map_s_age_is_by_the_server_s_clock() -> None:
     """And grows where no other map comes."""
     script = """

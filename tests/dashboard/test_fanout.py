@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 import dashboard.fanout
-from dashboard.fanout import Fanout, follow
+from dashboard.fanout import Fanout, Unread, follow
 from tests.dashboard.admin_server import KEY, AdminServer, admin_server
 
 
@@ -85,13 +85,32 @@ async def test_browsers_are_told_why_there_is_no_feed(server: AdminServer, close
 
 async def test_a_browser_that_does_not_read_keeps_the_newest_messages(server: AdminServer) -> None:
     fanout = Fanout(3, server.url, lambda: KEY)
-    queue: asyncio.Queue[bytes] = asyncio.Queue()
-    fanout.join(queue)
+    browser = Unread()
+    fanout.join(browser)
     for number in range(50):
         fanout._send(b"data: %d" % number)
-    assert queue.qsize() == 8
-    assert [queue.get_nowait() for _ in range(8)][-1].endswith(b"data: 49\n\n")
     fanout.close()
+    read = [await browser.get() for _ in range(9)]
+    assert read == [*(b"event: s3\ndata: %d\n\n" % number for number in range(42, 50)), None]
+
+
+async def test_servers_that_send_at_the_same_moment_do_not_displace_one_another(
+    server: AdminServer,
+) -> None:
+    """They take turns: one that sends more does not delay the others."""
+    fanouts = [Fanout(index, server.url, lambda: KEY) for index in range(40)]
+    browser = Unread()
+    for fanout in fanouts:
+        fanout.join(browser)
+    for number in range(2):
+        for fanout in fanouts:
+            fanout._send(b"data: %d" % number)
+    fanouts[0]._send(b"data: 2")
+    for fanout in fanouts:
+        fanout.close()
+    sent = [(index, number) for number in range(2) for index in range(40)] + [(0, 2)]
+    read = [await browser.get() for _ in range(82)]
+    assert read == [*(b"event: s%d\ndata: %d\n\n" % one for one in sent), None]
 
 
 async def test_closing_ends_the_feed_of_every_browser(server: AdminServer) -> None:

@@ -97,6 +97,42 @@ def test_of_too_many_answers_the_oldest_are_forgotten(monkeypatch: pytest.Monkey
     assert asked == ["http://a", "http://b", "http://c", "http://a"]
 
 
+def test_a_page_of_more_servers_than_answers_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard.probes, "_MOST_KEPT", 2)
+    asked: list[str] = []
+    probes = Probes(lambda url, key: asked.append(url), 5.0)
+    for _ in range(2):
+        assert probes.answers([A, B, C]) == [None] * 3
+    assert sorted(asked) == ["http://a", "http://b", "http://c"]
+
+
+def test_keys_that_strangers_try_do_not_take_the_answers_that_a_page_shows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(dashboard.probes, "_MOST_KEPT", 2)
+    asked: list[str] = []
+    probes = Probes(lambda url, key: asked.append(url + key), 5.0)
+    probes.answers([A])
+    for key in ("wrong", "wrong, too", "wrong again"):
+        probes.answers([(URL, key)])
+        probes.answers([A])
+    assert asked.count("http://ak") == 1
+    probes.answers([(URL, "wrong")])
+    assert probes.answers([A, B]) == [None, None]
+    assert asked.count("http://ak") == 1
+
+
+def test_an_answer_that_becomes_too_old_while_others_are_sought_is_shown() -> None:
+    now = iter([0.0, 0.0, 4.9])
+
+    def clock() -> float:
+        return next(now, 5.1)
+
+    probes = Probes(lambda url, key: url, 5.0, clock)
+    assert probes.answers([A]) == ["http://a"]
+    assert probes.answers([A]) == ["http://a"]
+
+
 def test_a_fault_is_raised_and_not_kept() -> None:
     faults = iter([ValueError("once")])
 

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Iterator
 
@@ -8,6 +7,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from dashboard.fanout import Unread
 from dashboard.feed_token import issue
 from dashboard.feeds import feeds
 from dashboard.routes import MOST_BROWSERS, ROUTES, channel_of
@@ -88,11 +88,11 @@ def test_nothing_is_given_without_the_right_token(
 
 def test_a_full_feed_says_so(client: TestClient) -> None:
     fanout = feeds().fanout(0, kv=None)
-    queues: list[asyncio.Queue[bytes]] = [asyncio.Queue() for _ in range(MOST_BROWSERS)]
-    fanout._queues |= set(queues)
+    browsers = {Unread() for _ in range(MOST_BROWSERS)}
+    fanout._browsers |= browsers
     reply = client.get("/feed/0", params=token("0"))
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "30")
-    fanout._queues -= set(queues)
+    fanout._browsers -= browsers
 
 
 def test_channels_are_told_apart() -> None:
