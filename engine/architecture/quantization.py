@@ -127,7 +127,7 @@ def _read_awq(fields: ConfigFields) -> QuantizedFormat:
 
 
 def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
-    # Where they differ, transformers and GPTQModel go by the older name, too.
+    # If they differ, transformers goes by the older name, GPTQModel by the newer.
     name = "checkpoint_format" if fields.has("checkpoint_format") else "format"
     kind = fields.text(name, _GPTQ)
     if kind not in (_GPTQ, _GPTQ_V2):
