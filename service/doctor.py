@@ -364,7 +364,7 @@ def model_finding(checked: CheckedModel) -> Finding:
         )
     size = sum(file.stat().st_size for file in weights)
     quantized = read_quantization(model)
-    kind = "" if quantized is None else f" ({quantized.description})"
+    kind = "" if quantized is None or quantized.is_floats else f" ({quantized.description})"
     written = f"{size / _GIB:.2f} GiB" if size >= _GIB else f"{size / _MIB:.1f} MiB"
     name = gguf_of(model) or model
     return Finding(Level.OK, "model", f"{name}, {written} of weights{kind}{code}")

@@ -59,9 +59,10 @@ def read_compressed(fields: ConfigFields) -> QuantizedFormat:
         if section is not None and section.values and section.values.get("format") != _DENSE:
             raise ConfigError(f"{fields.source}: {name}: {what} weights are not supported")
     groups = fields.section("config_groups")
-    if groups is None or not groups.values:
-        found = fields.values.get("config_groups")
-        raise fields.error("config_groups", "an object of schemes", found)
+    if groups is None:
+        raise fields.error("config_groups", "an object of schemes", None)
+    if not groups.values:  # only keys and values were to be quantized
+        return QuantizedFormat("compressed-tensors, floats", ())
     named: list[ModuleRule] = []
     matched: list[ModuleRule] = []
     others: list[ModuleRule] = []

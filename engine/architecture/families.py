@@ -95,7 +95,7 @@ _OF_ALL = frozenset(
         *("rms_norm_eps", "hidden_act", "tie_word_embeddings", "rope_theta", "rope_scaling"),
         *("rope_parameters", "dtype", "torch_dtype", "architectures", "eos_token_id"),
         "is_causal",
-        QUANTIZATION,
+        *QUANTIZATION,
     }
 )
 _WITHOUT_EFFECT = frozenset(

@@ -36,6 +36,8 @@ from engine.architecture.text_part import QUANTIZATION
 MODELOPT = "hf_quant_config.json"
 """Where NVIDIA's tool says what other checkpoints say in config.json."""
 
+_MODELOPT_SECTION = "quantization"
+_SEMANTICS = "weight_scale_semantics"
 _GPTQ, _GPTQ_V2 = "gptq", "gptq_v2"
 
 
@@ -43,17 +45,21 @@ def read_quantization(directory: Path) -> QuantizedFormat | None:
     """Return the format of the checkpoint in ``directory``; None if its weights are floats. Raises
     ConfigError."""
     fields = read_object(directory / "config.json")
-    section = fields.section(QUANTIZATION)
+    section = _section(fields)
     if section is None and (text := fields.section("text_config")) is not None:
-        section = text.section(QUANTIZATION)
-    if section is None:
-        if not (directory / MODELOPT).is_file():
-            return None
-        section = read_object(directory / MODELOPT).section("quantization")
-        if section is None:
-            return None
-        section.values.setdefault("quant_method", "modelopt")
-    return quantized_format(section)
+        section = _section(text)
+    if section is None and (directory / MODELOPT).is_file():
+        section = read_object(directory / MODELOPT).section(_MODELOPT_SECTION)
+        if section is not None:
+            section.values.setdefault("quant_method", "modelopt")
+    return None if section is None else quantized_format(section)
+
+
+def _section(fields: ConfigFields) -> ConfigFields | None:
+    for name in QUANTIZATION:
+        if (found := fields.section(name)) is not None:
+            return found
+    return None
 
 
 def quantized_format(fields: ConfigFields) -> QuantizedFormat:
@@ -61,6 +67,9 @@ def quantized_format(fields: ConfigFields) -> QuantizedFormat:
     method = fields.text("quant_method")
     if method not in _METHODS:
         raise fields.error("quant_method", "one of " + ", ".join(_METHODS), method)
+    if fields.has("rotation"):  # GPTQModel's; inputs would have to be rotated, too
+        found = fields.values["rotation"]
+        raise fields.error("rotation", "null (rotated weights are not read)", found)
     return _METHODS[method](fields)
 
 
@@ -72,14 +81,20 @@ def _everywhere(description: str, scheme: Scheme) -> QuantizedFormat:
 
 
 def _read_fp8(fields: ConfigFields) -> QuantizedFormat:
-    kind = fields.text("fmt", "e4m3")
-    if kind not in ("e4m3", "float8_e4m3fn"):
-        raise fields.error("fmt", "e4m3", kind)
+    for name in ("fmt", "format", "checkpoint_format"):
+        kind = fields.text(name, "e4m3")
+        if kind not in ("e4m3", "float8_e4m3fn"):
+            raise fields.error(name, "e4m3", kind)
+    # GPTQModel divides by its weight_scale_inv; others multiply by what they call so.
+    divides = fields.has(_SEMANTICS)
+    if divides and (found := fields.text(_SEMANTICS)) != "inverse":
+        raise fields.error(_SEMANTICS, "inverse", found)
     block = two_sizes(fields, "weight_block_size")
     if block is None:
-        return _everywhere("fp8", Float8((WHOLE, BY_ROW)))
+        return _everywhere("fp8", Float8((WHOLE, BY_ROW), divides))
     rows, columns = block
-    return _everywhere(f"fp8 in blocks of {rows}x{columns}", Float8((Grid(rows, columns),)))
+    scheme = Float8((Grid(rows, columns),), divides)
+    return _everywhere(f"fp8 in blocks of {rows}x{columns}", scheme)
 
 
 def _read_fbgemm(fields: ConfigFields) -> QuantizedFormat:
@@ -112,7 +127,8 @@ def _read_awq(fields: ConfigFields) -> QuantizedFormat:
 
 
 def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
-    name = "format" if fields.has("format") else "checkpoint_format"
+    # If they differ, transformers goes by the older name, GPTQModel by the newer.
+    name = "checkpoint_format" if fields.has("checkpoint_format") else "format"
     kind = fields.text(name, _GPTQ)
     if kind not in (_GPTQ, _GPTQ_V2):
         raise fields.error(name, "gptq or gptq_v2 (other layouts are not read)", kind)
@@ -160,6 +176,9 @@ def _read_mxfp4(fields: ConfigFields) -> QuantizedFormat:
 
 
 def _read_modelopt(fields: ConfigFields) -> QuantizedFormat:
+    fields = fields.section(_MODELOPT_SECTION) or fields
+    if fields.values.get("quant_algo") in (None, "") and fields.has("kv_cache_quant_algo"):
+        return QuantizedFormat("modelopt, weights in floats", ())
     algorithm = fields.text("quant_algo")
     if algorithm == "FP8":
         return _everywhere("fp8 (modelopt)", Float8((WHOLE, BY_ROW)))

@@ -10,6 +10,10 @@ from engine.architecture.fields import ConfigFields
 
 MOST_INPUTS = 1 << 24
 MOST_RULES = 4096
+# Names of codes that are of no other use; and types of codes that are named as usual.
+_CODES = ("weight_packed", "qweight")
+_BLOCKS = "_blocks"
+_CODE_DTYPES = ("F8_E4M3", "I8", "U8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +29,11 @@ WHOLE, BY_ROW = Grid(None, None), Grid(1, None)
 
 @dataclass(frozen=True, slots=True)
 class Float8:
-    """E4M3 numbers with one of ``grids``: the one that the scales' shape fits."""
+    """E4M3 numbers with one of ``grids``: the one that the scales' shape fits. ``divides``: by the
+    scales."""
 
     grids: tuple[Grid, ...]
+    divides: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,11 @@ class QuantizedFormat:
     description: str
     rules: tuple[ModuleRule, ...]
 
+    @property
+    def is_floats(self) -> bool:
+        """True if no weight is in few bits: only inputs, keys or values were to be."""
+        return all(scheme is None for _, scheme in self.rules)
+
     def scheme_of(self, *module: str) -> Scheme | None:
         """``module``: its name, or all names by which a rule may mean it."""
         return next((scheme for matches, scheme in self.rules if any(map(matches, module))), None)
@@ -96,6 +107,16 @@ class QuantizedFormat:
 
 def every(module: str) -> bool:
     return True
+
+
+def is_codes(name: str, dtype: str) -> bool:
+    """True for a stored tensor that holds a matrix's codes. ``dtype``: as safetensors names it."""
+    own = name.rpartition(".")[2]
+    return (
+        own in _CODES
+        or (own == "weight" and dtype in _CODE_DTYPES)
+        or (own.endswith(_BLOCKS) and dtype == "U8")
+    )
 
 
 def in_groups(group: int | None) -> str:

@@ -18,7 +18,9 @@ _PREFIXES = (
     ("language_model.model.", "model."),
     ("language_model.lm_head.", "lm_head."),
 )
-QUANTIZATION = "quantization_config"
+QUANTIZATION = ("quantization_config", "compression_config")
+"""Names of the section that says how weights are quantized; the second is compressed-tensors' early
+one."""
 _DTYPES = ("dtype", "torch_dtype")
 
 
@@ -104,7 +106,7 @@ def text_fields(fields: ConfigFields, part: TextModelPart) -> ConfigFields:
     # As in transformers, the dtype of the whole counts before that of a part: some checkpoints
     # of bfloat16 name float32 in text_config.
     dtypes = {name: fields.values[name] for name in _DTYPES if fields.has(name)}
-    ignored = {QUANTIZATION, *(part.whole_only or ()), *(_DTYPES if dtypes else ())}
+    ignored = {*QUANTIZATION, *(part.whole_only or ()), *(_DTYPES if dtypes else ())}
     values = {name: value for name, value in section.values.items() if name not in ignored}
     values |= dtypes
     values["model_type"] = section.text("model_type", part.text_type)

@@ -18,7 +18,7 @@ from engine.quantized.weights import dequantised, log_kept
 from engine.weights.grouped import GroupedWeight
 from engine.weights.stored import StoredTensor, read_tensor, stored_bytes
 from engine.weights.text_part import by_text_name
-from engine.weights.weights import opened
+from engine.weights.weights import opened, refuse_codes
 
 
 class CheckpointTensors:
@@ -38,7 +38,9 @@ class CheckpointTensors:
         self._kept = self._dequantized = 0
         stored = opened(directory, ends, text_part)
         tensors: Mapping[str, StoredTensor | QuantizedTensor] = stored
-        if self._quantized is not None:
+        if self._quantized is None:
+            refuse_codes(stored)
+        else:
             tensors = named_tensors(stored, self._quantized, text_part)
         self._tensors = by_text_name(tensors, text_part)
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from engine.architecture.errors import WeightsError
-from engine.architecture.schemes import QuantizedFormat
+from engine.architecture.schemes import QuantizedFormat, is_codes
 from engine.architecture.text_part import TextModelPart, module_names
 from engine.quantized.layouts import ModuleParts, QuantizedTensor, quantized_tensor
 from engine.weights.stored import StoredTensor
 
-# Names of codes that are of no other use; and types of codes that are named as usual.
-_CODES = ("weight_packed", "qweight")
-_BLOCKS = "_blocks"
-_CODE_DTYPES = ("F8_E4M3", "I8", "U8")
 # For inputs and for keys and values in few bits, which are not rounded here as these say.
 _UNUSED = frozenset(
     (
         *("input_scale", "input_global_scale", "input_zero_point", "activation_scale"),
-        *("q_scale", "k_scale", "v_scale", "k_zero_point", "v_zero_point", "output_scale"),
+        *("act_scale", "output_scale", "q_scale", "k_scale", "v_scale", "kv_scale", "prob_scale"),
+        *("k_zero_point", "v_zero_point"),
     )
 )
 
@@ -33,7 +30,7 @@ def named_tensors(
     matrices: dict[str, QuantizedTensor] = {}
     for each in stored.values():
         module, _, own = each.name.rpartition(".")
-        if not _is_codes(own, each.dtype):
+        if not is_codes(each.name, each.dtype):
             continue
         scheme = quantized.scheme_of(*([module] if text_part is None else module_names(module)))
         if scheme is None:
@@ -52,11 +49,3 @@ def named_tensors(
         if name in plain:
             raise WeightsError(f"{name} is stored twice")
     return {**plain, **matrices}
-
-
-def _is_codes(own: str, dtype: str) -> bool:
-    return (
-        own in _CODES
-        or (own == "weight" and dtype in _CODE_DTYPES)
-        or (own.endswith(_BLOCKS) and dtype == "U8")
-    )

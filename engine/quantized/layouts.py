@@ -205,12 +205,15 @@ def _float8(parts: ModuleParts, scheme: Float8) -> QuantizedTensor:
 
     def load() -> QuantizedMatrix:
         stored = _read_once(codes)
+        scales = shared.read()
+        if scheme.divides:
+            scales = _finite(shared.stored.name, 1 / scales)
         return QuantizedMatrix(
             outputs,
             inputs,
             lambda first, last: stored()[first:last],
             None,
-            shared.read(),
+            scales,
             None,
             shared.rows,
             shared.columns,

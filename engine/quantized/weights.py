@@ -121,6 +121,8 @@ class QuantizedCheckpoint:
 def log_kept(quantized: QuantizedFormat, kept: int, dequantized: int) -> None:
     """Log how many matrices were read in few bits. Kernels on a GPU may still dequantize some of
     these, and log that."""
+    if quantized.is_floats:
+        return
     logger.info(
         "%s: matrices read in few bits: %d, dequantized: %d",
         quantized.description,

@@ -186,7 +186,8 @@ def described_quantization(config: EngineConfig) -> str:
     if config.load_format != "dummy":
         if (directory / LINK).exists():
             return "gguf"
-        if (stored := read_quantization(directory)) is not None:
+        stored = read_quantization(directory)
+        if stored is not None and not stored.is_floats:
             return stored.description
     return "" if config.quantization == "none" else config.quantization
 
@@ -279,7 +280,10 @@ def _stores_few_bits_for_gpu(settings: LoadSettings) -> bool:
     if settings.device.type == "cpu" or settings.dummy_seed is not None:
         return False
     directory = settings.directory
-    return (directory / LINK).exists() or read_quantization(directory) is not None
+    if (directory / LINK).exists():
+        return True
+    stored = read_quantization(directory)
+    return stored is not None and not stored.is_floats
 
 
 def _build(

@@ -9,6 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from engine.architecture.schemes import is_codes
 from engine.architecture.text_part import TextModelPart
 from engine.weights.stored import SERVED_DTYPES, StoredTensor
 from engine.weights.text_part import by_text_name
@@ -29,16 +30,19 @@ def has_own_head(
     directory: Path, embedding: str, dtype: torch.dtype, text_part: TextModelPart | None
 ) -> bool:
     """Return whether a head is stored that differs in ``dtype`` from the tensor ``embedding``: then
-    transformers does not tie them. One in few bits counts if there is a ``text_part`` (see
-    ``ModelConfig``), whose config.json has the flag twice. Raises WeightsError."""
+    transformers does not tie them. So does a head in few bits, or one of embeddings in few bits.
+    ``text_part``: see ``ModelConfig``. Raises WeightsError."""
     with ExitStack() as ends:
         stored = by_text_name(opened(directory, ends, text_part), text_part)
         head = stored.get(f"{_HEAD}weight")
-        if head is None or head.dtype not in SERVED_DTYPES:
-            return text_part is not None and any(name.startswith(_HEAD) for name in stored)
+        if head is None:
+            return any(
+                name.startswith(_HEAD) and is_codes(name, each.dtype)
+                for name, each in stored.items()
+            )
         other = next((stored[name] for name in spellings(embedding) if name in stored), None)
-        if other is None or other.dtype not in SERVED_DTYPES:
-            return text_part is not None
+        if other is None or not {head.dtype, other.dtype} <= SERVED_DTYPES.keys():
+            return True
         return not _are_equal(head, other, dtype)
 
 

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.architecture.errors import ConfigError, WeightsError
 from engine.architecture.fields import read_object
+from engine.architecture.schemes import is_codes
 from engine.architecture.text_part import TextModelPart, text_name
 from engine.sharding.shard import Part
 from engine.weights.file import TensorFile
@@ -81,6 +82,7 @@ class CheckpointWeights:
         self._ends = ExitStack()
         with ExitStack() as ends:
             stored = by_text_name(opened(directory, ends, text_part), text_part)
+            refuse_codes(stored)
             self._named = matched(directory, shapes, stored, unused)
             self._reader = ReadAhead(
                 self._expected(parts or {}), Target(dtype, device), readers=readers
@@ -225,6 +227,17 @@ class Described(Protocol):
 
 
 AnyStored = TypeVar("AnyStored", bound=Described)
+
+
+def refuse_codes(stored: Mapping[str, Described]) -> None:
+    """Raises WeightsError for a tensor of few bits, where config.json describes none."""
+    for each in stored.values():
+        if is_codes(each.name, each.dtype):
+            raise WeightsError(
+                f"{each.name} is stored in few bits, but config.json has no quantization_config, "
+                "which says how; add it (older tools wrote its fields to quantize_config.json or "
+                "quant_config.json), or serve the original checkpoint"
+            )
 
 
 def matched(

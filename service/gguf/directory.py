@@ -43,6 +43,7 @@ _SPECIAL = {
 def gguf_directory(path: Path) -> Path:
     """Return the model directory of a GGUF file, or of the first of several, made if it is not
     there yet. Raises ModelError."""
+    given = path
     try:
         real, path = path.resolve(strict=True), named_part(path)
         # A part stays under its name: only next to that the others are found.
@@ -52,8 +53,8 @@ def gguf_directory(path: Path) -> Path:
     except (OSError, RuntimeError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ModelError(f"cannot read {path}: {reason}") from error
-    beside = real.parent / _TOKENIZER
-    facts = (str(path), files, _mtime(beside), _FORM)
+    tokenizer = _tokenizer_file(given, named_part(given), real)
+    facts = (str(path), files, tokenizer and _facts(tokenizer), _FORM)
     digest = hashlib.sha256(repr(facts).encode()).hexdigest()[:24]
     try:
         folder = cache_folder("gguf")
@@ -61,8 +62,15 @@ def gguf_directory(path: Path) -> Path:
         raise ModelError(f"{error}; set XDG_CACHE_HOME to a folder of your own") from error
     made = folder / digest
     if not made.is_dir():
-        _make(path, beside, made)
+        _make(path, tokenizer, made)
     return made
+
+
+def _tokenizer_file(*paths: Path) -> Path | None:
+    """Return the first ``tokenizer.json`` next to one of ``paths``, all of the same file: in the
+    hub's cache it is next to a link to the file."""
+    found = (path.parent.absolute() / _TOKENIZER for path in paths)
+    return next((each for each in found if each.exists()), None)
 
 
 def _facts(path: Path) -> tuple[str, int, int] | None:
@@ -74,15 +82,9 @@ def _facts(path: Path) -> tuple[str, int, int] | None:
     return None
 
 
-def _mtime(path: Path) -> int | None:
-    with contextlib.suppress(OSError):
-        return path.stat().st_mtime_ns
-    return None
-
-
-def _make(path: Path, beside: Path, made: Path) -> None:
+def _make(path: Path, tokenizer: Path | None, made: Path) -> None:
     """The directory appears complete or not at all."""
-    files = _files(path, beside)
+    files = _files(path, tokenizer)
     try:
         temporary = Path(tempfile.mkdtemp(dir=made.parent))
         try:
@@ -98,17 +100,18 @@ def _make(path: Path, beside: Path, made: Path) -> None:
             raise ModelError(f"cannot write to {made.parent}: {error.strerror}") from error
 
 
-def _files(path: Path, beside: Path) -> dict[str, str]:
+def _files(path: Path, tokenizer: Path | None) -> dict[str, str]:
     header = read_gguf_header(path)
     keys = GgufKeys(header)
     config = config_json(header)
-    tokenizer = _tokenizer_beside(beside, keys) or json.dumps(
-        tokenizer_json(keys), ensure_ascii=False
-    )
+    if tokenizer is None:
+        text = json.dumps(tokenizer_json(keys), ensure_ascii=False)
+    else:
+        text = _checked_tokenizer(tokenizer, keys)
     files = {
         MARKS: json.dumps(marks_of(header)),
         "config.json": json.dumps(config, indent=2),
-        "tokenizer.json": tokenizer,
+        "tokenizer.json": text,
         "tokenizer_config.json": json.dumps(_tokenizer_config(keys), ensure_ascii=False, indent=2),
     }
     files |= pooling_files(keys)
@@ -124,27 +127,25 @@ def _tokenizer_config(keys: GgufKeys) -> dict[str, Any]:
     return {**special, "add_bos_token": adds_bos(keys)}
 
 
-def _tokenizer_beside(beside: Path, keys: GgufKeys) -> str | None:
-    """Return the text of a ``tokenizer.json`` in the file's folder, if it has the same tokens: it
-    says more than the keys. Raises ConfigError if it belongs to another model."""
+def _checked_tokenizer(path: Path, keys: GgufKeys) -> str:
+    """Return the text of a ``tokenizer.json``, which says more than the keys. Raises ConfigError if
+    it is of another model, with other tokens."""
     try:
-        if beside.stat().st_size > _MAX_TOKENIZER_BYTES:
-            raise ConfigError(f"{beside} is larger than {_MAX_TOKENIZER_BYTES} bytes")
-        text = beside.read_text(encoding="utf-8")
+        if path.stat().st_size > _MAX_TOKENIZER_BYTES:
+            raise ConfigError(f"{path} is larger than {_MAX_TOKENIZER_BYTES} bytes")
+        text = path.read_text(encoding="utf-8")
         found = json.loads(text)
         numbers = {**found["model"]["vocab"]}
         numbers |= {one["content"]: one["id"] for one in found.get("added_tokens") or []}
-    except FileNotFoundError:
-        return None
     except KeyError as error:
-        raise ConfigError(f"{beside} has no {error}; correct or remove it") from error
+        raise ConfigError(f"{path} has no {error}; correct or remove it") from error
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        raise ConfigError(f"{beside} cannot be read: {error}; correct or remove it") from error
+        raise ConfigError(f"{path} cannot be read: {error}; correct or remove it") from error
     tokens = keys.texts(TOKENS_KEY)
     wrong = [token for token, number in numbers.items() if tokens[number : number + 1] != [token]]
     if tokens and wrong:
         raise ConfigError(
-            f"{beside} is the tokenizer of another model than {keys.source} (token {wrong[0]!r} "
+            f"{path} is the tokenizer of another model than {keys.source} (token {wrong[0]!r} "
             "differs); remove it, or move the file to another folder"
         )
     return text

@@ -244,6 +244,8 @@ def test_the_format_of_quantized_weights_is_named(tmp_path: Path) -> None:
     assert finding.detail.endswith(", 1.0 MiB of weights (gptq, 4 bits, groups of 64)")
     left = doctor.model_finding(checked(model, native=False))
     assert left.detail == f"{finding.detail}, computed by transformers' code"
+    only_keys = found(quant_method="modelopt", kv_cache_quant_algo="FP8")
+    assert only_keys.detail.endswith(", 1.0 MiB of weights")
 
 
 def test_weights_of_a_model_in_several_files_are_counted_together(tmp_path: Path) -> None:

@@ -24,10 +24,12 @@ from engine.architecture.schemes import (
     Grid,
     QuantizedFormat,
 )
+from tests.engine.quantized.making import compressed, gptqmodel_fp8
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 128}
 AWQ = {"quant_method": "awq", "bits": 4, "group_size": 128, "zero_point": True, "version": "GEMM"}
 FP8 = {"quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic"}
+KEYS_AND_VALUES = {"quant_method": "modelopt", "quant_algo": None, "kv_cache_quant_algo": "FP8"}
 
 
 def read(**values: Any) -> QuantizedFormat:
@@ -43,13 +45,22 @@ def read(**values: Any) -> QuantizedFormat:
             Gptq(4, None, False),
             "gptq v2, 4 bits, a scale for each output",
         ),
-        ({**GPTQ, "bits": 8, "pack_dtype": "int32"}, Gptq(8, 128, True), None),
+        ({**GPTQ, "format": "gptq", "checkpoint_format": "gptq_v2"}, Gptq(4, 128, False), None),
+        ({**GPTQ, "format": "gptq_v2", "checkpoint_format": "gptq"}, Gptq(4, 128, True), None),
+        ({**GPTQ, "format": "gptq_v2"}, Gptq(4, 128, False), None),
+        ({**GPTQ, "bits": 8, "pack_dtype": "int32", "rotation": None}, Gptq(8, 128, True), None),
         (AWQ, Awq(128), "awq, 4 bits, groups of 128"),
         (FP8, Float8((WHOLE, BY_ROW)), "fp8"),
         (
             {**FP8, "weight_block_size": [128, 64]},
             Float8((Grid(128, 64),)),
             "fp8 in blocks of 128x64",
+        ),
+        (gptqmodel_fp8("row"), Float8((WHOLE, BY_ROW), divides=True), "fp8"),
+        (
+            gptqmodel_fp8("block", weight_block_size=[128, 64]),
+            Float8((Grid(128, 64),), divides=True),
+            None,
         ),
         ({"quant_method": "fbgemm_fp8"}, Float8((BY_ROW, WHOLE)), None),
         ({"quant_method": "mxfp4"}, Experts4(), "mxfp4 experts"),
@@ -59,6 +70,12 @@ def read(**values: Any) -> QuantizedFormat:
             "nvfp4 (modelopt)",
         ),
         ({"quant_method": "modelopt", "quant_algo": "FP8"}, Float8((WHOLE, BY_ROW)), None),
+        (
+            {"quant_method": "modelopt", "quantization": {"quant_algo": "FP8"}},
+            Float8((WHOLE, BY_ROW)),
+            None,
+        ),
+        (KEYS_AND_VALUES, None, "modelopt, weights in floats"),
     ],
 )
 def test_a_format_is_read(values: dict[str, Any], scheme: Any, description: str | None) -> None:
@@ -114,12 +131,30 @@ def test_modules_of_gptq_may_differ() -> None:
         ({**AWQ, "bits": 8}, "bits must be 4"),
         ({**AWQ, "zero_point": False}, "zero_point"),
         ({**FP8, "fmt": "e5m2"}, "fmt must be e4m3"),
+        ({**FP8, "format": "float8_e5m2"}, "format must be e4m3"),
+        ({**FP8, "checkpoint_format": "float8_e8m0fnu"}, "checkpoint_format must be e4m3"),
+        (
+            {**FP8, "weight_scale_semantics": "direct"},
+            "weight_scale_semantics must be inverse, not 'direct'",
+        ),
+        *(
+            (
+                {**how, "rotation": kind},
+                f"rotation must be null (rotated weights are not read), not '{kind}'",
+            )
+            for how, kind in ((GPTQ, "hadamard"), (AWQ, "random"), (FP8, "hadamard"))
+        ),
         ({**FP8, "weight_block_size": [128]}, "weight_block_size"),
         ({**FP8, "weight_block_size": [0, 128]}, "weight_block_size"),
         ({**FP8, "weight_block_size": [128, 2**70]}, "weight_block_size"),
         ({**FP8, "weight_block_size": [True, 1]}, "weight_block_size"),
         ({"quant_method": "modelopt"}, "quant_algo"),
         ({"quant_method": "modelopt", "quant_algo": "W4A8_AWQ"}, "quant_algo"),
+        ({**KEYS_AND_VALUES, "quant_algo": []}, "quant_algo must be a string"),
+        (
+            {"quant_method": "modelopt", "quantization": {"quant_algo": "W4A8_AWQ"}},
+            "quantization_config: quantization: quant_algo",
+        ),
         ({"quant_method": "modelopt", "quant_algo": "NVFP4", "group_size": 32}, "group_size"),
     ],
 )
@@ -148,6 +183,16 @@ def test_a_file_of_its_own_may_say_it(tmp_path: Path) -> None:
     assert found.scheme_of("x") == Awq(128)
 
 
+@pytest.mark.parametrize("inside", [False, True])
+def test_the_early_name_of_the_section_is_read(inside: bool, tmp_path: Path) -> None:
+    found = {"compression_config": compressed("pack-quantized", 4)(32)}
+    values = {"text_config": found} if inside else found
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    quantized = read_quantization(tmp_path)
+    assert quantized is not None
+    assert quantized.description == "compressed-tensors, int4, groups of 32"
+
+
 junk = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
@@ -157,6 +202,7 @@ names = st.sampled_from(
     [
         *("bits", "group_size", "checkpoint_format", "format", "dynamic", "version", "zero_point"),
         *("weight_block_size", "quant_algo", "config_groups", "sparsity_config", "pack_dtype"),
+        *("rotation", "weight_scale_semantics", "quantization", "kv_cache_quant_algo"),
     ]
 )
 

@@ -8,7 +8,15 @@ import pytest
 
 from engine.architecture.errors import ConfigError
 from engine.architecture.fields import ConfigFields
-from engine.architecture.schemes import Awq, Experts4, QuantizedFormat, every, in_groups, two_sizes
+from engine.architecture.schemes import (
+    Awq,
+    Experts4,
+    QuantizedFormat,
+    every,
+    in_groups,
+    is_codes,
+    two_sizes,
+)
 
 
 def test_the_first_rule_that_matches_counts() -> None:
@@ -25,6 +33,28 @@ def test_the_first_rule_that_matches_counts() -> None:
     assert found.scheme_of("b") == Experts4()
     assert found.scheme_of("b", "ac") == Awq(32)
     assert QuantizedFormat("none", ()).scheme_of("a") is None
+
+
+def test_a_format_of_floats_has_no_scheme() -> None:
+    assert QuantizedFormat("none", ()).is_floats
+    assert QuantizedFormat("dense", ((every, None),)).is_floats
+    assert not QuantizedFormat("mixed", ((every, None), (every, Awq(32)))).is_floats
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "expected"),
+    [
+        ("a.b.qweight", "I32", True),
+        ("weight_packed", "I32", True),
+        ("a.weight", "F8_E4M3", True),
+        ("a.weight", "BF16", False),
+        ("a.gate_up_proj_blocks", "U8", True),
+        ("a.gate_up_proj_blocks", "F32", False),
+        ("a.weight_scale", "F8_E4M3", False),
+    ],
+)
+def test_codes_are_known_by_name_and_type(name: str, dtype: str, expected: bool) -> None:
+    assert is_codes(name, dtype) is expected
 
 
 def test_what_shares_a_scale_is_said_in_words() -> None:

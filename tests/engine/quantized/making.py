@@ -136,8 +136,9 @@ def awq(random: Random, outputs: int, inputs: int, group: int, size: float) -> S
 # --- fp8 -----------------------------------------------------------------------------------------
 
 
-def float8(scale_name: str, shared: str) -> Make:
-    """``shared``: by what a scale is: tensor, channel, or block (of ``group`` times ``group``)."""
+def float8(scale_name: str, shared: str, *, divides: bool = False) -> Make:
+    """``shared``: by what a scale is: tensor, channel, or block (of ``group`` times ``group``).
+    ``divides``: codes by scales, as in GPTQModel."""
 
     def make(random: Random, outputs: int, inputs: int, group: int, size: float) -> Sample:
         raw = random.integers(0, 256, (outputs, inputs)).astype(np.uint8)
@@ -152,16 +153,33 @@ def float8(scale_name: str, shared: str) -> Make:
         }[shared]
         parts = (-(-outputs // rows), -(-inputs // columns))
         scales = random.uniform(0.5, 1.0, parts).astype(np.float32) * np.float32((size or 1) / 100)
+        stored = torch.from_numpy(scales)
+        if divides:
+            stored = 1 / stored
+            scales = np.float32(1) / stored.numpy()
         codes = torch.from_numpy(raw).view(torch.float8_e4m3fn)
         weight = _product(
             _spread(scales, rows, columns, raw.shape), codes.to(torch.float64).numpy()
         )
-        stored = torch.from_numpy(scales)
         return Sample(
             {"weight": codes, scale_name: stored[0, 0] if shared == "tensor" else stored}, weight
         )
 
     return make
+
+
+def gptqmodel_fp8(method: str, **more: Any) -> dict[str, Any]:
+    """All that GPTQModel writes of such weights."""
+    return {
+        "quant_method": "fp8",
+        "bits": 8,
+        "group_size": -1,
+        "format": "float8_e4m3fn",
+        "checkpoint_format": "float8_e4m3fn",
+        "weight_scale_method": method,
+        "weight_scale_semantics": "inverse",
+        **more,
+    }
 
 
 # --- compressed-tensors --------------------------------------------------------------------------
@@ -301,6 +319,16 @@ FORMATS: dict[str, Format] = {
         },
         few_bits=False,
     ),
+    "fp8_inverse": Format(
+        float8("weight_scale_inv", "tensor", divides=True),
+        lambda group: gptqmodel_fp8("tensor"),
+        few_bits=False,
+    ),
+    "fp8_inverse_blocks": Format(
+        float8("weight_scale_inv", "block", divides=True),
+        lambda group: gptqmodel_fp8("block", weight_block_size=[group, group]),
+        few_bits=False,
+    ),
     "fp8_modelopt": Format(
         float8("weight_scale", "tensor"),
         _fixed({"quant_method": "modelopt", "quant_algo": "FP8"}),
@@ -360,9 +388,15 @@ _LINEAR = re.compile(r"(q|k|v|o|gate|up|down)_proj\.weight$")
 
 
 def quantize_directory(
-    directory: Path, name: str, group: int, *, seed: int = 0, only: str = ""
+    directory: Path,
+    name: str,
+    group: int,
+    *,
+    seed: int = 0,
+    only: str = "",
+    linear: re.Pattern[str] = _LINEAR,
 ) -> None:
-    """Replace the weights of linear maps in ``directory`` by random ones in a format; what they
+    """Replace the weights of ``linear`` maps in ``directory`` by random ones in a format; what they
     mean is written into ``directory``/meaning.safetensors. ``only``: those whose names have it."""
     kind = FORMATS[name]
     random = np.random.default_rng(seed)
@@ -370,7 +404,7 @@ def quantize_directory(
     meaning = load_file(path)
     stored: dict[str, Tensor] = {}
     for key, tensor in meaning.items():
-        if not _LINEAR.search(key) or only not in key:
+        if not linear.search(key) or only not in key:
             stored[key] = tensor
             continue
         outputs, inputs = tensor.shape

@@ -48,6 +48,9 @@ def test_parts_become_matrices_and_the_rest_stays(tmp_path: Path) -> None:
         "a.b.bias": torch.ones(8),
         "a.b.input_scale": torch.ones(1),
         "a.k_scale": torch.ones(1),
+        "a.b.act_scale": torch.ones(1),
+        "a.kv_scale": torch.ones(1),
+        "a.prob_scale": torch.ones(1),
         "norm.weight": torch.ones(32),
         "lm_head.weight": torch.ones(8, 32),
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import shutil
 from pathlib import Path
@@ -23,6 +24,7 @@ from engine.model.llama import LlamaModel
 from engine.run.loader import (
     DecoderOptions,
     LoadSettings,
+    _stores_few_bits_for_gpu,
     described_quantization,
     load_decoder,
     load_encoder,
@@ -128,6 +130,33 @@ def test_weights_are_described_in_words(model: Path, tmp_path: Path) -> None:
     assert described_quantization(msgspec.structs.replace(stored, load_format="dummy")) == ""
     (tmp_path / LINK).touch()
     assert described_quantization(stored) == "gguf"
+
+
+KEYS_AND_VALUES = {
+    "compressed-tensors": {"format": "naive-quantized", "config_groups": {}},
+    "modelopt": {"quant_algo": None, "kv_cache_quant_algo": "FP8"},
+}
+
+
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+@pytest.mark.parametrize("method", KEYS_AND_VALUES)
+def test_a_checkpoint_that_quantizes_only_keys_and_values_is_one_of_floats(
+    method: str, model_impl: str, model: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(model, tmp_path, dirs_exist_ok=True)
+    path, config = tmp_path / "model.safetensors", tmp_path / "config.json"
+    scales = {
+        f"model.layers.0.self_attn.{name}_scale": torch.ones(1) for name in ("k_proj.k", "v_proj.v")
+    }
+    save_file(load_file(path) | scales, path, metadata={"format": "pt"})
+    section = {"quant_method": method, **KEYS_AND_VALUES[method]}
+    values = json.loads(config.read_text()) | {"quantization_config": section}
+    config.write_text(json.dumps(values))
+    found, plain = (load_runner(each, model_impl=model_impl).info for each in (tmp_path, model))
+    assert found.quantization == ""
+    assert found.num_parameters == plain.num_parameters
+    gpu = LoadSettings(tmp_path, torch.float32, torch.device("cuda"), lambda *_: None)
+    assert not _stores_few_bits_for_gpu(gpu)
 
 
 def test_quantization_that_changes_nothing_is_logged(

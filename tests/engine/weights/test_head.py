@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from transformers import AutoModelForCausalLM
 from engine.messages import SamplingParams
 from engine.weights.head import has_own_head, stores_head
 from tests.engine.driving import Engine, load_runner
+from tests.engine.quantized.making import quantize_directory
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
 EMBEDDINGS = {"gpt2": "transformer.wte.weight"}
@@ -55,6 +58,43 @@ def test_a_copy_of_the_embeddings_stays_tied(family: str, tmp_path: Path) -> Non
     tied = load_runner(tmp_path).info.num_parameters
     tensors = load_file(tmp_path / "model.safetensors")
     assert tied == sum(each.numel() for key, each in tensors.items() if key != "lm_head.weight")
+
+
+@pytest.mark.parametrize("name", ["ct_int4", "ct_int8", "gptq", "fp8"])
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+def test_a_head_in_few_bits_is_used(name: str, model_impl: str, tmp_path: Path) -> None:
+    """The oracle is transformers without the tie: it cannot load such a head with it."""
+    oracle: Any = save_model(Variant("qwen3", {"head_dim": 32}), tmp_path)
+    quantize_directory(tmp_path, name, 16, linear=re.compile(r"(_proj|lm_head)\.weight$"))
+    oracle.load_state_dict(load_file(tmp_path / "meaning.safetensors"))
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"tie_word_embeddings": True}))
+    assert has_own_head(tmp_path, LLAMA, torch.float32, None)
+    prompt = [1, 2, 3]
+    with torch.no_grad():
+        wanted = oracle(torch.tensor([prompt])).logits[0, -1].log_softmax(-1)
+    params = SamplingParams(max_tokens=1, temperature=0.0, logprobs=5)
+    engine = Engine(tmp_path, max_model_len=64, cpu_path="torch", model_impl=model_impl)
+    (output,) = engine.generate([prompt], params)
+    assert [top.logprob for top in output.logprobs[0].top] == pytest.approx(
+        wanted.topk(5).values.tolist(), abs=1e-3
+    )
+
+
+@pytest.mark.parametrize("parts", [{"lm_head.bias"}, {"lm_head.input_scale"}, set()])
+def test_other_tensors_of_a_head_are_not_one(parts: set[str], tmp_path: Path) -> None:
+    tensors = {name: torch.ones(4) for name in {LLAMA, *parts}}
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert not has_own_head(tmp_path, LLAMA, torch.float32, None)
+
+
+def test_a_head_of_embeddings_in_few_bits_is_used(tmp_path: Path) -> None:
+    tensors = {
+        LLAMA: torch.ones(4, 8, dtype=torch.int8),
+        "lm_head.weight": torch.ones(4, 8),
+    }
+    save_file(tensors, tmp_path / "model.safetensors")
+    assert has_own_head(tmp_path, LLAMA, torch.float32, None)
 
 
 def test_only_what_the_served_dtype_shows_makes_a_difference(tmp_path: Path) -> None:

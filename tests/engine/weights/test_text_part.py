@@ -21,7 +21,7 @@ from engine.weights.text_part import by_text_name, without_media
 from tests.engine.driving import Engine, load_runner
 from tests.engine.plugin.families import prompt
 from tests.engine.plugin.image_text import save_image_text
-from tests.engine.quantized.making import quantize_directory
+from tests.engine.quantized.making import FORMATS, quantize_directory
 
 PART = TEXT_PARTS["Gemma3ForConditionalGeneration"]
 NAMES = ("language_model.model.norm.weight", "vision_tower.x", "model.multi_modal_projector.y")
@@ -128,3 +128,12 @@ def test_a_format_that_is_not_read_is_refused_first(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(values))
     with pytest.raises(ConfigError, match="quant_method must be one of"):
         load_model_config(tmp_path)
+
+
+def test_the_early_name_of_the_section_is_known_there(tmp_path: Path) -> None:
+    save_image_text("gemma3:gemma3_text", tmp_path)
+    plain = load_model_config(tmp_path)
+    values = json.loads((tmp_path / "config.json").read_text())
+    values["text_config"]["compression_config"] = FORMATS["ct_int4"].config(32)
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    assert load_model_config(tmp_path) == plain

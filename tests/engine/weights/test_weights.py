@@ -25,6 +25,8 @@ from engine.run.loader import (
     parameter_shapes,
 )
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, checkpoint_files
+from tests.engine.driving import load_runner
+from tests.engine.quantized.making import quantize_directory
 from tests.engine.tiny_encoders import SCORERS, save_encoder
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
 
@@ -84,11 +86,27 @@ def test_a_misshapen_tensor_is_named_with_both_shapes(model: Path) -> None:
         load(model)
 
 
-def test_a_quantised_tensor_is_refused(model: Path) -> None:
-    ones = torch.ones(64, dtype=torch.int8)
+def test_a_tensor_of_integers_is_refused(model: Path) -> None:
+    ones = torch.ones(64, dtype=torch.int16)
     edit(model, lambda tensors: tensors.update({"model.norm.weight": ones}))
-    with pytest.raises(WeightsError, match=r"model\.norm\.weight of type I8"):
+    with pytest.raises(WeightsError, match=r"model\.norm\.weight of type I16"):
         load(model)
+
+
+@pytest.mark.parametrize("name", ["gptq", "ct_int4", "ct_int8", "fp8"])
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+def test_few_bits_that_config_json_does_not_describe_are_refused(
+    name: str, model_impl: str, model: Path
+) -> None:
+    config = (model / "config.json").read_text()
+    quantize_directory(model, name, 32)
+    (model / "config.json").write_text(config)
+    with pytest.raises(
+        WeightsError,
+        match=r"down_proj\.\w+ is stored in few bits, but config\.json has no "
+        r"quantization_config, which says how; add it",
+    ):
+        load_runner(model, model_impl=model_impl)
 
 
 def test_a_copy_of_the_tied_head_and_recomputed_buffers_are_ignored(tmp_path: Path) -> None:

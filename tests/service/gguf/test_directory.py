@@ -21,6 +21,8 @@ from service.gguf import directory
 from service.gguf.directory import gguf_directory
 from tests.engine.gguf.making import write_gguf
 
+LOWER_CASE = {"type": "Lowercase"}
+
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -98,6 +100,40 @@ def test_a_tokenizer_next_to_the_file_takes_precedence(path: Path) -> None:
         made.get_vocab_size()
         == Tokenizer.from_file(str(MODEL_DIR / "tokenizer.json")).get_vocab_size()
     )
+
+
+def lower_case_tokenizer(folder: Path) -> None:
+    whole = json.loads((MODEL_DIR / "tokenizer.json").read_text())
+    (folder / "tokenizer.json").write_text(json.dumps(whole | {"normalizer": LOWER_CASE}))
+
+
+def normalizer_in(made: Path) -> object:
+    return json.loads((made / "tokenizer.json").read_text())["normalizer"]
+
+
+def test_a_tokenizer_may_be_next_to_a_link_or_to_its_file(path: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "snapshot"
+    folder.mkdir()
+    link = folder / "link.gguf"
+    link.symlink_to(path)
+    from_keys = gguf_directory(link)
+    assert normalizer_in(from_keys) is None
+    lower_case_tokenizer(folder)
+    assert normalizer_in(gguf_directory(link)) == LOWER_CASE
+    assert gguf_directory(path) == from_keys
+    (path.parent / "tokenizer.json").write_text((MODEL_DIR / "tokenizer.json").read_text())
+    assert normalizer_in(gguf_directory(link)) == LOWER_CASE
+    (folder / "tokenizer.json").unlink()
+    assert gguf_directory(link) == gguf_directory(path) != from_keys
+
+
+def test_a_tokenizer_may_be_next_to_the_links_of_several_files(parts: list[Path]) -> None:
+    lower_case_tokenizer(parts[0].parent)
+    link = parts[0].parent.parent / "link.gguf"
+    link.symlink_to(parts[0])
+    made = gguf_directory(parts[0])
+    assert normalizer_in(made) == LOWER_CASE
+    assert gguf_directory(link) == made
 
 
 def test_the_tokenizer_of_another_model_is_refused(path: Path) -> None:
