@@ -14,7 +14,7 @@ import msgspec
 from service.errors import QuireError
 from service.generation.choice import Choice
 from service.generation.request import Generation
-from service.output.events import Event
+from service.output.events import Event, Finished
 from service.wire.error_shapes import anthropic_type
 from service.wire.messages.block_cutter import Block, BlockCutter, blocks_of, stop_reason
 from service.wire.messages.partial_json import read_cut_object
@@ -79,9 +79,9 @@ PING = b'event: ping\ndata: {"type":"ping"}\n\n'
 
 class MessagesAnswer:
     """Encodes one request's answer. ``shows_thinking``: thinking is sent as text (``display:
-    omitted`` leaves it empty, with its signature). ``cache_block``: tokens in a block of the prefix
-    cache, if usage is to report cache writes; else 0. ``tier``: the one used, if usage is to report
-    it."""
+    omitted`` leaves it empty, with its signature). ``only_prompt``: the output is neither shown nor
+    counted. ``cache_block``: tokens in a block of the prefix cache, if usage is to report cache
+    writes; else 0. ``tier``: the one used, if usage is to report it."""
 
     def __init__(
         self,
@@ -92,12 +92,14 @@ class MessagesAnswer:
         model: str,
         shows_thinking: bool = True,
         shows_timings: bool = False,
+        only_prompt: bool = False,
         cache_block: int = 0,
         tier: str | None = None,
     ) -> None:
         self._tier = tier
         self.generation = generation
         self.shows_timings = shows_timings
+        self.only_prompt = only_prompt
         self._cache_block = cache_block
         self.signer = signer
         self.shows_thinking = shows_thinking
@@ -112,9 +114,10 @@ class MessagesAnswer:
         choice = self.generation.choices[0]
         finished = choice.finished
         assert finished is not None
-        blocks = blocks_of(choice.events)
+        blocks = [] if self.only_prompt else blocks_of(choice.events)
         content = [self._content(block) for block in blocks]
-        reason, sequence = stop_reason(finished, has_cut_call=any(one.is_cut for one in blocks))
+        has_cut_call = any(block.is_cut for block in blocks)
+        reason, sequence = self.stop_reason(finished, has_cut_call=has_cut_call)
         message = self.message(content, reason, sequence, self.usage())
         if self.shows_timings:
             message = msgspec.structs.replace(message, timings=timings_of(self.generation))
@@ -138,6 +141,12 @@ class MessagesAnswer:
             usage=usage,
         )
 
+    def stop_reason(self, finished: Finished, *, has_cut_call: bool) -> tuple[str, str | None]:
+        """Return ``stop_reason`` and ``stop_sequence``."""
+        if self.only_prompt:
+            return "max_tokens", None
+        return stop_reason(finished, has_cut_call=has_cut_call)
+
     def stream(self) -> MessagesStream:
         return MessagesStream(self)
 
@@ -160,12 +169,13 @@ class MessagesAnswer:
         prompt, read = generation.prompt_tokens, generation.cached_tokens
         whole_blocks = prompt - prompt % self._cache_block if self._cache_block else 0
         written = max(0, whole_blocks - read)
-        return MessagesUsage(
-            prompt - read - written,
-            written,
-            read,
-            generation.output_tokens,
-            OutputDetails(generation.reasoning_tokens),
+        usage = MessagesUsage(prompt - read - written, written, read, output_tokens=0)
+        if self.only_prompt:
+            return usage
+        return msgspec.structs.replace(
+            usage,
+            output_tokens=generation.output_tokens,
+            output_tokens_details=OutputDetails(generation.reasoning_tokens),
         )
 
 
@@ -201,13 +211,16 @@ class MessagesStream:
         pieces = [] if self._started else [self._start()]
         if read < len(events):
             self._read = len(events)
-            pieces += [self._encode(event) for event in events[read:]]
+            if not self._answer.only_prompt:
+                pieces += [self._encode(event) for event in events[read:]]
         return (b"".join(pieces),)
 
     def end(self) -> bytes:
         finished = self._choice.finished
         assert finished is not None
-        reason, sequence = stop_reason(finished, has_cut_call=self._cutter.has_cut_call)
+        reason, sequence = self._answer.stop_reason(
+            finished, has_cut_call=self._cutter.has_cut_call
+        )
         delta: dict[str, Any] = {
             "type": "message_delta",
             "delta": {"stop_reason": reason, "stop_sequence": sequence},

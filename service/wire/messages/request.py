@@ -97,9 +97,14 @@ class CountRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class MessagesRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``max_tokens`` is limited to the model's context."""
+    """``max_tokens`` is limited to the model's context. 0 only fills the prefix cache."""
 
-    max_tokens: Annotated[int, Meta(ge=1, le=2**31)]
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31)]
+
+    @property
+    def only_prompt(self) -> bool:
+        """True if only the prompt is to be computed, without output."""
+        return self.max_tokens == 0
 
     def sampling(self) -> SamplingFields:
         return SamplingFields(
@@ -288,7 +293,8 @@ def messages_task(request: MessagesRequest, signer: Signer) -> Task:
     return Task(
         messages_conversation(request, signer),
         request.sampling(),
-        token_limit=request.max_tokens,
+        # If no output is requested, the engine still computes one token, which is not shown.
+        token_limit=max(1, request.max_tokens),
         answer=output_shape(request),
         tools=shapes_of(request.tools or ()),
         tier=ANTHROPIC_TIERS.get(request.service_tier or ""),
