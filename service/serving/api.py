@@ -99,6 +99,7 @@ def _messages(prepared: PreparedMessages, generation: Generation, client: Client
         model=request.model,
         shows_thinking=thinking is None or thinking.display != "omitted",
         shows_timings=request.timings,
+        only_prompt=request.only_prompt,
         cache_block=engine.block_size if reports_writes else 0,
         tier=ANTHROPIC_USED[client.exchange.service_class] if request.service_tier else None,
     )

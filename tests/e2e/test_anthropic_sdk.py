@@ -240,6 +240,24 @@ def test_what_is_written_to_the_prefix_cache_is_read_from_it_the_next_time(
     assert usage.cache_creation_input_tokens == 0
 
 
+def test_a_limit_of_no_tokens_fills_the_prefix_cache_without_an_answer(
+    claude: anthropic.Anthropic,
+) -> None:
+    block = {"type": "text", "text": f"{uuid.uuid4()} " * 4, "cache_control": {"type": "ephemeral"}}
+    ask: dict[str, Any] = {"model": "pocket", "system": [block], "messages": HELLO}
+    warmed = claude.messages.create(max_tokens=0, **ask)
+    assert (warmed.content, warmed.stop_reason) == ([], "max_tokens")
+    assert warmed.usage.output_tokens == 0
+    assert (warmed.usage.cache_creation_input_tokens or 0) > 0
+    assert claude.messages.create(max_tokens=1, **ask).usage.cache_creation_input_tokens == 0
+
+    with claude.messages.stream(max_tokens=0, **ask) as stream:
+        kinds = [event.type for event in stream]
+        final = stream.get_final_message()
+    assert kinds == ["message_start", "message_delta", "message_stop"]
+    assert (final.content, final.stop_reason, final.usage.output_tokens) == ([], "max_tokens", 0)
+
+
 def test_the_prompt_is_the_one_that_chat_makes(
     claude: anthropic.Anthropic, client: openai.OpenAI
 ) -> None:
@@ -297,7 +315,7 @@ def test_a_huge_token_limit_is_cut_to_the_context(claude: anthropic.Anthropic) -
     ("change", "error", "words"),
     [
         ({"model": "claude-9"}, anthropic.NotFoundError, "does not exist"),
-        ({"max_tokens": 0}, anthropic.BadRequestError, "max_tokens"),
+        ({"max_tokens": -1}, anthropic.BadRequestError, "max_tokens"),
         ({"messages": []}, anthropic.BadRequestError, "messages"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image"}]}]},

@@ -117,7 +117,25 @@ class ToolReferenceBlock(_Block, frozen=True, tag="tool_reference"):
         return self.tool_name
 
 
-ResultPart = TextBlock | ImageBlock | DocumentBlock | SearchResultBlock | ToolReferenceBlock
+class HostedBlock(msgspec.Struct, frozen=True, tag_field="type"):
+    """What a tool that the vendor runs was asked, or returned, and other changes that the vendor
+    makes to a conversation. The model is not shown it; nor are its fields read."""
+
+    takes_any: ClassVar[bool] = True
+
+
+class BrowserStateBlock(HostedBlock, frozen=True, tag="browser_state"):
+    """The tabs and downloads of a browser that the vendor's own tools drive."""
+
+
+ResultPart = (
+    TextBlock
+    | ImageBlock
+    | DocumentBlock
+    | SearchResultBlock
+    | ToolReferenceBlock
+    | BrowserStateBlock
+)
 
 
 class ToolResultBlock(_Block, frozen=True, tag="tool_result"):
@@ -126,13 +144,6 @@ class ToolResultBlock(_Block, frozen=True, tag="tool_result"):
     is_error: bool = False
     toolset_name: Any = None
     cache_control: Any = None
-
-
-class HostedBlock(msgspec.Struct, frozen=True, tag_field="type"):
-    """What a tool that the vendor runs was asked, or returned, and other changes that the vendor
-    makes to a conversation. The model is not shown it; nor are its fields read."""
-
-    takes_any: ClassVar[bool] = True
 
 
 class ServerToolUseBlock(HostedBlock, frozen=True, tag="server_tool_use"):

@@ -18,6 +18,7 @@ from service.errors import InvalidRequestError, NoThreadsError
 from service.wire.call_names import name_results
 from service.wire.decode import Ignored, decode
 from service.wire.messages.blocks import (
+    BrowserStateBlock,
     CompactionBlock,
     DocumentBlock,
     HostedBlock,
@@ -97,9 +98,14 @@ class CountRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class MessagesRequest(PromptFields, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``max_tokens`` is limited to the model's context."""
+    """``max_tokens`` is limited to the model's context. 0 only fills the prefix cache."""
 
-    max_tokens: Annotated[int, Meta(ge=1, le=2**31)]
+    max_tokens: Annotated[int, Meta(ge=0, le=2**31)]
+
+    @property
+    def only_prompt(self) -> bool:
+        """True if only the prompt is to be computed, without output."""
+        return self.max_tokens == 0
 
     def sampling(self) -> SamplingFields:
         return SamplingFields(
@@ -150,7 +156,8 @@ def decode_count(body: bytes, ignored: Ignored | None = None) -> CountRequest:
 
 def _check(request: PromptFields, ignored: Ignored) -> None:
     """Raise InvalidRequestError for an invalid request; ``ignored`` gains hosted tools, what they
-    were asked and returned, images that tools returned, and values that have no effect here."""
+    were asked and returned, what tools returned that is not text, and values that have no effect
+    here."""
     if request.thread is not None:
         # A request that continues a thread has only its newest messages. The SDKs' tool runners try
         # one automatically, and send the whole conversation after this error.
@@ -288,7 +295,8 @@ def messages_task(request: MessagesRequest, signer: Signer) -> Task:
     return Task(
         messages_conversation(request, signer),
         request.sampling(),
-        token_limit=request.max_tokens,
+        # If no output is requested, the engine still computes one token, which is not shown.
+        token_limit=max(1, request.max_tokens),
         answer=output_shape(request),
         tools=shapes_of(request.tools or ()),
         tier=ANTHROPIC_TIERS.get(request.service_tier or ""),
@@ -318,7 +326,8 @@ def output_shape(request: PromptFields) -> AnswerShape | None:
 
 
 def _joined(content: str | Sequence[ResultPart] | None) -> str:
-    """Join text, one block per line; an image that a tool returned is replaced by a sentence."""
+    """Join text, one block per line; what a tool returned besides text is replaced by a
+    sentence."""
     if content is None or isinstance(content, str):
         return content or ""
     return "\n".join(
@@ -328,7 +337,7 @@ def _joined(content: str | Sequence[ResultPart] | None) -> str:
 
 
 def _text_of(block: ResultPart) -> str | None:
-    return None if isinstance(block, ImageBlock) else block.text
+    return None if isinstance(block, ImageBlock | BrowserStateBlock) else block.text
 
 
 class _Beginning(NamedTuple):

@@ -1,8 +1,8 @@
 """Converts input items of a Responses request to messages for a chat template.
 
 A turn of the assistant comes as several items (reasoning, message, calls) and becomes one message.
-Items that are not supported here (a hosted tool's call, another server's compaction) are left out
-of the prompt and reported.
+What cannot be used here (a hosted tool's call, what another server sealed) is left out of the
+prompt and reported.
 """
 
 from __future__ import annotations
@@ -215,16 +215,15 @@ class MessageWriter:
         self._add({"role": role, "content": [text]}, placed.path)
 
     def _reasoning(self, placed: PlacedItem) -> None:
+        """Clients send an item for as long as the conversation lasts, so one that cannot be opened
+        must not fail the request: what it has in plain text is read."""
         item = convert(placed.item, ReasoningItem, placed.path)
         text = "".join(part.text for part in item.content or item.summary or ())
         if item.encrypted_content is not None:
             try:
                 text = self._unseal(item.encrypted_content)
-            except SealError as error:
-                param = f"{placed.path}.encrypted_content"
-                raise InvalidRequestError(
-                    f"'{param}' cannot be used: {error}.", param=param
-                ) from error
+            except SealError:
+                self._ignored.append(f"{placed.path}.encrypted_content")
         if text:
             turn = self._assistant(closed_by=("tool_calls", "content"))
             turn.setdefault("reasoning_content", []).append(self._count(text, placed.path))

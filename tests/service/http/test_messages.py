@@ -37,10 +37,10 @@ def sdk(client: TestClient[Litestar]) -> anthropic.Anthropic:
     [
         ({"model": "claude-none"}, anthropic.NotFoundError, "not_found_error"),
         ({"messages": []}, anthropic.BadRequestError, "invalid_request_error"),
-        ({"max_tokens": 0}, anthropic.BadRequestError, "invalid_request_error"),
+        ({"max_tokens": -1}, anthropic.BadRequestError, "invalid_request_error"),
         ({}, anthropic.InternalServerError, "overloaded_error"),  # no engine: 503
     ],
-    ids=["no such model", "no messages", "no tokens", "no engine"],
+    ids=["no such model", "no messages", "a negative limit", "no engine"],
 )
 def test_a_refusal_is_of_the_sdks_own_kind(
     sdk: anthropic.Anthropic, fields: dict[str, Any], error: type[Exception], kind: str

@@ -20,7 +20,7 @@ from service.output.log import fold
 from service.tenants.caller import ANYBODY
 from service.wire.chat.answer import ChatAnswer
 from service.wire.chat.request import decode_chat
-from service.wire.messages.answer import blocks_of
+from service.wire.messages.block_cutter import blocks_of
 from service.wire.messages.partial_json import read_cut_object
 from tests.service.at_once import at_once
 from tests.service.wire.chat.test_answer import Desk, Played, finish

@@ -52,6 +52,7 @@ class Played:
         reason: FinishReason = FinishReason.STOP,
         *,
         shows_thinking: bool = True,
+        only_prompt: bool = False,
     ) -> None:
         desk = Desk()
         generation = at_once(
@@ -73,6 +74,7 @@ class Played:
             message_id="msg_1",
             model="tiny",
             shows_thinking=shows_thinking,
+            only_prompt=only_prompt,
         )
         stream = answer.stream()
         (sequence,), (choice,) = desk.sequences, generation.choices
@@ -206,6 +208,18 @@ def test_omitted_thinking_keeps_its_block_and_a_signature_that_verifies(
     assert thinking.type == "thinking"
     assert (thinking.thinking, played.accumulated.content[0]) == ("", thinking)
     assert not Signer("a secret of tests").is_forged("", thinking.signature)
+
+
+@pytest.mark.parametrize("text", ["Hi", "<think>why", CALL], ids=["text", "thinking", "call"])
+@pytest.mark.parametrize("reason", [FinishReason.STOP, FinishReason.LENGTH])
+def test_without_output_the_message_is_empty_whatever_the_model_said(
+    checkpoint: Checkpoint, text: str, reason: FinishReason
+) -> None:
+    played = Played(checkpoint, text, [1], reason, only_prompt=True)
+    assert played.accumulated.model_dump() == played.whole.model_dump()
+    assert (played.whole.content, played.whole.stop_reason) == ([], "max_tokens")
+    assert (played.whole.usage.input_tokens, played.whole.usage.output_tokens) == (3, 0)
+    assert "content_block" not in played.sse
 
 
 def test_a_failure_is_an_error_event_of_anthropics_vocabulary(checkpoint: Checkpoint) -> None:

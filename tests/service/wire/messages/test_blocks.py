@@ -74,6 +74,18 @@ def test_search_results_and_found_tools_are_shown_as_text() -> None:
     ]
 
 
+def test_a_browsers_state_in_a_result_is_replaced_by_a_sentence_and_reported() -> None:
+    call = {"type": "tool_use", "id": "t", "name": "f", "input": {}}
+    tab = {"tab_id": "1", "url": "https://a.example", "title": "A", "active": True}
+    state = {"type": "browser_state", "tabs": [tab], "state_changes": None}
+    result = {"type": "tool_result", "tool_use_id": "t", "content": [TEXT, state]}
+    messages, left_out = shown(
+        USER, {"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}
+    )
+    assert messages[2]["content"] == "ok\n[browser_state: this server reads text only]"
+    assert left_out == ["messages[2].content[0].content[1].browser_state"]
+
+
 def test_a_summary_takes_the_place_of_all_before_it() -> None:
     old = {"type": "compaction", "content": "Older."}
     new = {"type": "compaction", "content": "They met.", "signature": "s"}

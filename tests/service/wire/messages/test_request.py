@@ -91,7 +91,11 @@ def test_a_choice_may_allow_one_call_only() -> None:
 @pytest.mark.parametrize(
     ("fields", "param"),
     [
-        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_tokens": -1}, "max_tokens"),
+        (
+            {"max_tokens": 0, "thinking": {"type": "enabled", "budget_tokens": 1024}},
+            "max_tokens",
+        ),
         ({"messages": []}, "messages"),
         ({"tools": [TOOL, TOOL]}, "tools.1.name"),
         ({"thinking": {"type": "enabled"}}, "thinking.budget_tokens"),
@@ -109,6 +113,13 @@ def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) 
     with pytest.raises(InvalidRequestError) as caught:
         decode(**fields)
     assert caught.value.param == param
+
+
+def test_a_limit_of_no_tokens_wants_the_prompt_only() -> None:
+    made = decode(max_tokens=0)
+    assert made.only_prompt
+    assert messages_task(made, SIGNER).token_limit == 1
+    assert not decode(max_tokens=1).only_prompt
 
 
 def test_thinking_between_tools_is_thinking_and_reported() -> None:

@@ -115,12 +115,13 @@ def test_reasoning_is_read_once_from_its_content_or_else_its_summary() -> None:
         assert messages([item, said])[0]["reasoning_content"] == "why"
 
 
-def test_sealed_reasoning_that_was_changed_is_refused_by_name() -> None:
+def test_sealed_reasoning_that_was_changed_is_left_out_and_reported() -> None:
     sealed = SEAL.seal("why", "me")
     changed = sealed[:-6] + ("A" if sealed[-6] != "A" else "B") + sealed[-5:]
-    error = refused([{"type": "reasoning", "summary": [], "encrypted_content": changed}])
-    assert error.param == "input[0].encrypted_content"
-    assert error.status == 400
+    item = {"type": "reasoning", "summary": [], "encrypted_content": changed}
+    given = read([item, {"role": "assistant", "content": "So."}])
+    assert given.conversation.messages == [{"role": "assistant", "content": "So."}]
+    assert given.ignored == ["input[0].encrypted_content"]
 
 
 def test_tools_in_an_item_count_like_those_of_the_request() -> None:

@@ -77,6 +77,25 @@ def test_a_compaction_of_ours_is_a_summary_and_another_servers_is_reported() -> 
 
 
 @pytest.mark.parametrize(
+    ("plain", "read"),
+    [
+        ({"summary": []}, None),
+        ({"summary": [{"text": "in short"}]}, "in short"),
+        ({"summary": [{"text": "in short"}], "content": [{"text": "in full"}]}, "in full"),
+    ],
+    ids=["nothing", "a summary", "content"],
+)
+def test_of_reasoning_that_was_sealed_elsewhere_the_plain_text_is_read(
+    plain: dict[str, Any], read: str | None
+) -> None:
+    foreign = {"type": "reasoning", "encrypted_content": "theirs:why", **plain}
+    made, ignored = write([foreign, {"role": "assistant", "content": "So."}])
+    assert [message.get("reasoning_content") for message in made] == [read]
+    assert made[0]["content"] == "So."
+    assert ignored == ["input[0].encrypted_content"]
+
+
+@pytest.mark.parametrize(
     "item",
     [
         {"role": "user", "content": "abcd"},
