@@ -22,8 +22,9 @@
     ├── DeadlineUnreachableError  429  refused:deadline      it would begin after its deadline
     ├── LimitError                429  refused:limit         the caller's key has no more to use now
     │   ├── RequestLimitError     429  refused:limit         requests per minute, or at once
-    │   ├── TokenLimitError       429  refused:limit         tokens per minute
-    │   └── QuotaError            429  refused:limit         tokens per day
+    │   ├── TokenLimitError       429  refused:limit         tokens are used or reserved: wait
+    │   ├── RequestOverLimitError 400  refused:limit         it needs more tokens than the limit
+    │   └── QuotaError            402  refused:limit         the tokens of the day are used
     ├── LoadingError              503  refused:loading       the model is not loaded yet
     ├── EngineUnavailableError    503  refused:engine        the engine is down or unresponsive
     ├── HelperKilledError         503  refused:preparation   a preparation process was killed
@@ -52,7 +53,7 @@ from typing import ClassVar, Final, NamedTuple, Self
 import msgspec
 
 # The same request would be refused again. Claude Code, for one, sends it ten more times after 401.
-_FINAL_STATUSES: Final = frozenset({400, 401, 403, 404, 405, 413, 415, 422, 426})
+_FINAL_STATUSES: Final = frozenset({400, 401, 402, 403, 404, 405, 413, 415, 422, 426})
 
 
 class Kind(NamedTuple):
@@ -230,8 +231,7 @@ class LimitState(NamedTuple):
 
 
 class LimitError(QuireError):
-    """``is_hopeless``: to send the same request again soon will not help. ``state``: what is
-    left."""
+    """``state``: what is left."""
 
     kind = Kind(429, "requests", "rate_limit_exceeded", "refused:limit")
 
@@ -241,16 +241,9 @@ class LimitError(QuireError):
         *,
         param: str | None = None,
         retry_after: int | None = None,
-        is_hopeless: bool = False,
     ) -> None:
         super().__init__(message, param=param, retry_after=retry_after)
-        self.is_hopeless = is_hopeless
         self.state = LimitState()
-
-    def headers(self) -> dict[str, str]:
-        # Clients of both vendors would otherwise send the request again.
-        hopeless = {"x-should-retry": "false"} if self.is_hopeless else {}
-        return {**super().headers(), **hopeless}
 
 
 class RequestLimitError(LimitError):
@@ -261,8 +254,18 @@ class TokenLimitError(LimitError):
     kind = Kind(429, "tokens", "rate_limit_exceeded", "refused:limit")
 
 
+class RequestOverLimitError(LimitError):
+    # Not 413, for which Claude Code shows a text about attachments instead of the message. A code
+    # with "rate_limit" in it makes opencode repeat the request, whatever the status.
+    kind = Kind(400, "invalid_request_error", "request_exceeds_limit", "refused:limit")
+
+
 class QuotaError(LimitError):
-    kind = Kind(429, "insufficient_quota", "insufficient_quota", "refused:limit")
+    """Never with a ``retry_after``: Codex would wait that long before it repeats the request."""
+
+    # opencode and Qwen Code repeat a 429 until they are killed; for 403, Claude Code says that it
+    # could not authenticate.
+    kind = Kind(402, "insufficient_quota", "insufficient_quota", "refused:limit")
 
 
 class LoadingError(QuireError):

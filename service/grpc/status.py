@@ -13,6 +13,7 @@ from service.errors import QuireError
 STATUS_CODES: Final = {
     400: StatusCode.INVALID_ARGUMENT,
     401: StatusCode.UNAUTHENTICATED,
+    402: StatusCode.RESOURCE_EXHAUSTED,
     403: StatusCode.PERMISSION_DENIED,
     404: StatusCode.NOT_FOUND,
     405: StatusCode.UNIMPLEMENTED,

@@ -22,6 +22,7 @@ from service.errors import (
     OverloadedError,
     QuotaError,
     RequestLimitError,
+    RequestOverLimitError,
     TokenLimitError,
 )
 from service.tenants.key_limits import KeyLimits
@@ -87,8 +88,7 @@ class LimitLedger:
         self._stored: dict[int, dict[str, int]] = {}
 
     def enter(self, alias: str, limits: KeyLimits) -> LimitUse:
-        """Count a request. Raises RequestLimitError, TokenLimitError or QuotaError, each with the
-        ``state``; then nothing is counted."""
+        """Count a request. Raises LimitError, with the ``state``; then nothing is counted."""
         now = self._clock()
         with self.memory.lock():
             tenant = self._tenant(alias, now)
@@ -100,8 +100,7 @@ class LimitLedger:
             return LimitUse(alias, limits, second, _state(tenant, limits, now))
 
     def take(self, use: LimitUse, tokens: int) -> None:
-        """Reserve tokens for a request that has entered. Raises TokenLimitError or QuotaError; then
-        none are."""
+        """Reserve tokens for a request that has entered. Raises LimitError; then none are."""
         now, limits = self._clock(), use.limits
         with self.memory.lock():
             tenant = self._tenant(use.alias, now)
@@ -230,7 +229,7 @@ class LimitLedger:
         if most is not None and tenant.all_open >= most:
             raise _refused(
                 RequestLimitError(
-                    f"{most} requests of this key are in progress, the most it may have at once; "
+                    f"{most:,} requests of this key are in progress, the most it may have at once; "
                     "send the next one when one has ended."
                 ),
                 _state(tenant, limits, now),
@@ -239,7 +238,7 @@ class LimitLedger:
         if most is not None and tenant.all_requests >= most:
             wait = _wait(tenant, REQUESTS, tenant.all_requests + 1 - most, now)
             error = RequestLimitError(
-                f"This key may send {most} requests per minute, and has; retry in {wait} s.",
+                f"This key may send {most:,} requests per minute, and has; retry in {wait} s.",
                 retry_after=wait,
             )
             raise _refused(error, _state(tenant, limits, now))
@@ -247,48 +246,61 @@ class LimitLedger:
     def _check_tokens(
         self, tenant: TenantCells, limits: KeyLimits, tokens: int, now: float
     ) -> None:
+        error: LimitError | None = _over_limit(limits, tokens)
         budget = limits.tokens_per_day
-        if budget is not None and tenant[USED] + tenant.reserved + tokens > budget:
-            self.memory.sweep()  # a worker may have died with tokens reserved
-        if budget is not None and tenant[USED] + tenant.reserved + tokens > budget:
-            raise _refused(self._over_budget(tenant, budget, tokens), _state(tenant, limits, now))
+        if error is None and budget is not None:
+            error = self._check_budget(tenant, budget, tokens)
         most = limits.tokens_per_minute
-        if most is None or tenant.all_tokens + tokens <= most:
-            return
-        if tokens > most:
-            error = TokenLimitError(
-                f"The request may need {tokens} tokens (its prompt and max_tokens), and this key "
-                f"may use {most} per minute; shorten the prompt or send a lower max_tokens.",
-                is_hopeless=True,
-            )
-        else:
-            missing = tenant.all_tokens + tokens - most
-            wait = _wait(tenant, TOKENS, missing, now)
-            if missing <= tenant.reserved:  # requests in progress may end at any moment
-                wait = min(wait, _UNKNOWN_WAIT)
-            error = TokenLimitError(
-                f"This key may use {most} tokens per minute; {tenant.all_tokens} are used, "
-                f"or reserved by requests in progress, and this request may need {tokens}. "
-                f"Retry in {wait} s.",
-                retry_after=wait,
-            )
-        raise _refused(error, _state(tenant, limits, now))
+        if error is None and most is not None:
+            error = _check_minute(tenant, most, tokens, now)
+        if error is not None:
+            raise _refused(error, _state(tenant, limits, now))
 
-    def _over_budget(self, tenant: TenantCells, budget: int, tokens: int) -> QuotaError:
+    def _check_budget(self, tenant: TenantCells, budget: int, tokens: int) -> LimitError | None:
+        if tenant[USED] + tenant.reserved + tokens > budget:
+            self.memory.sweep()  # a worker may have died with tokens reserved
         used, held = tenant[USED], tenant.reserved
-        needed = f", and this request may need {tokens}" if tokens > 1 else ""
+        if used + held + tokens <= budget:
+            return None
+        needed = f", and this request may need {tokens:,}" if tokens > 1 else ""
         if used + tokens <= budget:
-            return QuotaError(
-                f"This key may use {budget} tokens per day; {used} are used, {held} are reserved "
-                f"by requests in progress{needed}. Retry when some have ended."
+            return TokenLimitError(
+                f"This key may use {budget:,} tokens per day; {used:,} are used, {held:,} are "
+                f"reserved by requests in progress{needed}. Retry when some have ended."
             )
-        left = _DAY_SECONDS - self._wall() % _DAY_SECONDS
+        smaller = "Shorten the prompt, send a lower max_tokens, or retry" if needed else "Retry"
         return QuotaError(
-            f"This key may use {budget} tokens per day, and {used} are used{needed}. The day ends "
-            "at midnight UTC.",
-            retry_after=math.ceil(left),
-            is_hopeless=True,
+            f"This key may use {budget:,} tokens per day; {used:,} are used{needed}. {smaller} "
+            "when the next day begins, at midnight UTC."
         )
+
+
+def _over_limit(limits: KeyLimits, tokens: int) -> RequestOverLimitError | None:
+    """Return the error of a request that no wait can admit."""
+    for limit, period in ((limits.tokens_per_minute, "minute"), (limits.tokens_per_day, "day")):
+        if limit is not None and tokens > limit:
+            return RequestOverLimitError(
+                f"The request may need {tokens:,} tokens (its prompt and max_tokens), and this key "
+                f"may use {limit:,} per {period}; shorten the prompt or send a lower max_tokens."
+            )
+    return None
+
+
+def _check_minute(
+    tenant: TenantCells, most: int, tokens: int, now: float
+) -> TokenLimitError | None:
+    missing = tenant.all_tokens + tokens - most
+    if missing <= 0:
+        return None
+    wait = _wait(tenant, TOKENS, missing, now)
+    if missing <= tenant.reserved:  # requests in progress may end at any moment
+        wait = min(wait, _UNKNOWN_WAIT)
+    return TokenLimitError(
+        f"This key may use {most:,} tokens per minute; {tenant.all_tokens:,} are used, "
+        f"or reserved by requests in progress, and this request may need {tokens:,}. "
+        f"Retry in {wait} s.",
+        retry_after=wait,
+    )
 
 
 def _refused(error: LimitError, state: LimitState) -> LimitError:

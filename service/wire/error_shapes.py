@@ -15,6 +15,7 @@ ErrorShape = Callable[[QuireError, str], bytes]
 # Anthropic's error types, by HTTP status; other client errors are invalid_request_error.
 _ANTHROPIC_TYPES: Final = {
     401: "authentication_error",
+    402: "billing_error",
     403: "permission_error",
     404: "not_found_error",
     413: "request_too_large",

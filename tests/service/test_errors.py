@@ -49,11 +49,19 @@ def test_retry_after_is_sent_only_if_the_wait_is_known() -> None:
 
 
 def test_clients_are_asked_to_repeat_only_what_may_succeed() -> None:
-    final = {400, 401, 403, 404, 405, 413, 415, 422, 426}
+    final = {400, 401, 402, 403, 404, 405, 413, 415, 422, 426}
     for kind in every_error():
         error = kind("No.")
         says_no = error.headers().get("x-should-retry") == "false"
         assert says_no == (error.status in final or isinstance(error, errors.OperatorCancelError))
+
+
+def test_no_client_repeats_what_waiting_for_seconds_cannot_cure() -> None:
+    """opencode repeats a 429, and any error with these words in its code, whatever other headers
+    say."""
+    for kind in (errors.RequestOverLimitError, errors.QuotaError):
+        assert kind.kind.status < 429
+        assert "rate_limit" not in f"{kind.kind.code} {kind.kind.type}"
 
 
 def test_a_copy_to_raise_is_the_same_error_without_its_traceback() -> None:

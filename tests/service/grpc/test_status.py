@@ -35,6 +35,13 @@ def test_only_what_may_succeed_later_is_unavailable() -> None:
     assert errors.LoadingError in unavailable
 
 
+def test_only_a_smaller_request_helps_against_an_invalid_argument() -> None:
+    code = grpc.StatusCode
+    assert status_of(errors.RequestOverLimitError("x")).code is code.INVALID_ARGUMENT
+    for error in (errors.TokenLimitError, errors.RequestLimitError, errors.QuotaError):
+        assert status_of(error("x")).code is code.RESOURCE_EXHAUSTED
+
+
 def test_code_field_reason_and_wait_are_metadata() -> None:
     found = status_of(ModelNotFoundError("No 'x' here.", param="model"))
     assert found.code is grpc.StatusCode.NOT_FOUND

@@ -48,3 +48,11 @@ def test_the_openapi_document_shows_what_an_unhealthy_server_says(
     assert reply.status_code == 503
     responses = document["paths"]["/health/ready"]["get"]["responses"]
     assert responses["503"]["content"] == responses["200"]["content"]
+
+
+def test_the_openapi_document_has_the_statuses_of_a_key_s_limits(
+    client: TestClient[Litestar],
+) -> None:
+    paths = client.get("/openapi.json").json()["paths"]
+    for path in ("/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1/embeddings"):
+        assert {"400", "402", "429"} <= set(paths[path]["post"]["responses"])

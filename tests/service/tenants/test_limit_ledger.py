@@ -21,6 +21,7 @@ from service.errors import (
     OverloadedError,
     QuotaError,
     RequestLimitError,
+    RequestOverLimitError,
     TokenLimitError,
 )
 from service.tenants import limit_memory
@@ -96,19 +97,40 @@ def test_tokens_are_reserved_and_then_settled(ledger: LimitLedger, time: Time) -
     assert ledger.state("team", limits).tokens_left == 100
 
 
-def test_a_request_larger_than_the_limit_is_not_told_to_retry(ledger: LimitLedger) -> None:
-    use = ledger.enter("team", KeyLimits(tokens_per_minute=100))
-    with pytest.raises(TokenLimitError) as refusal:
+@pytest.mark.parametrize(
+    ("limits", "most"),
+    [
+        (KeyLimits(tokens_per_minute=100), "100 per minute"),
+        (KeyLimits(tokens_per_day=100), "100 per day"),
+        (KeyLimits(tokens_per_minute=90, tokens_per_day=100), "90 per minute"),
+    ],
+    ids=["minute", "day", "both"],
+)
+def test_a_request_that_can_never_fit_is_to_be_made_smaller(
+    ledger: LimitLedger, limits: KeyLimits, most: str
+) -> None:
+    # Neither what is used nor what is reserved matters.
+    ledger.settle(ledger.enter("team", limits), 50)
+    ledger.take(ledger.enter("team", limits), 20)
+    use = ledger.enter("team", limits)
+    with pytest.raises(RequestOverLimitError) as refusal:
         ledger.take(use, 101)
-    assert refusal.value.retry_after is None
-    assert refusal.value.headers()["x-should-retry"] == "false"
+    assert refusal.value.message == (
+        "The request may need 101 tokens (its prompt and max_tokens), and this key may use "
+        f"{most}; shorten the prompt or send a lower max_tokens."
+    )
+    assert refusal.value.headers() == {
+        "x-quire-reason": "refused:limit",
+        "x-should-retry": "false",
+    }
+    assert refusal.value.state.tokens_left == max(0, (limits.tokens_per_minute or 0) - 70)
 
 
 def test_a_refused_request_costs_nothing(ledger: LimitLedger) -> None:
     limits = KeyLimits(requests_per_minute=2, tokens_per_minute=100, concurrent_requests=1)
     for _ in range(5):
         use = ledger.enter("team", limits)
-        with pytest.raises(TokenLimitError):
+        with pytest.raises(RequestOverLimitError):
             ledger.take(use, 101)
         ledger.settle(use, 0, counts=False)
     assert ledger.state("team", limits).requests_left == 2
@@ -129,19 +151,20 @@ def test_a_day_has_its_budget(ledger: LimitLedger, time: Time) -> None:
     use = ledger.enter("team", limits)
     ledger.take(use, 900)
     second = ledger.enter("team", limits)
-    with pytest.raises(QuotaError, match="reserved by requests in progress") as refusal:
+    with pytest.raises(TokenLimitError, match="900 are reserved by requests in progress"):
         ledger.take(second, 200)
-    assert not refusal.value.is_hopeless
     ledger.settle(use, 850)
-    with pytest.raises(QuotaError, match="midnight") as refusal:
+    with pytest.raises(QuotaError, match=r"1,000 tokens per day; 850 are used, .* 200\. Shorten"):
         ledger.take(second, 200)
-    assert refusal.value.kind.code == "insufficient_quota"
-    assert refusal.value.retry_after == DAY // 2
     ledger.take(second, 150)
     ledger.settle(second, 150)
     assert ledger.used_today("team") == 1000
-    with pytest.raises(QuotaError):
+    with pytest.raises(QuotaError, match=r"are used\. Retry when") as refusal:
         ledger.enter("team", limits)
+    assert refusal.value.headers() == {
+        "x-quire-reason": "refused:limit",
+        "x-should-retry": "false",
+    }
     time.now += DAY // 2
     assert ledger.used_today("team") == 0
     ledger.enter("team", limits)

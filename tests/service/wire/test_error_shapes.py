@@ -14,6 +14,8 @@ from service.errors import (
     NoThreadsError,
     OverloadedError,
     QuireError,
+    QuotaError,
+    RequestOverLimitError,
 )
 from service.wire.error_shapes import anthropic_shape, openai_shape, shape_for
 
@@ -22,11 +24,13 @@ from service.wire.error_shapes import anthropic_shape, openai_shape, shape_for
     ("error", "kind"),
     [
         (InvalidRequestError("m"), "invalid_request_error"),
+        (RequestOverLimitError("m"), "invalid_request_error"),
+        (QuotaError("m"), "billing_error"),
         (ModelNotFoundError("m"), "not_found_error"),
         (OverloadedError("m"), "rate_limit_error"),
         (EngineFailedError("m"), "api_error"),
     ],
-    ids=["400", "404", "429", "5xx"],
+    ids=["400", "limit", "402", "404", "429", "5xx"],
 )
 def test_anthropics_clients_get_their_own_words(error: QuireError, kind: str) -> None:
     body = json.loads(anthropic_shape(error, "req_1"))
