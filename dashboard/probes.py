@@ -76,7 +76,7 @@ class Probes(Generic[T]):
     def _keep(
         self, shown: dict[tuple[str, str], _Kept[T]], valid: dict[tuple[str, str], _Kept[T]]
     ) -> None:
-        """Keep what is shown now, all of it, and what was shown last before."""
+        """Keep everything that is shown now and, of the rest, what was shown most recently."""
         others = [item for item in valid.items() if item[0] not in shown]
         surplus = max(len(others) + len(shown) - _MOST_KEPT, 0)
         self._kept = {**dict(others[surplus:]), **shown}

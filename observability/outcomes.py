@@ -195,7 +195,7 @@ OUTCOMES = (
     Outcome(
         "refused:limit",
         OutcomeGroup.REFUSED,
-        "The API key has used its limit of requests or tokens.",
+        "The API key's limit of requests or tokens is reached, or too low for this request.",
         Trait.ENGINE,
     ),
     Outcome(

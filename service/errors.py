@@ -20,11 +20,11 @@
     ├── UpgradeRequiredError      426  refused:invalid       no WebSocket here; use HTTP
     ├── OverloadedError           429  refused:overloaded    capacity exists but is contended
     ├── DeadlineUnreachableError  429  refused:deadline      it would begin after its deadline
-    ├── LimitError                429  refused:limit         the caller's key has no more to use now
+    ├── LimitError                429  refused:limit         a limit of the caller's key forbids it
     │   ├── RequestLimitError     429  refused:limit         requests per minute, or at once
     │   ├── TokenLimitError       429  refused:limit         tokens are used or reserved: wait
     │   ├── RequestOverLimitError 400  refused:limit         it needs more tokens than the limit
-    │   └── QuotaError            402  refused:limit         the tokens of the day are used
+    │   └── QuotaError            402  refused:limit         the tokens of the day are used up
     ├── LoadingError              503  refused:loading       the model is not loaded yet
     ├── EngineUnavailableError    503  refused:engine        the engine is down or unresponsive
     ├── HelperKilledError         503  refused:preparation   a preparation process was killed

@@ -186,7 +186,7 @@ class Constraints:
     def _submit_slow(
         self, grammar_state: GrammarState, constraint: Constraint | None, token_ids: list[int]
     ) -> None:
-        """After an engine's death, hundreds of sequences may have to wait for one another here."""
+        """The time in this queue does not count: after an engine's death it may be long."""
 
         def follow() -> None:
             grammar_state.leave_queue()

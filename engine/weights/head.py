@@ -30,7 +30,7 @@ def has_own_head(
     directory: Path, embedding: str, dtype: torch.dtype, text_part: TextModelPart | None
 ) -> bool:
     """Return whether a head is stored that differs in ``dtype`` from the tensor ``embedding``: then
-    transformers does not tie them. So does a head in few bits, or one of embeddings in few bits.
+    transformers does not tie them. A head counts, too, if it or the embeddings are in few bits.
     ``text_part``: see ``ModelConfig``. Raises WeightsError."""
     with ExitStack() as ends:
         stored = by_text_name(opened(directory, ends, text_part), text_part)

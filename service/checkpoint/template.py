@@ -153,7 +153,7 @@ class ChatTemplate:
         return names if self._with_tools is None else names | self._with_tools.variables
 
     def find_efforts(self) -> frozenset[str]:
-        """Raises TemplateError."""
+        """Return the words that it compares ``reasoning_effort`` with. Raises TemplateError."""
         try:
             words = compared_words(_environment().parse(self.source), "reasoning_effort")
         except jinja2.TemplateError as error:

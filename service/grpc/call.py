@@ -198,7 +198,7 @@ class Calls:
             failure = _deadline_error()
         failure = exchange.cancellation or failure
         self._note(exchange, failure)
-        # gRPC's end of a call leaves a cycle of references, which would keep the calls in these
+        # gRPC leaves a reference cycle when a call ends, which would keep the frames of these
         # tracebacks, and the messages that they received, until the next garbage collection.
         failure.__traceback__ = failure.__context__ = failure.__cause__ = None
         return failure

@@ -146,7 +146,7 @@ class PreparationProcesses:
             self._abandon(work, _GRACE_SECONDS if begun.is_set() else 0.0)
             raise
         finally:
-            # What it raises has a traceback, which refers to this call: such a cycle would keep
+            # The traceback of what it raises refers to this frame: such a cycle would keep
             # the bodies of refused requests until the next garbage collection.
             del work
         result = await unpacked(job, done)

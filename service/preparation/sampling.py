@@ -83,7 +83,7 @@ def check_min_tokens(request: SamplingFields, limit: int) -> None:
     if request.min_tokens is not None and request.min_tokens > limit:
         raise InvalidRequestError(
             f"'min_tokens' is {request.min_tokens}, but this request can have at most {limit} "
-            "output tokens: its token limit, or what its prompt leaves of the context.",
+            "output tokens (its own limit, or the room that its prompt leaves in the context).",
             param="min_tokens",
         )
 

@@ -268,7 +268,7 @@ class LimitLedger:
                 f"This key may use {budget:,} tokens per day; {used:,} are used, {held:,} are "
                 f"reserved by requests in progress{needed}. Retry when some have ended."
             )
-        smaller = "Shorten the prompt, send a lower max_tokens, or retry" if needed else "Retry"
+        smaller = "Shorten the prompt, limit the output, or retry" if needed else "Retry"
         return QuotaError(
             f"This key may use {budget:,} tokens per day; {used:,} are used{needed}. {smaller} "
             "when the next day begins, at midnight UTC."
@@ -280,8 +280,8 @@ def _over_limit(limits: KeyLimits, tokens: int) -> RequestOverLimitError | None:
     for limit, period in ((limits.tokens_per_minute, "minute"), (limits.tokens_per_day, "day")):
         if limit is not None and tokens > limit:
             return RequestOverLimitError(
-                f"The request may need {tokens:,} tokens (its prompt and max_tokens), and this key "
-                f"may use {limit:,} per {period}; shorten the prompt or send a lower max_tokens."
+                f"This request may need {tokens:,} tokens for prompt and output, but this key "
+                f"may use {limit:,} per {period}; shorten the prompt or limit the output."
             )
     return None
 

@@ -116,8 +116,8 @@ def test_a_request_that_can_never_fit_is_to_be_made_smaller(
     with pytest.raises(RequestOverLimitError) as refusal:
         ledger.take(use, 101)
     assert refusal.value.message == (
-        "The request may need 101 tokens (its prompt and max_tokens), and this key may use "
-        f"{most}; shorten the prompt or send a lower max_tokens."
+        "This request may need 101 tokens for prompt and output, but this key may use "
+        f"{most}; shorten the prompt or limit the output."
     )
     assert refusal.value.headers() == {
         "x-quire-reason": "refused:limit",

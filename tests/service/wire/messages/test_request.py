@@ -115,7 +115,7 @@ def test_an_unsound_request_names_the_field(fields: dict[str, Any], param: str) 
     assert caught.value.param == param
 
 
-def test_a_limit_of_no_tokens_wants_the_prompt_only() -> None:
+def test_max_tokens_0_computes_only_the_prompt() -> None:
     made = decode(max_tokens=0)
     assert made.only_prompt
     assert messages_task(made, SIGNER).token_limit == 1
