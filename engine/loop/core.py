@@ -96,7 +96,7 @@ class EngineCore:
         self._clock = clock
         self._uids = itertools.count()
         self._constrained = ConstrainedSequences(constraints)
-        pacer = None if max_decode_slowdown is None else PrefillPacer(max_decode_slowdown)
+        pacer = _new_pacer(self.info, max_decode_slowdown)
         self.scheduler = _new_scheduler(
             self.info,
             counters=self._constrained.counters,
@@ -378,6 +378,10 @@ def _log(request_id: str, failure: Exception) -> None:
         logger.debug("sequence %s was refused: %s", request_id, failure)
     else:
         logger.error("sequence %s failed", request_id, exc_info=failure)
+
+
+def _new_pacer(info: ModelInfo, slowdown: float | None) -> PrefillPacer | None:
+    return None if slowdown is None else PrefillPacer(slowdown, info.step_seconds)
 
 
 def _new_scheduler(

@@ -228,7 +228,6 @@ class Assembly:
 
     def _info(self, cache: AnyKVCache) -> ModelInfo:
         config, model = self._config, self._setup.model
-        held = cache.num_blocks * self._sizes.block_size
         return ModelInfo(
             model=config.model,
             architecture=model.architecture,
@@ -236,7 +235,7 @@ class Assembly:
             device=str(self._device),
             num_parameters=self._loaded.num_parameters,
             vocab_size=model.vocab_size,
-            max_model_len=min(self._setup.max_positions, held),
+            max_model_len=min(self._setup.max_positions, cache.num_blocks * self._sizes.block_size),
             block_size=self._sizes.block_size,
             num_kv_blocks=cache.num_blocks,
             kv_cache_bytes=cache.num_bytes * self._setup.ranks,
@@ -244,6 +243,7 @@ class Assembly:
             tokenizer_dir=config.model,
             generates=model.generates,
             prompt_logprob_work=self._loaded.prompt_logprob_work,
+            step_seconds=self._setup.step_seconds,
             embedding_size=model.hidden_size,
             pooling=self._setup.pooling.pooling,
             matryoshka_dimensions=self._setup.pooling.matryoshka_dimensions,

@@ -35,6 +35,9 @@ from engine.weights.head import stores_head
 logger = logging.getLogger(__name__)
 
 
+# Two of them are hardly noticed: what is left of one when a request comes, and the next one.
+_STEP_SECONDS = 0.1
+
 AnyConfig = ModelConfig | PluginConfig
 
 
@@ -66,6 +69,14 @@ class RunnerSetup:
     def runs_ahead(self) -> bool:
         asked = self.config.async_scheduling
         return self.device.type != "cpu" if asked is None else asked
+
+    @property
+    def step_seconds(self) -> float | None:
+        """How long a step of prompts should take, where a short one is as efficient as a long one.
+        A GPU needs many rows, and so does a mixture, whose experts each get few of a step's."""
+        model = self.model
+        is_plain = isinstance(model, ModelConfig) and model.experts is None
+        return _STEP_SECONDS if is_plain and self.device.type == "cpu" else None
 
     @property
     def is_cache_quantised(self) -> bool:

@@ -1,4 +1,4 @@
-"""Limits how much of a prompt a step may compute while streams are running.
+"""PromptLimits how much of a prompt a step may compute.
 
 A step lasts as long as all its work, and each running stream gets one token from it: a large prompt
 chunk delays every stream's next token. So while streams run, a step's prompt tokens are limited
@@ -6,6 +6,10 @@ such that it takes at most ``slowdown`` times as long as without them. How long 
 from earlier ones with about as many decodes (``engine.schedule.costs``). Beyond the largest of
 them it is estimated from their slope and from prompts that were computed alone, and tried in
 bounded steps: what a device does for free says nothing about where that ends.
+
+Without streams, a long prompt's step delays the requests that come while it runs. Where a short
+step is as efficient as a long one, it takes about ``step_seconds``
+(``engine.schedule.step_length``).
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass, field
 from statistics import median_low
+from typing import NamedTuple
 
 from engine.schedule.costs import FORGOTTEN_AFTER, CostCurve, CostPoint, slope
+from engine.schedule.step_length import StepLength
 
 # Used until their cost is known: enough tokens to estimate it.
 _FIRST_TOKENS = 64
@@ -38,6 +44,16 @@ _TWICE_WITHIN = 3
 # progress; with more, streams would be delayed even further.
 _SHARE_OF_JOINING = 0.25
 _REMEMBERED = 5
+
+
+class PromptLimits(NamedTuple):
+    """Tokens of all prompts in a step, and of long ones."""
+
+    prompts: int = 1 << 30
+    length: int = 1 << 30
+
+
+_NO_LIMITS = PromptLimits()
 
 
 @dataclass(slots=True)
@@ -76,9 +92,10 @@ class PrefillPacer:
     """Call ``budget`` before a step is planned, ``observe`` after it ran. Another step may run
     between the two."""
 
-    def __init__(self, slowdown: float) -> None:
-        """``slowdown``: above 1."""
+    def __init__(self, slowdown: float, step_seconds: float | None = None) -> None:
+        """``slowdown``: above 1. ``step_seconds``: as in ModelInfo."""
         self._slowdown = slowdown
+        self._alone = None if step_seconds is None else StepLength(step_seconds)
         self._companies: dict[int, _Company] = {}  # by the number of decodes, in powers of two
         self._prompts = CostCurve()  # alone
 
@@ -87,6 +104,8 @@ class PrefillPacer:
         if not decodes:
             if prompt_tokens:
                 self._prompts.observe(prompt_tokens, seconds)
+                if self._alone is not None:
+                    self._alone.observe(prompt_tokens, seconds)
             return
         size = decodes.bit_length()
         company = self._companies.get(size)
@@ -97,6 +116,12 @@ class PrefillPacer:
             company.mixed_since = 0
         elif company is not None:  # else it was planned when there were fewer
             company.observe(prompt_tokens, seconds, self._slowdown)
+
+    def limits(self, decodes: int) -> PromptLimits:
+        """Return what a step may have of prompts, besides ``decodes`` decodes."""
+        if decodes:
+            return PromptLimits(prompts=self.budget(decodes))
+        return _NO_LIMITS if self._alone is None else PromptLimits(length=self._alone.tokens)
 
     def budget(self, decodes: int) -> int:
         """Return how many prompt tokens may join ``decodes`` (at least one) decodes."""

@@ -6,8 +6,9 @@ take what they cost, in this order:
 1. Every running sequence whose next token can be sampled gets its one token: prompts never delay
    running streams.
 2. Running sequences with more to compute (a prompt, or everything after a preemption) get chunks
-   of it. If there are decodes, the prompt tokens of running and new sequences are limited by
-   ``engine.schedule.pacing``.
+   of it. A step's prompt tokens, of running and new sequences, are limited by
+   ``engine.schedule.pacing``, and half of them are for short prompts, of both
+   (``engine.schedule.short_prompts``).
 3. Waiting sequences are admitted in the order of ``engine.schedule.waiting`` while slots, budget
    and blocks last. The head of the queue waits for room and is not overtaken. If it lacks a slot,
    a running sequence of a less urgent class that has no token yet returns to the queue.
@@ -25,81 +26,19 @@ from __future__ import annotations
 
 import operator
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Set
-from dataclasses import dataclass, field
-
-from msgspec import structs
+from collections.abc import Set
 
 from engine.messages import EngineCounters, PrefixMissReason
 from engine.queueing import WaitingReason
 from engine.schedule.blocks import BlockCounts
+from engine.schedule.draft import Draft
 from engine.schedule.pacing import PrefillPacer
 from engine.schedule.prefix import PrefixCache
+from engine.schedule.room import Room
+from engine.schedule.short_prompts import ShortPrompts
 from engine.schedule.waiting import WaitingQueue
 from engine.step.sequence import Sequence
 from engine.step.step import PENDING, ScheduledSequence, StepPlan
-
-
-@dataclass(slots=True)
-class _Draft:
-    """A step being planned."""
-
-    prefix: PrefixCache
-    budget: int  # in plain tokens; the last item may exceed it
-    prompt_logprob_work: float
-    extra_work: int = 0  # as in StepPlan
-    items: dict[int, ScheduledSequence] = field(default_factory=dict)  # by uid
-    admitted: list[Sequence] = field(default_factory=list)
-    resumed: list[Sequence] = field(default_factory=list)
-    preempted: set[int] = field(default_factory=set)  # uids
-
-    def take(self, sequence: Sequence, num_tokens: int, restores: int | None = None) -> None:
-        start = sequence.num_computed_tokens
-        completes = start + num_tokens == len(sequence.token_ids)
-        self.items[sequence.uid] = ScheduledSequence(
-            sequence, start, num_tokens, completes, sequence.num_preemptions, restores
-        )
-        self.budget -= num_tokens
-        if num_tokens > 1:  # this check is cheaper than the call
-            self._spend(self._extra_work(sequence, num_tokens))
-
-    def next_part(self, sequence: Sequence) -> int:
-        """Return how many of a sequence's next tokens this step may compute."""
-        remaining = len(sequence.token_ids) - sequence.num_computed_tokens
-        most = self.budget
-        if sequence.params.prompt_logprobs is not None:
-            most = max(1, int(most / self.prompt_logprob_work))
-        return self.prefix.cut(sequence, min(remaining, most))
-
-    def drop(self, sequence: Sequence) -> None:
-        self.preempted.add(sequence.uid)
-        item = self.items.pop(sequence.uid, None)
-        if item is not None:
-            self.budget += item.num_tokens
-            if item.num_tokens > 1:
-                self._spend(-self._extra_work(sequence, item.num_tokens))
-
-    def _extra_work(self, sequence: Sequence, num_tokens: int) -> int:
-        if sequence.params.prompt_logprobs is None:
-            return 0
-        return round(num_tokens * (self.prompt_logprob_work - 1))
-
-    def _spend(self, extra_work: int) -> None:
-        self.budget -= extra_work
-        self.extra_work += extra_work
-
-    def plan(self, preempted: tuple[Sequence, ...]) -> StepPlan:
-        items = tuple(self.items.values())
-        if self.prefix.snapshots is not None:
-            items = tuple(map(self._saving, items))
-        admitted, resumed = tuple(self.admitted), tuple(self.resumed)
-        return StepPlan(items, admitted, resumed, preempted, self.extra_work)
-
-    def _saving(self, item: ScheduledSequence) -> ScheduledSequence:
-        """Decide whether the state after an item is kept."""
-        slot = self.prefix.reserve(item.sequence, item.end)
-        return item if slot is None else structs.replace(item, saves=slot)
-
 
 _MISSED = {reason: f"prefix_missed_{reason.value}" for reason in PrefixMissReason}
 _rank = operator.attrgetter("rank")
@@ -110,10 +49,6 @@ def _count_missed(counters: EngineCounters, reason: PrefixMissReason, sequence: 
     missed = sequence.num_prompt_tokens - sequence.num_cached_tokens
     name = _MISSED[reason]
     setattr(counters, name, getattr(counters, name) + missed)
-
-
-def _missing_blocks(sequences: Iterable[Sequence], size: int) -> int:
-    return sum(-(-one.num_tokens // size) - len(one.block_table) for one in sequences)
 
 
 def _count_cached(counters: EngineCounters, sequence: Sequence) -> None:
@@ -171,8 +106,8 @@ class Scheduler:
         self.waiting_reason: WaitingReason | None = None  # why the head waited in the last step
         self._waiting = WaitingQueue(prompt_logprob_work)
         self._preempted: tuple[Sequence, ...] = ()  # since the last plan
-        # Blocks that running prompts will need; admitting on them would only lead to preemption.
-        self._promised = 0
+        self._room = Room(self.pool, block_size)
+        self._short = ShortPrompts(self._waiting, self.prefix, self._room)
         self.running: list[Sequence] = []  # by rank, first in rank first
 
     @property
@@ -211,31 +146,31 @@ class Scheduler:
         slots = self.max_num_seqs - len(self.running)
         if slots <= 0 or (self.waiting_reason is WaitingReason.KV_BLOCKS and self._waiting):
             return 0
-        # As in ``_fits``: each needs one block more once it runs.
-        blocks = self.pool.num_available - self._promised - len(self.running)
-        return min(slots, max(0, blocks // (self._num_blocks(num_tokens) + 1)))
+        return min(slots, self._room.for_more(num_tokens, len(self.running)))
 
     # --- schedule ----------------------------------------------------------------------------
 
     def schedule(self, now: float, sitting_out: Set[int] = frozenset()) -> StepPlan:
         """Plan the next step and allocate its blocks. ``sitting_out``: uids of sequences to leave
         out, which keep their blocks. Empty only if there is no other work."""
-        work = self._waiting.prompt_logprob_work
-        draft = _Draft(self.prefix, self.max_num_batched_tokens, work)
+        draft = Draft(self.prefix, self.max_num_batched_tokens, self._waiting.prompt_logprob_work)
         self.prefix.begin_step(now)
+        if self._waiting.is_shared:
+            self._waiting.settle(self.running)
         prefilling = self._continue_decodes(draft, sitting_out)
-        if self._pacer is not None and draft.items and (prefilling or self._waiting):
-            draft.budget = min(draft.budget, self._pacer.budget(len(draft.items)))
+        if self._pacer is not None and (prefilling or self._waiting):
+            draft.limit(self._pacer.limits(len(draft.items)), prefilling, self._waiting)
+        if prefilling:
+            self._plan_short(draft, prefilling, now)
         self._continue_prefills(draft, prefilling)
-        kept = (each for each in prefilling if each.uid not in draft.preempted)
-        self._promised = _missing_blocks(kept, self.block_size)
+        self._room.promise(prefilling, draft.preempted)
         self.waiting_reason = self._admit(draft, now) if self._waiting else None
         if draft.items:
             self.counters.steps += 1
         preempted, self._preempted = self._preempted, ()
         return draft.plan(preempted)
 
-    def _continue_decodes(self, draft: _Draft, sitting_out: Set[int]) -> list[Sequence]:
+    def _continue_decodes(self, draft: Draft, sitting_out: Set[int]) -> list[Sequence]:
         """Plan each decoding sequence's token; return the sequences that have more to compute."""
         prefilling = []
         running, size = self.running, self.block_size
@@ -253,49 +188,50 @@ class Scheduler:
                 draft.take(sequence, 1)
         return prefilling
 
-    def _continue_prefills(self, draft: _Draft, prefilling: list[Sequence]) -> None:
+    def _plan_short(self, draft: Draft, prefilling: list[Sequence], now: float) -> None:
+        """Plan short prompts, those that run first. Add those that start to ``prefilling``."""
+        before = draft.for_short(prefilling[0], self._counters.steps)
+        self._continue_prefills(draft, self._short.running(prefilling))
+        self._room.promise(prefilling, draft.preempted)
+        while draft.budget > 0 and len(self.running) < self.max_num_seqs:
+            if (found := self._short.pop_waiting(prefilling[0], len(self.running))) is None:
+                break
+            prefilling.append(found[0])
+            self._start(*found, draft, now)
+        draft.for_all(*before)
+
+    def _continue_prefills(self, draft: Draft, prefilling: list[Sequence]) -> None:
         for sequence in prefilling:
             if draft.budget <= 0:
                 return
-            if sequence.uid in draft.preempted:
+            if sequence.uid in draft.preempted or sequence.uid in draft.items:
                 continue
             if room := self._make_room(sequence, draft.next_part(sequence), draft):
                 draft.take(sequence, room)
 
-    def _admit(self, draft: _Draft, now: float) -> WaitingReason | None:
+    def _admit(self, draft: Draft, now: float) -> WaitingReason | None:
         """Admit waiting sequences; return why the head of the queue still waits, if there is
         one."""
-        if self._waiting.is_shared:
-            self._waiting.settle(self.running)
         while (head := self._waiting.head()) is not None:
             if len(self.running) >= self.max_num_seqs and not self._yield_slot(head, draft):
                 return WaitingReason.SLOTS
-            if draft.budget <= 0:
+            if not draft.takes(head):
                 return WaitingReason.BUDGET
             hits = self.prefix.match(head)
-            if not self._fits(head, hits):
+            if not self._room.fits(head, hits, len(self.running)):
                 return WaitingReason.KV_BLOCKS
             self._start(self._waiting.pop(), hits, draft, now)
-            self._promised += _missing_blocks((head,), self.block_size)
         return None
 
-    def _yield_slot(self, head: Sequence, draft: _Draft) -> bool:
+    def _yield_slot(self, head: Sequence, draft: Draft) -> bool:
         """Preempt a sequence of a less urgent class, if there is one that may be."""
         if (yielding := self._waiting.yields_to(head, self.running)) is not None:
             draft.drop(yielding)
-            self._promised -= _missing_blocks((yielding,), self.block_size)
+            self._room.promised -= self._room.missing((yielding,))
             self.preempt(yielding, overtaken=True)
         return yielding is not None
 
-    def _fits(self, sequence: Sequence, hits: list[int]) -> bool:
-        """True if there are blocks for all tokens of a waiting sequence, besides those promised to
-        others and one more for each running sequence, so that it is not preempted at once."""
-        # A hit that no sequence holds counts as available, so it must also count as needed.
-        shared = sum(1 for block in hits if self.pool.ref_count(block))
-        needed = self._num_blocks(sequence.num_tokens) - shared
-        return needed + self._promised + len(self.running) <= self.pool.num_available
-
-    def _start(self, sequence: Sequence, hits: list[int], draft: _Draft, now: float) -> None:
+    def _start(self, sequence: Sequence, hits: list[int], draft: Draft, now: float) -> None:
         restores = self.prefix.begin(sequence, hits)
         insort(self.running, sequence, key=_rank)
         if sequence.first_scheduled_time is None:
@@ -313,8 +249,9 @@ class Scheduler:
         _count_cached(self._counters, sequence)
         room = self._make_room(sequence, draft.next_part(sequence), draft)
         draft.take(sequence, room, restores)
+        self._room.promised += self._room.missing((sequence,))
 
-    def _make_room(self, sequence: Sequence, num_tokens: int, draft: _Draft) -> int:
+    def _make_room(self, sequence: Sequence, num_tokens: int, draft: Draft) -> int:
         """Allocate blocks for the sequence's next tokens; return how many tokens fit.
 
         Preempts only to avoid returning 0, and only sequences that rank below this one.
@@ -323,7 +260,7 @@ class Scheduler:
         computed = sequence.num_computed_tokens
         if computed + num_tokens <= len(table) * size:  # true for nearly every decode
             return num_tokens
-        missing = self._num_blocks(computed + num_tokens) - len(table)
+        missing = self._room.num_blocks(computed + num_tokens) - len(table)
         while missing > 0:
             if self.pool.num_available:
                 table.append(self.pool.allocate())
@@ -332,12 +269,9 @@ class Scheduler:
                 break
         return min(num_tokens, len(table) * size - computed)
 
-    def _num_blocks(self, num_tokens: int) -> int:
-        return -(-num_tokens // self.block_size)
-
     # --- preempt -----------------------------------------------------------------------------
 
-    def _preempt_below(self, sequence: Sequence, draft: _Draft) -> bool:
+    def _preempt_below(self, sequence: Sequence, draft: Draft) -> bool:
         """Preempt the sequence that ranks last, unless it is this one."""
         last = self.running[-1]
         if last is sequence:
@@ -409,7 +343,7 @@ class Scheduler:
         elif sequence.num_computed_tokens >= len(sequence.token_ids):
             # It was readmitted meanwhile, with cached blocks that leave nothing to compute.
             self.preempt(sequence)
-        needed = self._num_blocks(len(sequence.token_ids))
+        needed = self._room.num_blocks(len(sequence.token_ids))
         if len(sequence.block_table) > needed:
             self.prefix.release(sequence.block_table[needed:])
             del sequence.block_table[needed:]
@@ -429,7 +363,7 @@ class Scheduler:
 
     def lend_blocks(self, num_tokens: int = 1) -> list[int]:
         """Return the blocks that a sequence of so many tokens needs. Raises OutOfBlocksError."""
-        return self.pool.allocate_all(self._num_blocks(num_tokens))
+        return self.pool.allocate_all(self._room.num_blocks(num_tokens))
 
     def take_back(self, blocks: list[int]) -> None:
         """Release blocks that were lent."""

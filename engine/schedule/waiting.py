@@ -21,6 +21,9 @@ The bounds that follow, for a sequence that waits:
 - Of its own tenant, at most 8 (k + 1) - 1 sequences go ahead of it, where k are older.
 - Each other tenant i of its class is given at most w (c - c') + p of prompt work: w is i's weight,
   c this tenant's counter at the end, c' i's counter at the beginning, and p its largest prompt.
+- Besides, while prompts of others are computed, short ones may go ahead of it out of turn
+  (``engine.schedule.short_prompts``): with at most half of the prompt tokens of the steps that it
+  waits, and one such prompt more.
 - While a class waits, the others are given at most (d + o) / f of work until its next turn,
   beyond the admission under way: f is its floor, d the work it has been given by its floor and not
   yet earned, and o what is owed to other classes by theirs.
@@ -28,7 +31,8 @@ The bounds that follow, for a sequence that waits:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import heapq
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from engine.queueing import ServiceClass
@@ -53,6 +57,8 @@ URGENCY: Final = {each: place for place, each in enumerate(ServiceClass)}
 
 # How many tenants a class remembers, beyond those with live sequences.
 _MOST_IDLE = 1024
+# How many tenants' heads ``heads`` yields besides the first.
+_MOST_HEADS = 16
 
 
 class _ClassQueue:
@@ -199,11 +205,33 @@ class WaitingQueue:
         queue = self._next_queue()
         if queue is None:
             raise IndexError("nothing waits")
+        return self._pop_of(queue)
+
+    def heads(self) -> Iterator[Sequence]:
+        """Yield the head, then those of the other tenants of its class, in the order of their
+        turns: few, as there may be many tenants."""
+        head = self.head()
+        if head is None:
+            return
+        yield head
+        if self._num_queues > 1 and not self._begun:
+            tenants = self._classes[head.service_class].waiting.values()
+            for queue in heapq.nsmallest(_MOST_HEADS, tenants, key=lambda queue: queue.counter):
+                other = queue.head()
+                if other is not None and other is not head:
+                    yield other
+
+    def pop_early(self, sequence: Sequence) -> None:
+        """Remove one of ``heads``. The head keeps its turn."""
+        self._pop_of(self._classes[sequence.service_class].tenants[sequence.tenant])
+
+    def _pop_of(self, queue: TenantQueue) -> Sequence:
         sequence = queue.pop()
         del self._members[sequence.uid]
         if self._num_queues > 1 and sequence.uid not in self._begun:
             group = self._classes[sequence.service_class]
-            group.turn = None
+            if group.turn == sequence.tenant:
+                group.turn = None
             if group.owed > 0:
                 self._by_floor.add(sequence.uid)
         self._removed(sequence, queue)

@@ -126,6 +126,7 @@ class ModelInfo:
     tokenizer_dir: str = ""  # the directory with tokenizer.json, if there is one
     generates: bool = True
     prompt_logprob_work: float = 1.0  # of a prompt token with logprobs, in plain tokens
+    step_seconds: float | None = None  # what a step of prompts alone should take; None: anything
     embedding_size: int = 0  # elements; 0: not supported
     num_scores: int = 0  # of a sequence classifier; 0: not a classifier
     pooling: Pooling | None = None  # None: no pooling

@@ -68,6 +68,16 @@ def test_the_longest_sequence_is_the_longest_that_needs_no_other_frequencies(
         set_up(msgspec.structs.replace(config, max_model_len=most + 1), ALONE)
 
 
+@pytest.mark.parametrize("variant", ["qwen3", "mixtral"])
+def test_steps_of_prompts_are_short_where_that_costs_nothing(variant: str, tmp_path: Path) -> None:
+    save_model(VARIANTS[variant], tmp_path)
+    config = EngineConfig(model=str(tmp_path), load_format="dummy", device="cpu", threads=1)
+    setup = set_up(config, ALONE)
+    assert (setup.step_seconds is None) is (variant == "mixtral")
+    on_gpu = dataclasses.replace(setup, device=torch.device("cuda"))
+    assert on_gpu.step_seconds is None
+
+
 def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:
     with pytest.raises(ModelError, match=f"{MAX_POSITIONS} positions"):
         load_runner(model, max_model_len=MAX_POSITIONS + 1)

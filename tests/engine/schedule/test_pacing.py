@@ -28,6 +28,7 @@ class PricedRunner:
     step_seconds: float = 0.005
     decode_seconds: float = 0.0002  # for each decode
     prompt_token_seconds: float = 0.00002  # at the beginning of a context; doubles every 8k tokens
+    step_seconds_wished: float | None = None
     joining_seconds: float = 0.0  # of any number of prompt tokens, in addition to decodes
     now: float = 0.0
     steps: list[tuple[int, int, float]] = field(default_factory=list)
@@ -47,6 +48,7 @@ class PricedRunner:
             num_kv_blocks=8192,
             kv_cache_bytes=0,
             eos_token_ids=frozenset(),
+            step_seconds=self.step_seconds_wished,
         )
 
     def execute(self, plan: StepPlan) -> StepResult:
@@ -170,6 +172,41 @@ def test_a_prompt_alone_is_not_held_back() -> None:
     while 0 not in streams.times:
         streams.step()
     assert [tokens for _, tokens, _ in streams.runner.steps] == [2048] * 8
+
+
+def test_steps_of_prompts_alone_take_as_long_as_they_should() -> None:
+    runner = PricedRunner(prompt_token_seconds=0.0001, step_seconds_wished=0.1)
+    streams = Streams(runner, 1.6)
+    streams.add(0, LONG)
+    while 0 not in streams.times:
+        streams.step()
+    assert [tokens for _, tokens, _ in runner.steps[:3]] == [256, 512, 768]
+    assert all(seconds < 0.15 for _, _, seconds in runner.steps)
+    assert runner.steps[-2][1] == 256  # tokens after so many others take longer, and this is least
+
+
+def test_prompts_that_come_at_once_and_fit_into_a_step_are_not_split() -> None:
+    runner = PricedRunner(prompt_token_seconds=0.0001, step_seconds_wished=0.1)
+    streams = Streams(runner, 1.6)
+    for handle in range(5):
+        streams.add(handle, 400)
+    streams.step()
+    assert runner.steps[0][1] == 2000
+
+
+@pytest.mark.parametrize("long", [1500, 6000])
+def test_a_short_prompt_waits_for_two_short_steps(long: int) -> None:
+    """The one that runs when it comes, and its own."""
+    runner = PricedRunner(prompt_token_seconds=0.0001, step_seconds_wished=0.1)
+    streams = Streams(runner, 1.6)
+    streams.add(0, long)
+    for _ in range(2):
+        came = runner.now
+        streams.step()
+    streams.add(1, 10)
+    while 1 not in streams.times:
+        streams.step()
+    assert streams.times[1][0] - came < 0.25
 
 
 def test_what_streams_take_alone_is_measured_before_prompts_join_them_and_now_and_then() -> None:

@@ -312,6 +312,25 @@ def test_a_head_that_waits_for_room_is_not_overtaken_by_another_tenant() -> None
     assert server.queue.head() is large
 
 
+def test_one_that_is_taken_early_leaves_the_head_its_turn() -> None:
+    server = Server(slots=1)
+    head = server.submit("a", tokens=1000)
+    others = [server.submit(name) for name in "bc"]
+    server.submit("b")
+    assert list(server.queue.heads()) == [head, *others]
+    server.queue.pop_early(others[1])
+    server.queue.charge(others[1])
+    assert list(server.queue.heads()) == [head, others[0]]
+    assert server.queue.pop() is head
+
+
+def test_of_many_tenants_few_heads_are_looked_at() -> None:
+    server = Server(slots=1)
+    for number in range(100):
+        server.submit(f"t{number}")
+    assert len(list(server.queue.heads())) <= waiting._MOST_HEADS + 1
+
+
 def test_cached_tokens_count_a_tenth() -> None:
     queue = WaitingQueue()
     one = sequence(0, "a", tokens=100, weight=2.0)

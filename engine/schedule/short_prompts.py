@@ -1,0 +1,58 @@
+"""Which prompts need not wait until a long one has been computed.
+
+Prompts are computed in the order of their ranks, each with all of a step's prompt tokens that those
+before it leave. So others would wait until a long one has had its last step. Therefore half of a
+step's prompt tokens is for *short* prompts: those with at most a quarter of the work that the first
+prompt has left. The first prompt takes at most twice as long for it, and prompts of about the same
+length are computed one after the other, as their mean time to the first token is then least.
+"""
+
+from __future__ import annotations
+
+from engine.schedule.prefix import PrefixCache
+from engine.schedule.room import Room
+from engine.schedule.waiting import WaitingQueue
+from engine.step.sequence import Sequence
+
+# Of the work that the first prompt has left.
+_SHORT = 0.25
+
+
+class ShortPrompts:
+    def __init__(self, waiting: WaitingQueue, prefix: PrefixCache, room: Room) -> None:
+        self._waiting = waiting
+        self._prefix = prefix
+        self._room = room
+
+    def running(self, prefilling: list[Sequence]) -> list[Sequence]:
+        """Return the short ones of the running prompts, which come by rank; the shortest first."""
+        if len(prefilling) < 2:
+            return []
+        most = self._most(prefilling[0])
+        left = {one.uid: self._left(one, one.num_computed_tokens) for one in prefilling[1:]}
+        short = [one for one in prefilling[1:] if left[one.uid] <= most]
+        return sorted(short, key=lambda one: left[one.uid])
+
+    def pop_waiting(self, first: Sequence, num_running: int) -> tuple[Sequence, list[int]] | None:
+        """Remove the foremost waiting prompt that is short while this running one is first; return
+        it with its cached blocks. None if there is none, or no room for it and the head."""
+        head, most = self._waiting.head(), self._most(first)
+        for sequence in self._waiting.heads():
+            hits = self._prefix.match(sequence)
+            if self._left(sequence, len(hits) * self._prefix.block_size) > most:
+                continue
+            kept = 0 if head is None or head is sequence else head.num_tokens
+            if not self._room.fits(sequence, hits, num_running, kept):
+                return None
+            self._waiting.pop_early(sequence)
+            return sequence, hits
+        return None
+
+    def _most(self, first: Sequence) -> float:
+        return _SHORT * self._left(first, first.num_computed_tokens)
+
+    def _left(self, sequence: Sequence, num_computed: int) -> float:
+        left = len(sequence.token_ids) - num_computed
+        if sequence.params.prompt_logprobs is None:
+            return left
+        return left * self._waiting.prompt_logprob_work

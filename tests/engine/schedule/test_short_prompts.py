@@ -1,0 +1,190 @@
+"""A short prompt does not wait for a long one: simulated servers, step by step."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.messages import SamplingParams
+from engine.queueing import ServiceClass, WaitingReason
+from engine.schedule.scheduler import Scheduler
+from engine.step.sequence import Sequence
+
+BUDGET = 64
+OUTPUT = 3
+LONG = 1000
+
+
+@dataclass
+class Server:
+    """Runs steps of BUDGET tokens; each sequence generates OUTPUT tokens."""
+
+    num_kv_blocks: int = 10_000
+    max_num_seqs: int = BUDGET
+    uids: itertools.count[int] = field(default_factory=itertools.count)
+    planned: dict[int, int] = field(default_factory=dict)  # by uid, in the last step
+
+    def __post_init__(self) -> None:
+        self.scheduler = Scheduler(
+            num_kv_blocks=self.num_kv_blocks,
+            block_size=4,
+            max_model_len=4000,
+            max_num_seqs=self.max_num_seqs,
+            max_num_batched_tokens=BUDGET,
+            enable_prefix_caching=False,
+        )
+
+    def add(self, tenant: str, tokens: int, **traits: object) -> Sequence:
+        uid = next(self.uids)
+        params = SamplingParams(max_tokens=OUTPUT)
+        one = Sequence(uid, f"r{uid}", [1] * tokens, tokens, params, tenant=tenant, **traits)  # type: ignore[arg-type]
+        self.scheduler.add(one)
+        return one
+
+    def step(self) -> None:
+        plan = self.scheduler.schedule(0.0)
+        self.planned = {item.sequence.uid: item.num_tokens for item in plan.scheduled}
+        for item in plan.scheduled:
+            self.scheduler.update(item, 7 if item.completes else None, 0.0)
+            if item.sequence.num_output_tokens == OUTPUT:
+                self.scheduler.finish(item.sequence)
+
+    def steps_to_first_token(self, sequence: Sequence) -> int:
+        for step in range(1, 1000):
+            self.step()
+            if sequence.num_output_tokens:
+                return step
+        raise AssertionError("it never begins")
+
+
+@pytest.mark.parametrize("tenant", ["a", "b"])
+def test_a_short_prompt_is_in_the_next_step_whoever_sent_the_long_one(tenant: str) -> None:
+    server = Server()
+    server.add("a", LONG)
+    server.step()
+    short = server.add(tenant, 10)
+    assert server.steps_to_first_token(short) == 1
+    assert sum(server.planned.values()) == BUDGET
+
+
+def test_a_short_prompt_does_not_wait_for_long_ones_of_another_tenant_that_wait() -> None:
+    server = Server()
+    for _ in range(5):
+        server.add("a", LONG)
+    server.step()
+    for _ in range(20):
+        assert server.steps_to_first_token(server.add("b", 10)) == 1
+
+
+def test_a_prompt_larger_than_its_part_of_a_step_has_half_of_each() -> None:
+    server = Server()
+    long = server.add("a", LONG)
+    server.step()
+    short = server.add("b", 100)
+    parts = []
+    while not short.num_output_tokens:
+        server.step()
+        parts.append((server.planned[long.uid], server.planned[short.uid]))
+    assert parts == [(32, 32), (32, 32), (32, 32), (60, 4)]
+
+
+def test_prompts_of_about_the_same_length_are_computed_one_after_the_other() -> None:
+    server = Server()
+    first, second = server.add("a", 300), server.add("b", 200)
+    assert server.steps_to_first_token(first) == 5
+    assert second.num_computed_tokens == 5 * BUDGET - 300
+    assert server.steps_to_first_token(second) == 3
+
+
+def test_a_long_prompt_alone_has_every_token_of_each_step() -> None:
+    server = Server()
+    server.add("a", LONG)
+    server.add("a", LONG)
+    for _ in range(LONG // BUDGET):
+        server.step()
+        assert list(server.planned.values()) == [BUDGET]
+
+
+def test_a_more_urgent_class_that_waits_is_not_overtaken() -> None:
+    server = Server()
+    server.add("a", LONG)
+    server.step()
+    urgent = server.add("a", LONG, service_class=ServiceClass.INTERACTIVE)
+    short = server.add("b", 10)
+    server.step()
+    assert server.planned.keys().isdisjoint({urgent.uid, short.uid})
+    assert server.scheduler.waiting_reason is WaitingReason.BUDGET
+
+
+def test_short_prompts_leave_the_blocks_that_the_head_of_the_queue_needs() -> None:
+    server = Server(num_kv_blocks=56)
+    server.add("a", 100)
+    server.step()
+    head = server.add("a", 120)
+    short = server.add("b", 5)
+    server.step()
+    assert head.uid in server.planned  # 25 and 30 blocks, and one more
+    assert short.uid not in server.planned
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_steps_stay_full_and_the_first_prompt_has_half_of_each(seed: int) -> None:
+    server, rng = Server(), random.Random(seed)
+    load = rng.uniform(0.05, 0.6)
+    for _ in range(200):
+        if rng.random() < load:
+            server.add(rng.choice("abc"), rng.choice([3, 20, 100, 600]))
+        running = list(server.scheduler.running)
+        left = {one.uid: one.num_tokens - one.num_computed_tokens for one in running}
+        prompts = [one for one in running if left[one.uid] > 1]
+        decodes = len(running) - len(prompts)
+        server.step()
+        if sum(server.planned.values()) < BUDGET:
+            assert not server.scheduler.num_waiting
+            assert all(server.planned[uid] == tokens for uid, tokens in left.items())
+        if prompts:
+            first = prompts[0].uid
+            assert server.planned[first] >= min(left[first], (BUDGET - decodes) // 2)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), tenants=st.integers(2, 4))
+def test_who_waits_is_overtaken_by_no_more_than_half_of_the_prompt_tokens(
+    seed: int, tenants: int
+) -> None:
+    """And by the rest of a prompt, beyond what the counters allow; if there are slots and blocks
+    for all."""
+    server, rng = Server(), random.Random(seed)
+    names = "abcd"[:tenants]
+    counters = server.scheduler._waiting._classes[ServiceClass.STANDARD].tenants
+    waiting: dict[int, tuple[Sequence, dict[str, float], Counter[str]]] = {}
+    early: dict[int, float] = defaultdict(float)
+    largest = 0
+    for _ in range(300):
+        if rng.random() < 0.3:
+            size = rng.choice([3, 20, 100, 600])
+            largest = max(largest, size)
+            one = server.add(rng.choice(names), size)
+            known = {name: queue.counter for name, queue in counters.items()}
+            waiting[one.uid] = (one, known, Counter())
+        before = {uid for uid, (one, _, _) in waiting.items() if not one.block_table}
+        server.step()
+        starting = [uid for uid in before if waiting[uid][0].first_scheduled_time is not None]
+        for uid in before - set(starting):
+            one, known, given_to = waiting[uid]
+            early[uid] += BUDGET / 2
+            for other in starting:
+                given_to[waiting[other][0].tenant] += waiting[other][0].num_prompt_tokens
+            for name, work in given_to.items():
+                if name != one.tenant:
+                    since = counters[one.tenant].counter - known.get(name, 0.0)
+                    assert work <= max(0.0, since) + 2 * largest + early[uid]
+        for uid in starting:
+            del waiting[uid]
