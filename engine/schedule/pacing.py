@@ -1,4 +1,4 @@
-"""PromptLimits how much of a prompt a step may compute.
+"""Limits how much of a prompt a step may compute.
 
 A step lasts as long as all its work, and each running stream gets one token from it: a large prompt
 chunk delays every stream's next token. So while streams run, a step's prompt tokens are limited
