@@ -26,6 +26,7 @@ from engine.architecture.schemes import (
 )
 
 _DENSE = "dense"
+_METHOD = "compressed-tensors"
 _NAIVE = "naive-quantized"
 
 
@@ -50,6 +51,20 @@ _FORMATS = {
 }
 # That format means one of these.
 _NAIVE_FORMATS = {"int": "int-quantized", "float": "float-quantized"}
+
+
+def early_section(fields: ConfigFields | None) -> ConfigFields | None:
+    """Return what ``compression_config`` says of quantization; None if weights are floats. Early
+    releases wrote it for those, too, and without their method; the first nested the schemes."""
+    if fields is None:
+        return None
+    schemes = fields.section("quantization_config") or fields
+    sparsity = fields.section("sparsity_config")
+    is_dense = sparsity is None or sparsity.text("format", _DENSE) == _DENSE
+    if is_dense and not schemes.has("config_groups"):
+        return None
+    values = {"quant_method": _METHOD, "sparsity_config": fields.values.get("sparsity_config")}
+    return ConfigFields(schemes.source, {**values, **schemes.values})
 
 
 def read_compressed(fields: ConfigFields) -> QuantizedFormat:

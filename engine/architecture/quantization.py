@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from engine.architecture.compressed_tensors import read_compressed
+from engine.architecture.compressed_tensors import early_section, read_compressed
 from engine.architecture.fields import ConfigFields, read_object
 from engine.architecture.patterns import name_pattern
 from engine.architecture.schemes import (
@@ -56,10 +56,9 @@ def read_quantization(directory: Path) -> QuantizedFormat | None:
 
 
 def _section(fields: ConfigFields) -> ConfigFields | None:
-    for name in QUANTIZATION:
-        if (found := fields.section(name)) is not None:
-            return found
-    return None
+    name, early = QUANTIZATION
+    found = fields.section(name)
+    return early_section(fields.section(early)) if found is None else found
 
 
 def quantized_format(fields: ConfigFields) -> QuantizedFormat:
@@ -67,8 +66,7 @@ def quantized_format(fields: ConfigFields) -> QuantizedFormat:
     method = fields.text("quant_method")
     if method not in _METHODS:
         raise fields.error("quant_method", "one of " + ", ".join(_METHODS), method)
-    if fields.has("rotation"):  # GPTQModel's; inputs would have to be rotated, too
-        found = fields.values["rotation"]
+    if found := fields.values.get("rotation"):  # GPTQModel's; inputs would have to be rotated, too
         raise fields.error("rotation", "null (rotated weights are not read)", found)
     return _METHODS[method](fields)
 
@@ -81,12 +79,12 @@ def _everywhere(description: str, scheme: Scheme) -> QuantizedFormat:
 
 
 def _read_fp8(fields: ConfigFields) -> QuantizedFormat:
-    for name in ("fmt", "format", "checkpoint_format"):
+    # GPTQModel divides by its weight_scale_inv; others multiply by what they call so.
+    divides = fields.has(_SEMANTICS)
+    for name in ("fmt", "format", "checkpoint_format") if divides else ("fmt",):
         kind = fields.text(name, "e4m3")
         if kind not in ("e4m3", "float8_e4m3fn"):
             raise fields.error(name, "e4m3", kind)
-    # GPTQModel divides by its weight_scale_inv; others multiply by what they call so.
-    divides = fields.has(_SEMANTICS)
     if divides and (found := fields.text(_SEMANTICS)) != "inverse":
         raise fields.error(_SEMANTICS, "inverse", found)
     block = two_sizes(fields, "weight_block_size")

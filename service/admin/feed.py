@@ -86,8 +86,8 @@ class Feed:
             raise ProblemError(
                 429,
                 "readers",
-                f"The feed already has {MOST_FEED_READERS} readers, the maximum. A dashboard reads "
-                "it once for all of its viewers.",
+                f"The feed of this API worker already has {MOST_FEED_READERS} readers, the "
+                "maximum. A dashboard reads it once for all of its viewers.",
                 headers={"retry-after": "5"},
             )
         oldest = next(reader for reader in self._readers if reader.alias == greediest)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from observability.admin_api import AuditRows, KvMap, RequestQuery
+from observability.catalogue import OTHER_KEY
 from service.admin.audit import AuditTrail
 from service.admin.hot_settings import HotSettings
 from service.admin.part_messages import (
@@ -151,7 +152,7 @@ class OwnPart:
         return CancelPart(
             record.request_id,
             error.outcome,
-            f"{record.route} of {record.key}",
+            f"{record.route} of {record.key or OTHER_KEY}",
             is_complete=not exchange.cancel(error),
         )
 

@@ -62,7 +62,7 @@ class Limit(enum.Enum):
     QUEUE = "`--max-waiting-requests`, `--max-waiting-tokens`, and the key's share of both"
     RUNS = "`--resume-total-bytes`, and the key's share of it"
     SOCKETS = "`--max-websockets`, and the key's share of it"
-    FEED = "16 readers, and the admin key's share of them"
+    FEED = "16 readers of each API worker, and the admin key's share of them"
     BUNDLE = "one at a time"
     EXPORTS = "two exports at a time"
     LOAD = "one load run at a time"

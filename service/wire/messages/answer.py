@@ -167,7 +167,9 @@ class MessagesAnswer:
     def usage(self) -> MessagesUsage:
         generation = self.generation
         prompt, read = generation.prompt_tokens, generation.cached_tokens
-        whole_blocks = prompt - prompt % self._cache_block if self._cache_block else 0
+        # As many as the same prompt would read: its last token is always computed.
+        readable = prompt - 1
+        whole_blocks = readable - readable % self._cache_block if self._cache_block else 0
         written = max(0, whole_blocks - read)
         usage = MessagesUsage(prompt - read - written, written, read, output_tokens=0)
         if self.only_prompt:

@@ -49,6 +49,7 @@ def read(**values: Any) -> QuantizedFormat:
         ({**GPTQ, "format": "gptq_v2", "checkpoint_format": "gptq"}, Gptq(4, 128, True), None),
         ({**GPTQ, "format": "gptq_v2"}, Gptq(4, 128, False), None),
         ({**GPTQ, "bits": 8, "pack_dtype": "int32", "rotation": None}, Gptq(8, 128, True), None),
+        ({**GPTQ, "rotation": False}, Gptq(4, 128, True), None),
         (AWQ, Awq(128), "awq, 4 bits, groups of 128"),
         (FP8, Float8((WHOLE, BY_ROW)), "fp8"),
         (
@@ -131,8 +132,11 @@ def test_modules_of_gptq_may_differ() -> None:
         ({**AWQ, "bits": 8}, "bits must be 4"),
         ({**AWQ, "zero_point": False}, "zero_point"),
         ({**FP8, "fmt": "e5m2"}, "fmt must be e4m3"),
-        ({**FP8, "format": "float8_e5m2"}, "format must be e4m3"),
-        ({**FP8, "checkpoint_format": "float8_e8m0fnu"}, "checkpoint_format must be e4m3"),
+        ({**gptqmodel_fp8("row"), "format": "float8_e5m2"}, "format must be e4m3"),
+        (
+            {**gptqmodel_fp8("row"), "checkpoint_format": "float8_e8m0fnu"},
+            "checkpoint_format must be e4m3",
+        ),
         (
             {**FP8, "weight_scale_semantics": "direct"},
             "weight_scale_semantics must be inverse, not 'direct'",
@@ -184,13 +188,38 @@ def test_a_file_of_its_own_may_say_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_the_early_name_of_the_section_is_read(inside: bool, tmp_path: Path) -> None:
-    found = {"compression_config": compressed("pack-quantized", 4)(32)}
-    values = {"text_config": found} if inside else found
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_early_name_of_the_section_is_read(inside: bool, nested: bool, tmp_path: Path) -> None:
+    section = compressed("pack-quantized", 4)(32)
+    del section["quant_method"]
+    early = {"compression_config": {"quantization_config": section} if nested else section}
+    values = {"text_config": early} if inside else early
     (tmp_path / "config.json").write_text(json.dumps(values))
     quantized = read_quantization(tmp_path)
     assert quantized is not None
     assert quantized.description == "compressed-tensors, int4, groups of 32"
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        {},
+        {"version": "0.6.0"},
+        {"sparsity_config": {"format": "dense", "sparsity_structure": "2:4"}},
+        {"sparsity_config": {}, "quantization_config": None},
+    ],
+    ids=["empty", "version", "dense", "nulls"],
+)
+def test_early_sections_of_plain_weights_say_so(section: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"compression_config": section}))
+    assert read_quantization(tmp_path) is None
+
+
+def test_early_sections_of_sparse_weights_are_refused(tmp_path: Path) -> None:
+    section = {"sparsity_config": {"format": "sparse-bitmask"}}
+    (tmp_path / "config.json").write_text(json.dumps({"compression_config": section}))
+    with pytest.raises(ConfigError, match="sparse weights are not supported"):
+        read_quantization(tmp_path)
 
 
 junk = st.recursive(

@@ -53,6 +53,7 @@ class Played:
         *,
         shows_thinking: bool = True,
         only_prompt: bool = False,
+        cache_block: int = 0,
     ) -> None:
         desk = Desk()
         generation = at_once(
@@ -75,6 +76,7 @@ class Played:
             model="tiny",
             shows_thinking=shows_thinking,
             only_prompt=only_prompt,
+            cache_block=cache_block,
         )
         stream = answer.stream()
         (sequence,), (choice,) = desk.sequences, generation.choices
@@ -220,6 +222,16 @@ def test_without_output_the_message_is_empty_whatever_the_model_said(
     assert (played.whole.content, played.whole.stop_reason) == ([], "max_tokens")
     assert (played.whole.usage.input_tokens, played.whole.usage.output_tokens) == (3, 0)
     assert "content_block" not in played.sse
+
+
+@pytest.mark.parametrize(("block", "written"), [(1, 2), (2, 2), (3, 0)])
+def test_what_the_same_prompt_cannot_read_back_is_not_a_cache_write(
+    checkpoint: Checkpoint, block: int, written: int
+) -> None:
+    """The last of the prompt's three tokens is always computed."""
+    usage = Played(checkpoint, "Hi", [1], cache_block=block).whole.usage
+    assert usage.cache_creation_input_tokens == written
+    assert usage.input_tokens == 3 - written
 
 
 def test_a_failure_is_an_error_event_of_anthropics_vocabulary(checkpoint: Checkpoint) -> None:
