@@ -74,7 +74,7 @@ def _main(argv: list[str] | None) -> int:
         namespace, rest = parser.parse_known_args(given)
         if namespace.command not in (_dashboard, _join):
             used: argparse.ArgumentParser = namespace.own_parser
-            if problem := unknown_arguments(used, rest, given):
+            if problem := unknown_arguments(used, namespace, rest, given):
                 used.error(problem)
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command

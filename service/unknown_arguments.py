@@ -15,16 +15,19 @@ _FLAG = re.compile(r"--|-\w$")  # not -text, which may be a secret
 
 
 def unknown_arguments(
-    parser: argparse.ArgumentParser, rest: Sequence[str], given: Sequence[str]
+    parser: argparse.ArgumentParser,
+    namespace: argparse.Namespace,
+    rest: Sequence[str],
+    given: Sequence[str],
 ) -> str:
-    """Return a sentence, empty if all arguments are known. ``given``: the whole command line.
-    ``rest``: what the parser did not take; it takes a flag with other dashes for a positional.
+    """Return a sentence, empty if all arguments are known. ``namespace``: what the parser took; it
+    takes a flag with other dashes for a positional. ``rest``: what it did not take. ``given``: the
+    whole command line.
 
     The values of flags, which may be secrets, are not in the sentence, nor is other text after the
     first flag."""
     known = [flag for action in parser._actions for flag in action.option_strings]  # no public list
-    taken = [text for text in given if text.startswith(_OTHER_DASHES) and text not in rest]
-    unknown = [*(text for text in taken if _nearest(text, known)), *rest]
+    unknown = [*_flags_among_positionals(parser, namespace), *rest]
     if not unknown:
         return ""
     nearest = dict.fromkeys(near for text in unknown for near in _nearest(text, known))
@@ -35,6 +38,17 @@ def unknown_arguments(
     ]
     said = f"unknown arguments: {' '.join(shown)}" if shown else "unknown arguments"
     return f"{said} ({'; '.join(notes)})" if notes else said
+
+
+def _flags_among_positionals(
+    parser: argparse.ArgumentParser, namespace: argparse.Namespace
+) -> Iterator[str]:
+    for action in parser._actions:
+        value = getattr(namespace, action.dest, None)
+        if action.option_strings or not isinstance(value, str):
+            continue
+        if value.startswith(_OTHER_DASHES):
+            yield value
 
 
 def _shown(unknown: Sequence[str], known: Sequence[str], given: Sequence[str]) -> Iterator[str]:

@@ -11,15 +11,17 @@ from service.unknown_arguments import unknown_arguments
 KNOWN = ("--max-model-len", "--max-num-seqs", "--api-key", "--host")
 
 
-def said_of(rest: list[str], *, given: list[str] | None = None) -> str:
-    parser = argparse.ArgumentParser()
+def said_of(given: list[str]) -> str:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("model", nargs="?")
     for flag in KNOWN:
         parser.add_argument(flag)
-    return unknown_arguments(parser, rest, ["serve", *(given or rest)])
+    namespace, rest = parser.parse_known_args(given)
+    return unknown_arguments(parser, namespace, rest, ["serve", *given])
 
 
 @pytest.mark.parametrize(
-    ("rest", "said"),
+    ("given", "said"),
     [
         (["--max-model-lenn", "3"], "--max-model-lenn (nearest: --max-model-len)"),
         (["--max-model-lenn=3"], "--max-model-lenn (nearest: --max-model-len)"),
@@ -33,36 +35,38 @@ def said_of(rest: list[str], *, given: list[str] | None = None) -> str:
         (["-api-key=sk-1"], "-api-key (nearest: --api-key)"),
     ],
 )
-def test_unknown_arguments_are_named_with_the_nearest_flag(rest: list[str], said: str) -> None:
-    assert said_of(rest) == f"unknown arguments: {said}"
+def test_unknown_arguments_are_named_with_the_nearest_flag(given: list[str], said: str) -> None:
+    assert said_of(["pocket", *given]) == f"unknown arguments: {said}"
 
 
 @pytest.mark.parametrize("dash", ["\u2013", "\u2014", "\u2212", "\u2013-"])
 def test_a_flag_with_other_dashes_is_one_also_where_it_was_taken_for_a_model(dash: str) -> None:
     flag = f"{dash}api-key"
     said = f"unknown arguments: {flag} (nearest: --api-key)"
+    assert said_of(["pocket", flag, "sk-1"]) == said
     assert said_of([flag, "sk-1"]) == said
-    assert said_of(["sk-1"], given=[flag, "sk-1"]) == said
-    assert said_of([], given=[f"{flag}=sk-1"]) == said
-    assert said_of([], given=[f"{dash} a text"]) == ""
+    assert said_of([f"{flag}=sk-1"]) == said
+
+
+def test_a_flag_s_value_may_begin_with_a_dash() -> None:
+    assert said_of(["pocket", "--host", "\u2014api-key"]) == ""
+    assert said_of(["--", "-api-key"]) == ""
 
 
 @pytest.mark.parametrize(
-    ("given", "rest", "nearest"),
+    ("given", "nearest"),
     [
-        (["-S3cret"], ["-S3cret"], ""),
-        (["-api-keyy", "sk-1"], ["-api-keyy", "sk-1"], "; nearest: --api-key"),
-        (["--api-key", "sk-1", "sk-2"], ["sk-2"], ""),
-        (["\u2014zzz", "sk-1"], ["sk-1"], ""),
+        (["-S3cret"], ""),
+        (["pocket", "-api-keyy", "sk-1"], "; nearest: --api-key"),
+        (["pocket", "--api-key", "sk-1", "sk-2"], ""),
+        (["\u2014zzz", "sk-1"], ""),
     ],
     ids=["one hyphen", "nearly a flag", "a second value", "another dash"],
 )
-def test_what_may_be_a_secret_is_not_printed(
-    given: list[str], rest: list[str], nearest: str
-) -> None:
+def test_what_may_be_a_secret_is_not_printed(given: list[str], nearest: str) -> None:
     said = f"unknown arguments (not shown: they may be secrets{nearest})"
-    assert said_of(rest, given=given) == said
+    assert said_of(given) == said
 
 
 def test_known_arguments_are_no_problem() -> None:
-    assert said_of([], given=["pocket", "--api-key", "sk-1"]) == ""
+    assert said_of(["pocket", "--api-key", "sk-1"]) == ""
