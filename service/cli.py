@@ -52,7 +52,7 @@ from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.refusal import why_refused
 from service.supervision.supervisor import Supervisor
-from service.unknown_arguments import unknown_arguments
+from service.unknown_arguments import CommandParser, unknown_arguments
 from service.unknown_variables import unknown_variables
 from service.version import VERSION
 
@@ -90,7 +90,7 @@ def _main(argv: list[str] | None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="quire", description="An LLM server you can see through.")
+    parser = CommandParser(prog="quire", description="An LLM server you can see through.")
     parser.add_argument("--version", action="version", version=f"quire {VERSION}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
