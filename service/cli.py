@@ -52,7 +52,7 @@ from service.supervision.child_process import package_environment
 from service.supervision.download import FirstFilesError, fetch_first, log_arguments
 from service.supervision.refusal import why_refused
 from service.supervision.supervisor import Supervisor
-from service.unknown_arguments import unknown_arguments
+from service.unknown_arguments import CommandParser, unknown_arguments
 from service.unknown_variables import unknown_variables
 from service.version import VERSION
 
@@ -74,7 +74,7 @@ def _main(argv: list[str] | None) -> int:
         namespace, rest = parser.parse_known_args(given)
         if namespace.command not in (_dashboard, _join):
             used: argparse.ArgumentParser = namespace.own_parser
-            if problem := unknown_arguments(used, rest, given):
+            if problem := unknown_arguments(used, namespace, rest, given):
                 used.error(problem)
         namespace.rest = rest
         command: Callable[[argparse.Namespace], int] = namespace.command
@@ -90,7 +90,7 @@ def _main(argv: list[str] | None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="quire", description="An LLM server you can see through.")
+    parser = CommandParser(prog="quire", description="An LLM server you can see through.")
     parser.add_argument("--version", action="version", version=f"quire {VERSION}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -5,7 +5,8 @@ Templates assemble tags from variables (``'<' + dsml_token + 'invoke'``), so the
 not always show the tags of the model's family. Nor does it show how calls must be passed to it.
 
 ``python -m service.checkpoint.probe`` does this for an untrusted template, in a process with
-limited time and memory. It reads a ``_Question`` from standard input and writes a ``_Finding``.
+limited time and memory. It reads a ``_Question`` from standard input and writes two findings, a
+line each: the words of effort, then everything. The first is kept if rendering exceeds the limits.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -110,12 +112,19 @@ class _Finding(msgspec.Struct, frozen=True):
 
 
 def probe_template(template: ChatTemplate) -> ProbedTemplate:
-    """Render a template whose own ``styles`` are not set yet, and search its source for words of
-    effort."""
-    styles = CallStyles(*(_style(template, tools) for tools in _TOOLS))
-    efforts: frozenset[str] = frozenset()
+    """Search the template's source for words of effort, and render it. Its own ``styles`` must not
+    be set yet."""
+    return _rendered(template, _efforts(template))
+
+
+def _efforts(template: ChatTemplate) -> frozenset[str]:
     with contextlib.suppress(TemplateError):
-        efforts = template.find_efforts()
+        return template.find_efforts()
+    return frozenset()
+
+
+def _rendered(template: ChatTemplate, efforts: frozenset[str]) -> ProbedTemplate:
+    styles = CallStyles(*(_style(template, tools) for tools in _TOOLS))
     return ProbedTemplate(_written_by(template), styles, efforts)
 
 
@@ -161,8 +170,9 @@ def _render(
 def probe_stranger(
     source: str, special_tokens: dict[str, str], *, tool_use: str | None = None
 ) -> ProbedTemplate:
-    """Like ``probe_template``, for an untrusted template, in a separate process; finds nothing if
-    that does not end within its limits. Raises TemplateError when the template does not parse."""
+    """Like ``probe_template``, for an untrusted template, in a separate process; finds no more than
+    words of effort if that does not end within its limits. Raises TemplateError when the template
+    does not parse."""
     try:
         ended = subprocess.run(
             python_command("-m", "service.checkpoint.probe"),
@@ -172,27 +182,36 @@ def probe_stranger(
             timeout=_PATIENCE_SECONDS,
             check=False,
         )
-    except subprocess.TimeoutExpired:
+    except subprocess.TimeoutExpired as expired:
         _log.warning("gave up a chat template that does not end", seconds=_PATIENCE_SECONDS)
-        return ProbedTemplate()
+        return _last_finding(expired.stdout or b"").probed
+    finding = _last_finding(ended.stdout)
     if ended.returncode:
         _log.warning("gave up a costly chat template", exit=describe_exit(ended.returncode))
-        return ProbedTemplate()
-    finding = msgspec.json.decode(ended.stdout, type=_Finding)
     if finding.error is not None:
         raise TemplateError(finding.error)
     return finding.probed
 
 
-def _find(question: _Question) -> _Finding:
+def _last_finding(written: bytes) -> _Finding:
+    """Return the last one that was written to its end."""
+    *lines, _cut_off = written.split(b"\n")
+    return msgspec.json.decode(lines[-1], type=_Finding) if lines else _Finding()
+
+
+def _findings(question: _Question) -> Iterator[_Finding]:
+    """Find the words of effort first: the source is only parsed for them."""
     template = ChatTemplate(question.source, question.special_tokens, tool_use=question.tool_use)
+    efforts = _efforts(template)
+    yield _Finding(ProbedTemplate(efforts=efforts))
     try:
         template.compile()
     except TemplateLimitError:
-        return _Finding()
+        return
     except TemplateError as error:
-        return _Finding(error=str(error))
-    return _Finding(probe_template(template))
+        yield _Finding(error=str(error))
+    else:
+        yield _Finding(_rendered(template, efforts))
 
 
 def main() -> int:
@@ -203,7 +222,9 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     seconds = math.ceil(time.process_time()) + _CPU_SECONDS
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
-    sys.stdout.buffer.write(msgspec.json.encode(_find(question)))
+    for finding in _findings(question):
+        sys.stdout.buffer.write(msgspec.json.encode(finding) + b"\n")
+        sys.stdout.buffer.flush()
     return 0
 
 

@@ -111,6 +111,12 @@ def test_a_wrong_setting_is_a_usage_error_that_names_it(
             "usage: quire serve [MODEL]",
             "quire serve: error: unknown arguments: \u2014api-key (nearest: --api-key)",
         ),
+        (
+            ("keys", "-store-url", "postgresql://u:pw@h/db", "list"),
+            "usage: quire keys [-h] ACTION",
+            "quire keys: error: argument ACTION: unknown; it must be one of create, list, show, "
+            "rotate, revoke; flags follow it",
+        ),
     ],
 )
 def test_an_unknown_flag_shows_the_command_s_usage_and_the_nearest_one(

@@ -77,7 +77,9 @@ def test_a_family_is_known_by_what_its_template_writes(source: str, name: str) -
     ],
 )
 def test_an_unbounded_template_is_judged_by_its_source(source: str) -> None:
-    assert probe_stranger(source, {}) == ProbedTemplate()
+    compares = "{% if reasoning_effort == 'deep' %}{% endif %}"
+    found = ProbedTemplate(efforts=frozenset({"deep"}))
+    assert probe_stranger(compares + source, {}) == found
 
 
 def test_an_unknown_template_is_judged_the_same_in_the_probe_process() -> None:
