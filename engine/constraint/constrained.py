@@ -54,8 +54,10 @@ class ConstrainedSequences:
         self._preparing.add(sequence.uid)
 
     def remove(self, uid: int) -> bool:
-        """Remove a sequence, if it is known. True if it has not been scheduled yet."""
-        self._members.pop(uid, None)
+        """Remove a sequence that has ended, if it is known. True if it was never scheduled."""
+        if uid in self._members:
+            _, grammar_state = self._members.pop(uid)
+            grammar_state.abandon()
         was_preparing = uid in self._preparing
         self._preparing.discard(uid)
         return was_preparing

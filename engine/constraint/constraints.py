@@ -6,7 +6,11 @@ No grammar work is done on the engine's thread, so none can delay a step:
   that is done;
 - what may follow a sampled token is computed while the model runs the next step. The step waits
   briefly for it at its end; a sequence whose mask comes later is left out of steps until it is
-  ready, and its slow masks are computed on a low-priority thread.
+  ready, and its slow masks are computed on a low-priority thread;
+- after an engine's death the outputs so far are replayed, on other low-priority threads because
+  that takes much longer than a mask.
+
+Work for a sequence that has ended is skipped, so that no other sequence waits for it.
 
 Other work is delayed only by what a grammar does while holding the interpreter's lock, which its
 limits bound (see ``engine.constraint.grammar``).
@@ -90,9 +94,10 @@ class Constraints:
         self._quick_threads = max(1, min(_MAX_QUICK_THREADS, cores // 2))
         self._quick = Workers("grammar-masks", self._quick_threads)
         self._slow = Workers("grammar-slow-masks", 2, nice=_LOW_PRIORITY)
+        self._replays = Workers("grammar-replays", 2, nice=_LOW_PRIORITY)
 
     def close(self) -> None:
-        for workers in (self._compilers, self._quick, self._slow):
+        for workers in (self._compilers, self._quick, self._slow, self._replays):
             workers.close()
 
     def begin(self, params: SamplingParams, output: list[int]) -> GrammarState:
@@ -127,7 +132,7 @@ class Constraints:
         for step in steps:
             if step.grammar_state.is_slow:
                 step.grammar_state.begin_work(queued=True)
-                self._submit_slow(step.grammar_state, step.constraint, [step.token_id])
+                self._submit(self._slow, step.grammar_state, step.constraint, [step.token_id])
             else:
                 step.grammar_state.begin_work()
                 quick.append(step)
@@ -142,6 +147,9 @@ class Constraints:
         begin = time.monotonic()
         with self._lock:
             compiling = self._compiling[constraint]
+            if all(grammar_state.is_abandoned for grammar_state, _ in compiling.waiting):
+                del self._compiling[constraint]
+                return
             compiling.begun = True
             for grammar_state, _ in compiling.waiting:
                 grammar_state.leave_queue()
@@ -179,12 +187,16 @@ class Constraints:
         grammar_state.matcher = compiled.matcher.deep_copy()
         if output:
             grammar_state.join_queue()
-            self._submit_slow(grammar_state, None, output)
+            self._submit(self._replays, grammar_state, None, output)
         else:
             self._allow(grammar_state, compiled.first)
 
-    def _submit_slow(
-        self, grammar_state: GrammarState, constraint: Constraint | None, token_ids: list[int]
+    def _submit(
+        self,
+        workers: Workers,
+        grammar_state: GrammarState,
+        constraint: Constraint | None,
+        token_ids: list[int],
     ) -> None:
         """The time in this queue does not count: after an engine's death it may be long."""
 
@@ -192,7 +204,7 @@ class Constraints:
             grammar_state.leave_queue()
             self._follow(grammar_state, constraint, token_ids)
 
-        self._slow.submit(follow)
+        workers.submit(follow)
 
     def _follow_all(self, steps: list[Advance]) -> None:
         for step in steps:
@@ -216,10 +228,13 @@ class Constraints:
         self._tell(grammar_state)
 
     def _consume(self, grammar_state: GrammarState, token_ids: list[int]) -> Allowed | None:
-        """Return what may follow these tokens; None when the text can only end."""
+        """Return what may follow these tokens; None when the text can only end, or its sequence
+        has ended."""
         matcher = grammar_state.matcher
         assert matcher is not None
         for first in range(0, len(token_ids), _REPLAY_TOKENS):
+            if grammar_state.is_abandoned:
+                return None
             with self._consuming:
                 consumed = matcher.consume_tokens(token_ids[first : first + _REPLAY_TOKENS])
             if not consumed:

@@ -37,13 +37,14 @@ class GrammarState:
     """The position of a sequence in its grammar.
 
     The engine's thread starts a piece of work (``begin_work``); one other thread does it and ends
-    it (``allow``, ``complete`` or ``fail``); in between, the engine's thread only reads ``phase``.
-    Everything else belongs to the thread doing the work.
+    it (``allow``, ``complete`` or ``fail``); in between, the engine's thread only reads ``phase``,
+    and calls ``abandon`` if the sequence ends. Everything else belongs to the thread doing the
+    work.
     """
 
     __slots__ = (
-        *("_done", "_quick", "_since", "awaited", "error", "grammar", "is_slow", "mask"),
-        *("matcher", "phase", "stops"),
+        *("_done", "_quick", "_since", "awaited", "error", "grammar", "is_abandoned"),
+        *("is_slow", "mask", "matcher", "phase", "stops"),
     )
 
     def __init__(self, grammar: str, stops: frozenset[int]) -> None:
@@ -56,6 +57,7 @@ class GrammarState:
         self.matcher: LLMatcher | None = None  # None: still at the grammar's start
         self.awaited = False  # the engine is idle until this work ends
         self.is_slow = False
+        self.is_abandoned = False
         self._quick = 0
         self._since = 0.0
         self._done = threading.Event()
@@ -76,6 +78,10 @@ class GrammarState:
     def leave_queue(self) -> None:
         """Start measuring time, as the work begins now."""
         self._since = time.monotonic()
+
+    def abandon(self) -> None:
+        """Its sequence has ended: work not yet done may be skipped."""
+        self.is_abandoned = True
 
     @property
     def is_working(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,11 +11,10 @@ import pytest
 
 from engine.constraint import constraints as constraints_module
 from engine.constraint.grammar import compile_grammar
-from engine.messages import (
-    FinishReason,
-)
+from engine.constraint.workers import Workers
+from engine.messages import FinishReason
 from engine.queueing import WaitingReason
-from tests.engine.constraint.running import WORD, Answer, Engine, lark, together
+from tests.engine.constraint.running import DEADLINE_SECONDS, WORD, Answer, Engine, lark, together
 
 pytestmark = pytest.mark.integration
 
@@ -31,6 +31,14 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     monkeypatch.setattr(constraints_module, "compile_grammar", slow)
     yield opened
     opened.set()
+
+
+def at_a_barrier(workers: Workers) -> threading.Barrier:
+    """Each of the threads waits at it once it has done its earlier tasks."""
+    barrier = threading.Barrier(len(workers._threads) + 1, timeout=DEADLINE_SECONDS)
+    for _ in workers._threads:
+        workers.submit(lambda: barrier.wait())
+    return barrier
 
 
 def test_a_grammar_being_compiled_delays_no_other_sequence(
@@ -112,6 +120,92 @@ def test_the_time_of_others_replays_does_not_count(
         assert sorted(told) == sorted(crowd)
     opened.set()
     assert engine.run()[queued].finished.reason is not FinishReason.ERROR
+
+
+def test_replays_of_aborted_sequences_are_skipped(engine: Engine) -> None:
+    engine.run_one(WORD, max_tokens=1)  # compiles it
+    outside = engine.model.tokenizer.encode("hello").ids  # fails, if it is replayed
+    barrier = at_a_barrier(engine.constraints._replays)
+    crowd = [engine.submit(WORD, output_token_ids=outside) for _ in range(3)]
+    engine.core.abort(1, crowd)
+    barrier.wait()
+    at_a_barrier(engine.constraints._replays).wait()
+    assert engine.constraints.counters.grammars_failed == 0
+    answers = engine.run()
+    assert {answers[handle].finished.reason for handle in crowd} == {FinishReason.ABORT}
+
+
+def test_the_replay_of_a_sequence_that_is_overdue_is_cut_short(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = lark('start: "y"{1,300}')
+    engine.run_one(words, max_tokens=1)  # compiles it
+    begun, opened = threading.Event(), threading.Event()
+    pieces: list[int] = []
+
+    class Consuming:
+        """A lock that is held until ``opened`` is set."""
+
+        def __enter__(self) -> None:
+            pieces.append(1)
+            begun.set()
+            assert opened.wait(30)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    monkeypatch.setattr(engine.constraints, "_consuming", Consuming())
+    output = engine.model.tokenizer.encode("y", add_special_tokens=False).ids * 100
+    late = engine.submit(words, output_token_ids=output)
+    assert begun.wait(30)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("engine.step.grammar_state.PATIENCE_SECONDS", 0.0)
+        assert "too long" in str(engine.run()[late].finished.error)
+    opened.set()
+    at_a_barrier(engine.constraints._replays).wait()
+    assert len(pieces) == 1
+
+
+def test_slow_masks_do_not_wait_for_replays(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = lark('start: "y"{1,300}')
+    engine.run_one(words, max_tokens=1)  # compiles it
+    begun, opened = threading.Semaphore(0), threading.Event()
+    consume = engine.constraints._consume
+
+    def long(grammar_state: Any, token_ids: list[int]) -> Any:
+        if len(token_ids) > 1:
+            begun.release()
+            assert opened.wait(DEADLINE_SECONDS)
+        return consume(grammar_state, token_ids)
+
+    monkeypatch.setattr(engine.constraints, "_consume", long)
+    monkeypatch.setattr("engine.constraint.masks._WAIT_SECONDS", -1.0)  # all masks are slow
+    output = engine.model.tokenizer.encode("y", add_special_tokens=False).ids * 2
+    crowd = [engine.submit(words, output_token_ids=output, max_tokens=3) for _ in range(3)]
+    assert all(begun.acquire(timeout=30) for _ in range(2))
+    live = engine.submit(words, max_tokens=10, ignore_eos=True)
+    told: dict[int, Answer] = {}
+    deadline = time.monotonic() + DEADLINE_SECONDS / 2
+    while not told:
+        assert time.monotonic() < deadline, "it waits for the replays"
+        engine._note(engine.core.step()[1], {}, told)
+    assert list(told) == [live]
+    opened.set()
+    assert sorted(engine.run()) == crowd
+
+
+def test_a_grammar_is_not_compiled_for_aborted_sequences_only(engine: Engine) -> None:
+    barrier = at_a_barrier(engine.constraints._compilers)
+    gone, kept = lark('start: "a"'), lark('start: "b"')
+    engine.core.abort(1, [engine.submit(gone), engine.submit(gone), engine.submit(kept)])
+    live = engine.submit(kept)
+    barrier.wait()
+    at_a_barrier(engine.constraints._compilers).wait()
+    assert engine.constraints.counters.grammars_compiled == 1
+    assert engine.run()[live].finished.reason is FinishReason.STOP
+    assert engine.text(engine.run_one(gone)) == "a"
 
 
 def test_an_aborted_sequence_is_forgotten_while_its_grammar_compiles(
