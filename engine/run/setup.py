@@ -76,7 +76,14 @@ class RunnerSetup:
         A GPU needs many rows, and so does a mixture, whose experts each get few of a step's."""
         model = self.model
         is_plain = isinstance(model, ModelConfig) and model.experts is None
-        return _STEP_SECONDS if is_plain and self.device.type == "cpu" else None
+        return _STEP_SECONDS if is_plain and self.may_compile else None
+
+    @property
+    def may_compile(self) -> bool:
+        """True if our library for CPUs may compute the model, unless it is unavailable here."""
+        if self.device.type != "cpu" or self.dtype == torch.float16 or self.ranks > 1:
+            return False
+        return self.config.cpu_path != "torch" and not self.is_cache_quantised
 
     @property
     def is_cache_quantised(self) -> bool:
@@ -176,9 +183,7 @@ def _as_stored(model: ModelConfig, directory: Path) -> ModelConfig:
 
 def compiled_library(setup: RunnerSetup) -> Library | None:
     """Return the library for a CPU, unless it is disabled or unavailable here."""
-    if setup.device.type != "cpu" or setup.dtype == torch.float16 or setup.ranks > 1:
-        return None
-    if setup.config.cpu_path == "torch" or setup.is_cache_quantised:
+    if not setup.may_compile:
         return None
     try:
         return library()

@@ -72,6 +72,16 @@ class PrefixCache:
             blocks.append(block)
         return blocks
 
+    def has(self, sequence: Sequence, num_tokens: int) -> bool:
+        """True if the block that ends the first ``num_tokens`` of a sequence, or more, is cached,
+        with or without those before it."""
+        count = -(-num_tokens // self.block_size)
+        if not self.enabled or sequence.needs_whole_prompt:
+            return False
+        if count > (sequence.num_tokens - 1) // self.block_size:
+            return False
+        return self.pool.find(self._names(sequence, count)[count - 1]) is not None
+
     def begin(self, sequence: Sequence, blocks: list[int]) -> int | None:
         """Let a sequence start with matched blocks. Return the slot of the state after them, if
         there are ``snapshots`` and the sequence continues from one."""

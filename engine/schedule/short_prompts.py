@@ -38,6 +38,10 @@ class ShortPrompts:
         it with its cached blocks. None if there is none, or no room for it and the head."""
         head, most = self._waiting.head(), self._most(first)
         for sequence in self._waiting.heads():
+            # One that ranks above the first would be first from then on, with whole steps, and
+            # its tokens could preempt the other.
+            if sequence.rank < first.rank or not self._may_be_short(sequence, most):
+                continue
             hits = self._prefix.match(sequence)
             if self._left(sequence, len(hits) * self._prefix.block_size) > most:
                 continue
@@ -47,6 +51,14 @@ class ShortPrompts:
             self._waiting.pop_early(sequence)
             return sequence, hits
         return None
+
+    def _may_be_short(self, sequence: Sequence, most: float) -> bool:
+        """False if even all that is cached would leave more. In one look: to match a prefix takes
+        one for each of its blocks."""
+        if sequence.params.prompt_logprobs is not None:  # nothing is read from the cache
+            return self._left(sequence, 0) <= most
+        surplus = len(sequence.token_ids) - int(most)
+        return surplus <= 0 or self._prefix.has(sequence, surplus)
 
     def _most(self, first: Sequence) -> float:
         return _SHORT * self._left(first, first.num_computed_tokens)

@@ -23,7 +23,8 @@ The bounds that follow, for a sequence that waits:
   c this tenant's counter at the end, c' i's counter at the beginning, and p its largest prompt.
 - Besides, while prompts of others are computed, short ones may go ahead of it out of turn
   (``engine.schedule.short_prompts``): with at most half of the prompt tokens of the steps that it
-  waits, and one such prompt more.
+  waits, and one such prompt more; and none of a tenant that has been given ``_MOST_EARLY_WORK``
+  more than its own.
 - While a class waits, the others are given at most (d + o) / f of work until its next turn,
   beyond the admission under way: f is its floor, d the work it has been given by its floor and not
   yet earned, and o what is owed to other classes by theirs.
@@ -59,6 +60,8 @@ URGENCY: Final = {each: place for place, each in enumerate(ServiceClass)}
 _MOST_IDLE = 1024
 # How many tenants' heads ``heads`` yields besides the first.
 _MOST_HEADS = 16
+# How much more work, at a weight of 1, their tenants may have been given than the first one's.
+_MOST_EARLY_WORK = 2048
 
 
 class _ClassQueue:
@@ -209,16 +212,21 @@ class WaitingQueue:
 
     def heads(self) -> Iterator[Sequence]:
         """Yield the head, then those of the other tenants of its class, in the order of their
-        turns: few, as there may be many tenants."""
+        turns: few, as there may be many tenants, and none of a tenant that is far ahead of the
+        head's, so that out of turn, too, each is given its share."""
         head = self.head()
         if head is None:
             return
         yield head
         if self._num_queues > 1 and not self._begun:
-            tenants = self._classes[head.service_class].waiting.values()
+            group = self._classes[head.service_class]
+            most = group.tenants[head.tenant].counter
+            tenants = group.waiting.values()
             for queue in heapq.nsmallest(_MOST_HEADS, tenants, key=lambda queue: queue.counter):
                 other = queue.head()
-                if other is not None and other is not head:
+                if other is None or other is head:
+                    continue
+                if queue.counter <= most + _MOST_EARLY_WORK / queue.weight:
                     yield other
 
     def pop_early(self, sequence: Sequence) -> None:

@@ -76,6 +76,8 @@ def test_steps_of_prompts_are_short_where_that_costs_nothing(variant: str, tmp_p
     assert (setup.step_seconds is None) is (variant == "mixtral")
     on_gpu = dataclasses.replace(setup, device=torch.device("cuda"))
     assert on_gpu.step_seconds is None
+    plain = set_up(msgspec.structs.replace(config, cpu_path="torch"), ALONE)
+    assert plain.step_seconds is None  # how it is divided may change torch's last bits
 
 
 def test_a_length_beyond_the_models_positions_is_refused(model: Path) -> None:

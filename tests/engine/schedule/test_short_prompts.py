@@ -27,6 +27,8 @@ class Server:
 
     num_kv_blocks: int = 10_000
     max_num_seqs: int = BUDGET
+    budget: int = BUDGET
+    max_model_len: int = 4000
     uids: itertools.count[int] = field(default_factory=itertools.count)
     planned: dict[int, int] = field(default_factory=dict)  # by uid, in the last step
 
@@ -34,15 +36,23 @@ class Server:
         self.scheduler = Scheduler(
             num_kv_blocks=self.num_kv_blocks,
             block_size=4,
-            max_model_len=4000,
+            max_model_len=self.max_model_len,
             max_num_seqs=self.max_num_seqs,
-            max_num_batched_tokens=BUDGET,
+            max_num_batched_tokens=self.budget,
             enable_prefix_caching=False,
         )
 
-    def add(self, tenant: str, tokens: int, **traits: object) -> Sequence:
-        uid = next(self.uids)
-        params = SamplingParams(max_tokens=OUTPUT)
+    def add(
+        self,
+        tenant: str,
+        tokens: int,
+        *,
+        uid: int | None = None,
+        max_tokens: int = OUTPUT,
+        **traits: object,
+    ) -> Sequence:
+        uid = next(self.uids) if uid is None else uid
+        params = SamplingParams(max_tokens=max_tokens)
         one = Sequence(uid, f"r{uid}", [1] * tokens, tokens, params, tenant=tenant, **traits)  # type: ignore[arg-type]
         self.scheduler.add(one)
         return one
@@ -52,7 +62,7 @@ class Server:
         self.planned = {item.sequence.uid: item.num_tokens for item in plan.scheduled}
         for item in plan.scheduled:
             self.scheduler.update(item, 7 if item.completes else None, 0.0)
-            if item.sequence.num_output_tokens == OUTPUT:
+            if item.sequence.num_output_tokens == item.sequence.params.max_tokens:
                 self.scheduler.finish(item.sequence)
 
     def steps_to_first_token(self, sequence: Sequence) -> int:
@@ -131,6 +141,39 @@ def test_short_prompts_leave_the_blocks_that_the_head_of_the_queue_needs() -> No
     server.step()
     assert head.uid in server.planned  # 25 and 30 blocks, and one more
     assert short.uid not in server.planned
+
+
+@pytest.mark.parametrize("older", [True, False], ids=["older", "newer"])
+@pytest.mark.parametrize("size", [100, 600])
+def test_short_prompts_without_end_take_half_of_a_long_one_s_steps(size: int, older: bool) -> None:
+    """Older ones, too: a backlog that came first, which ranks above it."""
+    server = Server(max_num_seqs=16, uids=itertools.count(10_000))
+    long = server.add("a", 3600, weight=4.0, **({} if older else {"uid": 0}))
+    server.step()
+    for uid in range(1, 401):
+        server.add("b", size, uid=uid)
+    assert server.steps_to_first_token(long) <= 2 * 3600 / BUDGET + OUTPUT
+
+
+@pytest.mark.parametrize("long", [8000, 1000])
+def test_a_tenant_of_short_prompts_is_given_no_more_than_its_share(long: int) -> None:
+    server = Server(max_num_seqs=64, num_kv_blocks=100_000, budget=512, max_model_len=9000)
+    tenants = {"a": long, "b": long, "c": 10}
+    waiting: Counter[str] = Counter()
+    seen: list[Sequence] = []
+    given_to: Counter[str] = Counter()
+    for _ in range(1500):
+        for name, tokens in tenants.items():
+            while waiting[name] < 40:
+                seen.append(server.add(name, tokens, max_tokens=20))
+                waiting[name] += 1
+        server.step()
+        started = [one for one in seen if one.first_scheduled_time is not None]
+        seen = [one for one in seen if one.first_scheduled_time is None]
+        for one in started:
+            waiting[one.tenant] -= 1
+            given_to[one.tenant] += one.num_prompt_tokens + 2 * 20
+    assert given_to["c"] <= 1.2 * sum(given_to.values()) / 3
 
 
 @settings(max_examples=60, deadline=None)
