@@ -13,7 +13,10 @@ from observability.objectives import BAD_OUTCOMES, COUNTED_OUTCOMES, Objectives
 from observability.promql import Queries, bound_text, ratio
 
 LEAST_REQUESTS = 20
-"""In the short window: with fewer, one miss would look like an outage."""
+"""In the short window: with fewer, the share of misses says little."""
+MOST_STRAY_MISSES = 10
+"""In the short window. On a server with little traffic, a few failed requests are a large share,
+and a worker that dies fails about as many. An outage misses more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,17 +158,19 @@ def budget_alerts(objectives: Objectives) -> Iterator[Alert]:
 
 def _alert(indicator: _Indicator, pace: BurnPace) -> Alert:
     limit = f"{pace.factor * indicator.budget:.6g}"
-    counted = indicator.counted.replace(_WINDOW, pace.short)
+    recent, counted = indicator.record(pace.short), indicator.counted.replace(_WINDOW, pace.short)
     return Alert(
         f"Quire{indicator.name}Budget{pace.name}",
         f"{indicator.record(pace.long)} > {limit}"
-        f" and {indicator.record(pace.short)} > {limit}"
-        f" and {counted} > {LEAST_REQUESTS}",
+        f" and {recent} > {limit}"
+        f" and {counted} > {LEAST_REQUESTS}"
+        f" and {recent} * {counted} > {MOST_STRAY_MISSES}",
         pace.severity,
         "{{ $labels.job }}: {{ $value | humanizePercentage }} of "
         f"{indicator.what} in the last {pace.long}",
         f"Over {pace.long} and over the last {pace.short}, the share of misses was more than "
-        f"{pace.factor:g} times the budget of {indicator.budget:.3g}. A 30-day budget would last "
+        f"{pace.factor:g} times the budget of {indicator.budget:.3g}, with more than "
+        f"{MOST_STRAY_MISSES} misses in the last {pace.short}. A 30-day budget would last "
         f"{pace.lasts}.",
         indicator.look,
         indicator.act,

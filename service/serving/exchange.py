@@ -11,7 +11,7 @@ from observability.admin_api import EventKind
 from service.admission.drain import Drain
 from service.engine.happenings import Happening
 from service.errors import OverloadedError, QuireError
-from service.generation.request import Generation
+from service.generation.request import Generation, GenerationRequest
 from service.pooling.request import PooledTexts
 from service.serving.metering import Metering
 from service.telemetry.observer import Telemetry
@@ -117,21 +117,26 @@ class Exchange:
         self.record.key = caller.alias
         if caller.may_sample:
             self._telemetry.caller_trusted(self.record)
+        self._telemetry.request_described(self.record)
 
-    def began(self, generation: Generation) -> None:
-        """Record that the engine now works on this exchange."""
-        self.generation = generation
-        request, record = generation.request, self.record
-        record.update = self._note_progress
-        self._report_priority(request.priority)
-        self.service_class = self.caller.class_of(request.priority, request.tier)
-        if request.tier is Tier.PRIORITY and not self.caller.may_hurry:
-            self.ignored.add("service_tier")
-        record.choices = len(generation.choices)
+    def describe(self, request: GenerationRequest) -> None:
+        """Record what the engine is to do, before it is submitted: this process may die then."""
+        record = self.record
+        record.choices = request.n * len(request.prompts)
         record.max_tokens = request.params.max_tokens
         record.temperature = request.params.temperature
         record.top_p = request.params.top_p
         self._telemetry.request_described(record)
+
+    def began(self, generation: Generation) -> None:
+        """Record that the engine now works on this exchange."""
+        self.generation = generation
+        request = generation.request
+        self.record.update = self._note_progress
+        self._report_priority(request.priority)
+        self.service_class = self.caller.class_of(request.priority, request.tier)
+        if request.tier is Tier.PRIORITY and not self.caller.may_hurry:
+            self.ignored.add("service_tier")
         self._cancel_work()
 
     def began_pooling(self, pooled: PooledTexts) -> None:

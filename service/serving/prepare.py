@@ -72,6 +72,7 @@ async def start(prepared: PreparedGeneration, client: Client) -> Generation:
     generator, exchange = client.services.generator, client.exchange
     exchange.check_cancelled()
     exchange.count(tokens_of(prepared.generation))
+    exchange.describe(prepared.generation)
     generation = await generator.start(prepared.generation, exchange.caller, exchange.deadline)
     exchange.began(generation)
     return generation

@@ -34,7 +34,7 @@ class Telemetry(Protocol):
         """Its caller may decide whether it is traced, by the sampled flag of its trace context."""
 
     def request_described(self, record: RequestRecord) -> None:
-        """Its model and parameters are known, and the engine has it."""
+        """More of its record is known: whose it is, or its model and parameters."""
 
     def first_token(self, record: RequestRecord) -> None:
         """The first generated token reached the response, at ``record.first_token_time``."""

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.quire_server import QuireServer, engine_of, free_port, until
-from tests.e2e.test_worker_death import process_of
+from tests.e2e.test_worker_death import process_of, request_lines
 from tests.observability.otlp_receiver import Receiver, http_receiver
 from tests.service.test_failures_mid_stream import EACH_API, Api, check_failed
 
@@ -174,14 +174,22 @@ def test_a_dead_or_stuck_engine_is_a_pause(
     assert engine_of(drill.server) != engine
 
 
+def cut_lines(server: QuireServer) -> list[dict[str, Any]]:
+    return [line for line in request_lines(server) if line["outcome"] == "error:worker"]
+
+
 @pytest.mark.parametrize("fault", ["worker_kill", "worker_stall"])
 def test_a_dead_or_stuck_worker_is_replaced(drill: Drill, fault: str) -> None:
     worker, engine = process_of(drill.server, b"service.worker"), engine_of(drill.server)
+    cut = len(cut_lines(drill.server))
     drill.inject(fault)
     with pytest.raises((http.client.IncompleteRead, ConnectionError)):
         drill.tell()
     until(lambda: process_of(drill.server, b"service.worker") not in (None, worker), 60, "a worker")
     drill.server.wait_ready()
+    until(lambda: len(cut_lines(drill.server)) == cut + 1, 30, "its log line")
+    line = cut_lines(drill.server)[-1]
+    assert (line["model"], line["stream"]) == ("pocket", True)
     assert drill.injected(fault) == 1
     assert drill.tell() == drill.story
     assert engine_of(drill.server) == engine

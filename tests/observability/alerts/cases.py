@@ -47,6 +47,17 @@ def _ended(stop: str, error: str) -> Series:
     }
 
 
+def missed(indicator: str, misses: int, of: int) -> Series:
+    """So many of all requests, or gaps between tokens, just missed their objective. ``indicator``:
+    as in the alert's name."""
+    within, count = f"0x20 {of - misses}", f"0x20 {of}"
+    if indicator == "Ttft":
+        return _missed(_TTFT, "2.0", within, count)
+    if indicator == "Itl":
+        return _missed(_ITL, "0.1", within, count)
+    return _ended(within, f"0x20 {misses}")
+
+
 def _pending(running: int, waiting: int) -> Series:
     return {
         f"quire_sequences_running{{{ON}}}": f"{running}x60",

@@ -32,5 +32,8 @@ def test_an_alert_compares_both_windows_with_the_budget_and_needs_requests() -> 
     assert medium.expr == (
         "job:quire_itl_missed:ratio_rate6h > 0.03 and job:quire_itl_missed:ratio_rate30m > 0.03"
         " and sum by (job) (increase(quire_inter_token_latency_seconds_count[30m])) > 20"
+        " and job:quire_itl_missed:ratio_rate30m"
+        " * sum by (job) (increase(quire_inter_token_latency_seconds_count[30m])) > 10"
     )
     assert "longer than 0.05 s in the last 6h" in medium.summary
+    assert "with more than 10 misses in the last 30m" in medium.meaning

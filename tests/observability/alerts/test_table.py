@@ -15,9 +15,12 @@ from observability.alerts.model import Alert
 from observability.alerts.table import alerts
 from observability.boards.table import BOARDS
 from observability.objectives import Objectives
-from tests.observability.alerts.cases import CASES, Series
+from tests.observability.alerts.cases import CASES, Series, missed
 
 ALERTS = {alert.name: alert for alert in alerts(Objectives())}
+
+LAST = {"Fast": "21m", "Medium": "105m", "Slow": "105m"}
+"""When the samples end that ``missed`` returns, by the pace of the alert."""
 
 needs_promtool = pytest.mark.skipif(
     shutil.which("promtool") is None, reason="needs Debian's package prometheus"
@@ -45,10 +48,11 @@ def test_objectives_reach_the_conditions() -> None:
     assert "> 0.288 and" in other["QuireTtftBudgetFast"].expr
 
 
-def expected(alert: Alert, name: str) -> list[dict[str, object]]:
+def expected(alert: Alert, name: str, share: str = "20%") -> list[dict[str, object]]:
+    """``share``: in the summary, instead of the case's."""
     case = CASES[name]
     annotations = {
-        "summary": case.summary,
+        "summary": case.summary.replace("20%", share),
         "description": alert.meaning,
         "runbook_url": f"{RUNBOOK_URL}#{alert.anchor}",
         "dashboard": f"quire-{alert.board}",
@@ -57,12 +61,15 @@ def expected(alert: Alert, name: str) -> list[dict[str, object]]:
     return [{"exp_labels": labels, "exp_annotations": annotations}]
 
 
-def case_test(name: str, series: Series, alerts: list[dict[str, object]]) -> dict[str, object]:
+def case_test(
+    name: str, series: Series, alerts: list[dict[str, object]], at: str = ""
+) -> dict[str, object]:
+    """``at``: another time than the case's."""
     case = CASES[name]
     return {
         "interval": case.every,
         "input_series": [{"series": key, "values": text} for key, text in series.items()],
-        "alert_rule_test": [{"eval_time": case.at, "alertname": name, "exp_alerts": alerts}],
+        "alert_rule_test": [{"eval_time": at or case.at, "alertname": name, "exp_alerts": alerts}],
     }
 
 
@@ -101,6 +108,36 @@ def test_an_answer_that_was_not_stored_is_enough_and_so_is_a_refusal(tmp_path: P
         'quire_requests_total{job="quire",instance="a",outcome="stop"}': "0+15x60",
     }
     check(tmp_path, name, *(case_test(name, series, fires) for series in (not_stored, refused)))
+
+
+@needs_promtool
+@pytest.mark.debian
+@pytest.mark.parametrize("pace", ["Fast", "Medium", "Slow"])
+@pytest.mark.parametrize("indicator", ["Ttft", "Itl", "Availability"])
+def test_a_budget_alert_needs_more_than_ten_misses(
+    indicator: str, pace: str, tmp_path: Path
+) -> None:
+    """Nine and eleven: the number is a product of floats, which may be off at ten."""
+    name = f"Quire{indicator}Budget{pace}"
+    at = LAST[pace]
+    fires = expected(ALERTS[name], name, "18.33%")
+    check(
+        tmp_path,
+        name,
+        case_test(name, missed(indicator, 9, 60), [], at),
+        case_test(name, missed(indicator, 11, 60), fires, at),
+    )
+
+
+@needs_promtool
+@pytest.mark.debian
+@pytest.mark.parametrize("pace", ["Fast", "Medium", "Slow"])
+def test_a_fault_that_fails_all_open_requests_of_a_drill_fires_no_budget_alert(
+    pace: str, tmp_path: Path
+) -> None:
+    """The load of docs/drill.md: 5 requests a second for a minute, at most 8 at once."""
+    name = f"QuireAvailabilityBudget{pace}"
+    check(tmp_path, name, case_test(name, missed("Availability", 8, 300), [], LAST[pace]))
 
 
 def check(folder: Path, name: str, *tests: dict[str, object]) -> None:

@@ -147,6 +147,7 @@ async def test_the_record_says_what_was_asked_for_and_what_it_cost() -> None:
         arrival_time=0.0,
         priority=-5,
     )
+    exchange.describe(request)
     generation = await of.generator.start(request, exchange.caller)
     exchange.began(generation)
     say(of, desk, "Hello.")

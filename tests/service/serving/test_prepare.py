@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from service.engine.sequence import EngineSequence, Waker
+from service.engine.submission import Submission
 from service.errors import ContextTooLongError, InvalidRequestError, OverloadedError
 from service.preparation.chat import CHAT
 from service.preparation.responses import RESPONSES as RESPONSES_STEP
 from service.preparation.tokenize import TOKENIZE
 from service.serving.client import Client
+from service.serving.exchange import Exchange
 from service.serving.prepare import prepare, start
+from service.telemetry.open_request import decode_open
+from service.telemetry.record import RequestRecord
+from service.telemetry.requests import Telemetry
+from service.tenants.caller import Caller
 from tests.service.preparation.bodies import RESPONSES, USER
 from tests.service.preparation.prepared import engine
-from tests.service.serving.by_hand import client, loaded, services
+from tests.service.serving.by_hand import client, loaded, record, services
+from tests.service.telemetry.successors import worker
+from tests.service.wire.chat.test_answer import Desk
 
 
 def made(asking: Client, step: Any = CHAT, body: Any = None, **fields: Any) -> Any:
@@ -99,6 +109,39 @@ def test_limits_are_the_settings() -> None:
     limits = services(loaded(), max_choices=3, unknown_fields="refuse").limits
     assert (limits.names, limits.max_choices, limits.refuse_unknown) == (("pocket",), 3, True)
     assert not services(loaded()).limits.refuse_unknown
+
+
+class LastMoments(Desk):
+    """Keeps what the next worker would find if this one died as it submits a request."""
+
+    def __init__(self, telemetry: Telemetry) -> None:
+        super().__init__(answers=True)
+        self.state = loaded().state
+        self.telemetry = telemetry
+        self.found: list[RequestRecord] = []
+
+    def submit(
+        self, submission: Submission, waker: Waker, *, beside: EngineSequence | None = None
+    ) -> list[EngineSequence]:
+        self.found += [decode_open(text) for _, text in self.telemetry.open_requests]
+        return super().submit(submission, waker, beside=beside)
+
+
+async def test_a_request_that_dies_as_it_is_submitted_leaves_its_key_and_its_model(
+    tmp_path: Path,
+) -> None:
+    telemetry = worker(tmp_path / "ledger")
+    desk = LastMoments(telemetry)
+    asking = Client(services(desk), Exchange(record(), telemetry), None)
+    telemetry.request_started(asking.exchange.record)
+    asking.exchange.identify(Caller("0a" * 32, alias="alice"))
+    [identified] = [decode_open(text) for _, text in telemetry.open_requests]
+    assert (identified.key, identified.model) == ("alice", "")
+    body = {"messages": USER, "stream": True, "max_tokens": 9, "top_p": 0.5, "n": 2}
+    await start(await prepare(CHAT, json.dumps(body).encode(), asking), asking)
+    [found] = desk.found
+    assert (found.key, found.model, found.stream) == ("alice", "pocket", True)
+    assert (found.choices, found.max_tokens, found.top_p) == (2, 9, 0.5)
 
 
 async def test_a_generation_that_is_started_is_the_exchange_s() -> None:
