@@ -213,8 +213,11 @@ def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(
                 offered = page.get_by_role("main").get_by_role("button", name="Sign in")
                 offered.wait_for()
                 assert page.get_by_test_id("stChatInputTextArea").count() == 0
+                page.goto(f"{address}/requests?key=alice&since=hour")
                 offered.click()
-                page.locator(".tile").first.wait_for()
+                page.get_by_role("textbox", name="Key").wait_for()
+                assert page.get_by_role("textbox", name="Key").input_value() == "alice"
+                assert page.url == f"{address}/requests?key=alice&since=hour"
                 page.get_by_role("link", name="Load").click()
                 page.get_by_text("There has been no load run").first.wait_for()
                 assert page.get_by_role("button", name="Start").count() == operates
