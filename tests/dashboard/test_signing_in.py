@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +23,10 @@ from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIA
 from dashboard.signing_in import not_responding
 from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 from tests.dashboard.drawn import words
+from tests.dashboard.oidc_provider import oidc_provider
 
-APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
+ROOT = Path(__file__).resolve().parents[2]
+APP = ROOT / "dashboard" / "app.py"
 
 
 @pytest.fixture
@@ -69,6 +73,19 @@ def test_a_sign_in_by_oidc_ends_after_the_set_hours(
     assert labels(ended) == ["Sign in"]
     assert words(ended) == "Your sign-in has ended. Sign in again."
     assert labels(by_oidc("load", sub="ann")) == ["Sign in"]  # no one knows since when
+
+
+def test_the_documented_example_of_sign_in_by_oidc_has_what_a_provider_needs() -> None:
+    """The provider of tests/dashboard/test_operating_in_browser.py, which sends groups only if they
+    are requested."""
+    page = (ROOT / "docs" / "dashboard.md").read_text()
+    example = re.search(r"```toml\n(\[auth\]\n.*?)```", page, re.DOTALL)
+    assert example
+    documented = tomllib.loads(example[1])["auth"]
+    with oidc_provider() as provider:
+        used = tomllib.loads(provider.secrets_file("http://dashboard", "ops"))["auth"]
+    assert documented.keys() == used.keys()
+    assert documented["client_kwargs"] == used["client_kwargs"]
 
 
 def test_a_page_that_is_left_open_ends_with_the_sign_in(
