@@ -1,7 +1,8 @@
-"""Leads a visitor who has signed in by OIDC back to the page that offered it."""
+"""Leads a visitor who has signed in by OIDC, or failed to, back to the page that offered it."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from starlette.datastructures import MutableHeaders
@@ -15,12 +16,16 @@ from dashboard.following import PAGES
 LOGIN, CALLBACK = "/auth/login", "/oauth2callback"
 COOKIE = "quire_sign_in_return"
 MOST_CHARACTERS = 1_000  # of an address; a cookie has at most 4096 bytes
+FAILED = "sign-in-failed"  # the parameter of a page whose visitor could not be signed in
 _COOKIE_SECONDS = 600
+_USER_COOKIE = "_streamlit_user="
+_NO_USER = f'{_USER_COOKIE}""'  # the cookie is deleted
 
 
 class ReturnsAfterSignIn:
-    """Between the web server and Streamlit, which leads everyone who has signed in to its start
-    page. While the visitor is at the identity provider, a cookie has the page's address."""
+    """Between the web server and Streamlit, which leads everyone who comes back from the identity
+    provider to its start page, and does not show that a sign-in failed. While the visitor is at the
+    provider, a cookie has the page's address."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -30,11 +35,11 @@ class ReturnsAfterSignIn:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        change = _remember if scope["path"] == LOGIN else _lead_back
+        change = _lead_to_provider if scope["path"] == LOGIN else _lead_back
 
         async def changed(message: Message) -> None:
             if message["type"] == "http.response.start":
-                change(request, MutableHeaders(scope=message))
+                change(request, message)
             await send(message)
 
         await self._app(scope, receive, changed)
@@ -50,19 +55,40 @@ def page_address(url: str) -> str:
     name = parts.path.removeprefix("/")
     if name not in PAGES or len(url) > MOST_CHARACTERS:
         return ""
-    query = urlencode(parse_qsl(parts.query))
+    query = urlencode([item for item in parse_qsl(parts.query) if item[0] != FAILED])
     return f"/{name}?{query}" if query else f"/{name}"
 
 
-def _remember(request: Request, headers: MutableHeaders) -> None:
-    _set_cookie(headers, page_address(request.headers.get("referer", "")))
+def _lead_to_provider(request: Request, answer: Message) -> None:
+    address = page_address(request.headers.get("referer", ""))
+    headers = MutableHeaders(scope=answer)
+    if answer["status"] == HTTPStatus.BAD_REQUEST:  # the provider did not answer, for example
+        answer["status"] = HTTPStatus.FOUND.value
+        headers["location"] = _failed(address)
+    else:
+        _set_cookie(headers, address)
 
 
-def _lead_back(request: Request, headers: MutableHeaders) -> None:
+def _lead_back(request: Request, answer: Message) -> None:
     address = page_address(unquote(request.cookies.get(COOKIE, "")))
-    if address and "location" in headers:
-        headers["location"] = address
+    headers = MutableHeaders(scope=answer)
+    if answer["status"] == HTTPStatus.FOUND:
+        # Without these parameters the visitor comes from the provider's page for signing out.
+        came_to_sign_in = not {"code", "error"}.isdisjoint(request.query_params)
+        if came_to_sign_in and not _signs_in(headers):
+            headers["location"] = _failed(address)
+        elif address:
+            headers["location"] = address
     _set_cookie(headers, "")
+
+
+def _signs_in(headers: MutableHeaders) -> bool:
+    cookies = headers.getlist("set-cookie")
+    return any(one.startswith(_USER_COOKIE) and not one.startswith(_NO_USER) for one in cookies)
+
+
+def _failed(address: str) -> str:
+    return f"{address or '/'}{'&' if '?' in address else '?'}{FAILED}=yes"
 
 
 def _set_cookie(headers: MutableHeaders, address: str) -> None:

@@ -69,6 +69,7 @@ class OidcProvider(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.groups = ["staff"]
+        self.audience = CLIENT_ID
         self.nonces: dict[str, str] = {}
         self.scopes: dict[str, list[str]] = {}
         self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
@@ -91,7 +92,7 @@ class OidcProvider(ThreadingHTTPServer):
     def id_token(self, nonce: str, scope: list[str]) -> str:
         now = int(time.time())
         claims = {
-            **{"iss": self.url, "sub": "ann", "aud": CLIENT_ID, "iat": now, "exp": now + 600},
+            **{"iss": self.url, "sub": "ann", "aud": self.audience, "iat": now, "exp": now + 600},
             **{"nonce": nonce, "email": "ann@example.org"},
             **({"groups": self.groups} if "groups" in scope else {}),
         }

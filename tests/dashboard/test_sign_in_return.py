@@ -8,7 +8,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import RedirectResponse
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -16,6 +16,7 @@ from dashboard import sign_in_return
 from dashboard.sign_in_return import (
     CALLBACK,
     COOKIE,
+    FAILED,
     LOGIN,
     MOST_CHARACTERS,
     ReturnsAfterSignIn,
@@ -34,13 +35,20 @@ def _pages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def visitor() -> TestClient:
-    """A browser, and a dashboard whose Streamlit leads to the provider and to its start page."""
+    """A browser, and a dashboard whose Streamlit leads to the provider and to its start page.
+    ``/auth/login?down`` is one whose provider does not answer; it accepts the code "good"."""
 
-    def to_provider(_: Request) -> RedirectResponse:
+    def to_provider(request: Request) -> Response:
+        if "down" in request.query_params:
+            return Response("Authentication error", 400)
         return RedirectResponse(PROVIDER, 302)
 
-    def to_start(_: Request) -> RedirectResponse:
-        return RedirectResponse("/", 302)
+    def to_start(request: Request) -> Response:
+        answer = RedirectResponse("/", 302)
+        answer.delete_cookie("_streamlit_user")
+        if request.query_params.get("code") == "good":
+            answer.set_cookie("_streamlit_user", "signed")
+        return answer
 
     app = Starlette(
         routes=[Route(LOGIN, to_provider), Route(CALLBACK, to_start), Route("/other", to_start)],
@@ -49,11 +57,11 @@ def visitor() -> TestClient:
     return TestClient(app, base_url=DASHBOARD, follow_redirects=False)
 
 
-def signs_in_from(visitor: TestClient, address: str) -> str:
-    """Return where that leads."""
+def signs_in_from(visitor: TestClient, address: str, **answer: str) -> str:
+    """Return where that leads; ``answer``: the provider's, if not the code that is accepted."""
     away = visitor.get(LOGIN, headers={"referer": f"{DASHBOARD}{address}"})
     assert away.headers["location"] == PROVIDER
-    return visitor.get(CALLBACK, params={"code": "1"}).headers["location"]
+    return visitor.get(CALLBACK, params=answer or {"code": "good"}).headers["location"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +89,7 @@ def test_other_addresses_lead_to_the_start_page(visitor: TestClient, address: st
 
 def test_an_address_counts_once(visitor: TestClient) -> None:
     signs_in_from(visitor, "/admin")
-    assert visitor.get(CALLBACK, params={"code": "2"}).headers["location"] == "/"
+    assert visitor.get(CALLBACK, params={"code": "good"}).headers["location"] == "/"
     visitor.get(LOGIN, headers={"referer": f"{DASHBOARD}/admin"})
     assert signs_in_from(visitor, "/") == "/"
 
@@ -99,7 +107,8 @@ def test_the_cookie_is_for_the_way_back_alone(visitor: TestClient) -> None:
 )
 def test_a_forged_cookie_leads_nowhere_else(visitor: TestClient, forged: str) -> None:
     cookie = {"cookie": f"{COOKIE}={quote(forged, safe='')}"}
-    assert visitor.get(CALLBACK, headers=cookie).headers["location"] == "/"
+    answer = visitor.get(CALLBACK, params={"code": "good"}, headers=cookie)
+    assert answer.headers["location"] == "/"
 
 
 def test_nothing_of_another_host_or_a_header_is_in_an_address() -> None:
@@ -107,3 +116,23 @@ def test_nothing_of_another_host_or_a_header_is_in_an_address() -> None:
     assert (
         page_address("/requests?key=a\r\nset-cookie: b=c") == "/requests?key=aset-cookie%3A+b%3Dc"
     )
+
+
+@pytest.mark.parametrize("answer", ["code", "error"])
+def test_the_page_that_offered_a_sign_in_says_that_it_failed(
+    visitor: TestClient, answer: str
+) -> None:
+    assert signs_in_from(visitor, "/", **{answer: "bad"}) == f"/?{FAILED}=yes"
+    assert signs_in_from(visitor, "/admin", **{answer: "bad"}) == f"/admin?{FAILED}=yes"
+    failed = signs_in_from(visitor, "/requests?key=alice", **{answer: "bad"})
+    assert failed == f"/requests?key=alice&{FAILED}=yes"
+    assert signs_in_from(visitor, failed) == "/requests?key=alice"
+
+
+def test_a_provider_that_does_not_answer_leads_back_to_the_page(visitor: TestClient) -> None:
+    answer = visitor.get(f"{LOGIN}?down", headers={"referer": f"{DASHBOARD}/admin"})
+    assert (answer.status_code, answer.headers["location"]) == (302, f"/admin?{FAILED}=yes")
+
+
+def test_someone_who_has_signed_out_has_not_failed(visitor: TestClient) -> None:
+    assert visitor.get(CALLBACK).headers["location"] == "/"
