@@ -16,6 +16,7 @@ from starlette.middleware import Middleware
 from dashboard.closing import NotesClosing
 from dashboard.feeds import feeds
 from dashboard.routes import ROUTES
+from dashboard.sign_in_return import ReturnsAfterSignIn
 
 
 @asynccontextmanager
@@ -44,5 +45,5 @@ app = st.App(
     Path(__file__).with_name("app.py"),
     lifespan=lifespan,
     routes=ROUTES,
-    middleware=[Middleware(NotesClosing)],
+    middleware=[Middleware(NotesClosing), Middleware(ReturnsAfterSignIn)],
 )

@@ -20,6 +20,7 @@ from dashboard.feeds import feeds
 from dashboard.markdown import plain_label, plain_markdown
 from dashboard.session import picked_server
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE
+from dashboard.sign_in_return import FAILED
 
 _RETRY_SECONDS = 5.0
 _CHECK_SECONDS = 60.0
@@ -32,10 +33,13 @@ def visitors_only() -> None:
         return
     left = sign_in_left()
     if left <= 0:
-        if st.user.is_logged_in:
+        if FAILED in st.query_params:
+            st.error("Signing in failed. The dashboard's log says why.")
+        elif st.user.is_logged_in:
             st.caption("Your sign-in has ended. Sign in again.")
         st.button("Sign in", on_click=st.login, type="primary")
         st.stop()
+    st.query_params.pop(FAILED, None)
     with st.container(key="sign-out", width="content"):
         st.button("Sign out", on_click=st.logout, type="tertiary")
     st.fragment(_end_in_time, run_every=min(left, _CHECK_SECONDS))()

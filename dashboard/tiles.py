@@ -32,6 +32,7 @@ KV_LIMITS = Limits(0.85, 0.97)  # share of blocks held; at 1 sequences are preem
 OLDEST_WAIT_LIMITS = Limits(1.0, 5.0)  # seconds
 GAP_LIMITS = Limits(1.0, 5.0)  # seconds without a token in the middle of an answer
 REFUSED_LIMITS = Limits(0.01, 0.1)  # share of what ends
+FEWEST_REFUSED = 3  # in RATE_SECONDS; of a few requests, one is a large share
 FAILED_LIMITS = Limits(1e-9, 0.01)  # share of what ends
 TTFT_LIMITS = Limits(2.0, 5.0)  # seconds, 95th percentile
 
@@ -146,7 +147,9 @@ def _requests(reading: Reading) -> Tile:
     level = Level.CALM
     if ended > 0:
         failed = FAILED_LIMITS.level(rates[OutcomeGroup.FAILED] / ended)
-        refused = REFUSED_LIMITS.level(rates[OutcomeGroup.REFUSED] / ended)
+        refused = Level.CALM
+        if round(rates[OutcomeGroup.REFUSED] * RATE_SECONDS) >= FEWEST_REFUSED:
+            refused = REFUSED_LIMITS.level(rates[OutcomeGroup.REFUSED] / ended)
         level = max(failed, refused, key=list(Level).index)
     return Tile("Requests", _rate(reading.arriving, "/s"), notes, level)
 

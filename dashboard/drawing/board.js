@@ -34,6 +34,13 @@ function beside(p50, limit) {
   return `p50 ${value}${objective.endsWith(` ${unit}`) ? "" : ` ${unit}`}, SLO ${objective}`;
 }
 
+// All per second, of a minute. On a quiet server one or two refused requests are a large share.
+function levelOfRequests(received, refused, failed) {
+  const share = Math.round(refused * 60) < 3 ? 0 : refused / received;
+  if (failed > received * 0.01 || share > 0.1) return "critical";
+  return share > 0.01 ? "warning" : "";
+}
+
 function tilesOf(overviews) {
   const { sum, worst, least, ended, slo } = figures(overviews);
   const out = sum((one) => one.minute.tokens_out);
@@ -72,8 +79,7 @@ function tilesOf(overviews) {
     { label: "Waiting", value: count(waiting), unit: "", level: level(oldest, 1, 5),
       note: waiting ? `oldest ${duration(oldest)}` : "none" },
     { label: "Requests, last minute", value: number(received), unit: "/s",
-      level: failed > received * 0.01 || refused > received * 0.1 ? "critical" :
-        refused > received * 0.01 ? "warning" : "",
+      level: levelOfRequests(received, refused, failed),
       note: refused || failed ? `${number(refused)} refused, ${number(failed)} failed` :
         "0 refused, 0 failed" },
     { label: "SLO met, 5 min", value: met === null ? UNKNOWN : number(met * 100),

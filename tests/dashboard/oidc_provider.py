@@ -1,4 +1,5 @@
-"""An OpenID provider on loopback that signs everybody in, as members of ``groups``."""
+"""An OpenID provider on loopback that signs everybody in, as members of ``groups``, which it says
+only if that scope is requested."""
 
 from __future__ import annotations
 
@@ -31,6 +32,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif url.path == "/authorize" and asked["client_id"] == CLIENT_ID:
             code = secrets.token_hex(8)
             self.server.nonces[code] = asked.get("nonce", "")
+            self.server.scopes[code] = asked["scope"].split()
             back = urlencode({"code": code, "state": asked["state"]})
             self.send_response(302)
             self.send_header("Location", f"{asked['redirect_uri']}?{back}")
@@ -42,11 +44,12 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
         asked = {name: values[0] for name, values in parse_qs(body).items()}
         nonce = self.server.nonces.pop(asked.get("code", ""), None)
+        scope = self.server.scopes.pop(asked.get("code", ""), [])
         if self.path != "/token" or nonce is None:
             self.send_error(400)
             return
         token = {"access_token": "unused", "token_type": "Bearer", "expires_in": 600}
-        self._answer({**token, "id_token": self.server.id_token(nonce)})
+        self._answer({**token, "id_token": self.server.id_token(nonce, scope)})
 
     def _answer(self, content: Any) -> None:
         body = json.dumps(content).encode()
@@ -66,7 +69,9 @@ class OidcProvider(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.groups = ["staff"]
+        self.audience = CLIENT_ID
         self.nonces: dict[str, str] = {}
+        self.scopes: dict[str, list[str]] = {}
         self.key = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
 
     @property
@@ -84,11 +89,12 @@ class OidcProvider(ThreadingHTTPServer):
             "id_token_signing_alg_values_supported": ["RS256"],
         }
 
-    def id_token(self, nonce: str) -> str:
+    def id_token(self, nonce: str, scope: list[str]) -> str:
         now = int(time.time())
         claims = {
-            **{"iss": self.url, "sub": "ann", "aud": CLIENT_ID, "iat": now, "exp": now + 600},
-            **{"nonce": nonce, "email": "ann@example.org", "groups": self.groups},
+            **{"iss": self.url, "sub": "ann", "aud": self.audience, "iat": now, "exp": now + 600},
+            **{"nonce": nonce, "email": "ann@example.org"},
+            **({"groups": self.groups} if "groups" in scope else {}),
         }
         return jwt.encode({"alg": "RS256", "kid": "one"}, claims, self.key)
 
@@ -102,7 +108,9 @@ class OidcProvider(ThreadingHTTPServer):
             "server_metadata_url": f"{self.url}/.well-known/openid-configuration",
             "operators": operators,
         }
-        return "[auth]\n" + "".join(f'{name} = "{value}"\n' for name, value in values.items())
+        lines = [f'{name} = "{value}"' for name, value in values.items()]
+        lines.append('client_kwargs = { scope = "openid email profile groups" }')
+        return "\n".join(["[auth]", *lines, ""])
 
 
 @contextmanager

@@ -209,6 +209,18 @@ def test_of_several_servers_a_chart_has_the_sum_or_the_worst() -> None:
 
 
 @pytest.mark.skipif(NODE is None, reason="needs node")
+def test_two_refused_requests_of_a_quiet_minute_do_not_colour_the_tile() -> None:
+    cases = {
+        "levelOfRequests(2 / 60, 2 / 60, 0)": "",
+        "levelOfRequests(3 / 60, 3 / 60, 0)": "critical",
+        "levelOfRequests(100 / 60, 3 / 60, 0)": "warning",
+        "levelOfRequests(2 / 60, 0, 1 / 60)": "critical",
+        "levelOfRequests(0, 0, 0)": "",
+    }
+    assert evaluated(list(cases), "board.js") == list(cases.values())
+
+
+@pytest.mark.skipif(NODE is None, reason="needs node")
 def test_the_history_of_a_server_is_read_once_for_the_seconds_that_it_missed() -> None:
     """As when a tab is seen again: all servers have missed some. What failed is read again."""
     script = """

@@ -14,7 +14,7 @@ import pytest
 
 from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_KEY_VARIABLE
-from tests.dashboard.oidc_provider import oidc_provider
+from tests.dashboard.oidc_provider import CLIENT_ID, oidc_provider
 from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of, watched_server
 from tests.e2e.quire_server import QuireServer, free_port, until
 
@@ -213,8 +213,15 @@ def test_visitors_sign_in_by_oidc_and_only_the_named_group_operates(
                 offered = page.get_by_role("main").get_by_role("button", name="Sign in")
                 offered.wait_for()
                 assert page.get_by_test_id("stChatInputTextArea").count() == 0
+                page.goto(f"{address}/requests?key=alice&since=hour")
+                provider.audience = "another client"
                 offered.click()
-                page.locator(".tile").first.wait_for()
+                page.get_by_text("Signing in failed. The dashboard's log says why.").wait_for()
+                provider.audience = CLIENT_ID
+                offered.click()
+                page.get_by_role("textbox", name="Key").wait_for()
+                assert page.get_by_role("textbox", name="Key").input_value() == "alice"
+                assert page.url == f"{address}/requests?key=alice&since=hour"
                 page.get_by_role("link", name="Load").click()
                 page.get_by_text("There has been no load run").first.wait_for()
                 assert page.get_by_role("button", name="Start").count() == operates

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import time
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,11 +20,14 @@ from dashboard.access import Access, Standing
 from dashboard.admin_client import AdminClient
 from dashboard.oidc import HOURS_VARIABLE
 from dashboard.settings import ADMIN_KEY_VARIABLE, ADMIN_VARIABLE, SERVERS_VARIABLE
+from dashboard.sign_in_return import FAILED
 from dashboard.signing_in import not_responding
 from tests.dashboard.admin_server import KEY, READ_KEY, AdminServer, admin_server
 from tests.dashboard.drawn import words
+from tests.dashboard.oidc_provider import oidc_provider
 
-APP = Path(__file__).resolve().parents[2] / "dashboard" / "app.py"
+ROOT = Path(__file__).resolve().parents[2]
+APP = ROOT / "dashboard" / "app.py"
 
 
 @pytest.fixture
@@ -40,12 +45,15 @@ def labels(page: AppTest) -> list[str]:
     return [button.label for button in page.button]
 
 
-def by_oidc(path: str, **claims: Any) -> AppTest:
-    """A page of the app for a visitor whose cookie has these claims; without any, a stranger."""
+def by_oidc(path: str, *, failed: bool = False, **claims: Any) -> AppTest:
+    """A page of the app for a visitor whose cookie has these claims; without any, a stranger.
+    ``failed``: the visitor comes back from a sign-in that failed."""
     page = AppTest.from_file(str(APP), default_timeout=60)
     page.secrets["auth"] = {"operators": "ops"}
     page.user = {"is_logged_in": bool(claims), "groups": ["ops"], **claims}
     page._page_hash = calc_hash(path)  # switch_page() finds pages that are files, and no others
+    if failed:
+        page.query_params[FAILED] = "yes"
     return page.run()
 
 
@@ -69,6 +77,30 @@ def test_a_sign_in_by_oidc_ends_after_the_set_hours(
     assert labels(ended) == ["Sign in"]
     assert words(ended) == "Your sign-in has ended. Sign in again."
     assert labels(by_oidc("load", sub="ann")) == ["Sign in"]  # no one knows since when
+
+
+def test_the_documented_example_of_sign_in_by_oidc_has_what_a_provider_needs() -> None:
+    """The provider of tests/dashboard/test_operating_in_browser.py, which sends groups only if they
+    are requested."""
+    page = (ROOT / "docs" / "dashboard.md").read_text()
+    example = re.search(r"```toml\n(\[auth\]\n.*?)```", page, re.DOTALL)
+    assert example
+    documented = tomllib.loads(example[1])["auth"]
+    with oidc_provider() as provider:
+        used = tomllib.loads(provider.secrets_file("http://dashboard", "ops"))["auth"]
+    assert documented.keys() == used.keys()
+    assert documented["client_kwargs"] == used["client_kwargs"]
+
+
+def test_a_sign_in_that_failed_is_offered_again_and_forgotten_once_it_succeeds(
+    server: AdminServer,
+) -> None:
+    page = by_oidc("load", failed=True)
+    assert page.error[0].value == "Signing in failed. The dashboard's log says why."
+    assert labels(page) == ["Sign in"]
+    page = by_oidc("load", failed=True, iat=int(time.time()))
+    assert not page.error
+    assert FAILED not in page.query_params
 
 
 def test_a_page_that_is_left_open_ends_with_the_sign_in(

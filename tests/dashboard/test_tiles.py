@@ -75,6 +75,8 @@ def test_only_answers_are_called_answered(outcome: Outcome) -> None:
         ({"stop": 99.5, "refused:overloaded": 0.5}, Level.CALM),
         ({"stop": 95.0, "refused:overloaded": 5.0}, Level.WARNING),
         ({"stop": 14.0, "refused:overloaded": 170.0}, Level.CRITICAL),
+        ({"refused:unauthorized": 0.2}, Level.CALM),  # two in ten seconds
+        ({"refused:unauthorized": 0.3}, Level.CRITICAL),
         ({"stop": 999.0, "error:engine": 1.0}, Level.WARNING),
         ({"stop": 90.0, "error:engine": 10.0}, Level.CRITICAL),
     ],
