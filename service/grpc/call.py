@@ -200,7 +200,8 @@ class Calls:
         self._note(exchange, failure)
         # gRPC leaves a reference cycle when a call ends, which would keep the frames of these
         # tracebacks, and the messages that they received, until the next garbage collection.
-        failure.__traceback__ = failure.__context__ = failure.__cause__ = None
+        failure.with_traceback(None)
+        failure.__cause__ = failure.__context__ = None
         return failure
 
     def _note(self, exchange: Exchange, failure: QuireError) -> None:

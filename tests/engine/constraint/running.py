@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import struct
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +58,18 @@ class Model:
 
 
 class Engine:
-    """``run`` sequences together; the order of their submission gives their handles."""
+    """``run`` sequences together; the order of their submission gives their handles. ``settings``:
+    those of EngineCore, and ``num_kv_blocks``, fewer than the model has."""
 
     def __init__(self, model: Model, **settings: Any) -> None:
         self.model = model
         self._woken = threading.Event()
         self.constraints = Constraints(model.tokens, wake=self._woken.set)
+        runner = copy.copy(model.runner)
+        blocks = settings.pop("num_kv_blocks", runner.info.num_kv_blocks)
+        runner.info = replace(runner.info, num_kv_blocks=blocks)
         self.core = EngineCore(
-            model.runner,
+            runner,
             max_num_seqs=settings.pop("max_num_seqs", 32),
             max_num_batched_tokens=settings.pop("max_num_batched_tokens", 256),
             constraints=self.constraints,

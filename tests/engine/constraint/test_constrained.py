@@ -170,10 +170,7 @@ def test_the_same_seed_gives_the_same_answer_alone_and_in_company(engine: Engine
 
 def test_preempted_sequences_resume_with_their_grammars_state(model: Model, engine: Engine) -> None:
     undisturbed = together(engine, 8, prompt=list(range(5, 45)))
-    tight = Engine(model)
-    scheduler = tight.core.scheduler
-    scheduler.prefix = type(scheduler.prefix)(14, scheduler.block_size)
-    scheduler.pool = scheduler.prefix.pool
+    tight = Engine(model, num_kv_blocks=14)
     assert together(tight, 8, prompt=list(range(5, 45))) == undisturbed
     assert tight.core.scheduler.counters.preemptions > 0
     tight.close()
