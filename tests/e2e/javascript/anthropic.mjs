@@ -191,7 +191,7 @@ await check("errors are the SDK's own, with status and type", async () => {
     assert.ok(error.requestID);
     return true;
   });
-  await assert.rejects(claude.messages.create({ ...HELLO, max_tokens: 0 }), (error) => {
+  await assert.rejects(claude.messages.create({ ...HELLO, max_tokens: -1 }), (error) => {
     assert.ok(error instanceof Anthropic.BadRequestError);
     assert.deepEqual([error.status, error.type], [400, "invalid_request_error"]);
     assert.match(error.message, /max_tokens/);
