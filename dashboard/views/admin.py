@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import streamlit as st
@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
 from dashboard.markdown import plain_label, plain_markdown
-from dashboard.refused import refused
+from dashboard.refused import carried_out, refused
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
 from dashboard.words import age, in_full, text_only
@@ -124,16 +124,16 @@ def _orders(client: AdminClient, index: int) -> None:
         with st.popover("Drain"):
             st.markdown("New requests will be refused; those in flight finish.")
             if st.button("Drain now", type="primary"):
-                _done(lambda: client.order("drain"))
+                carried_out(lambda: client.order("drain"))
         with st.popover("Resume"):
             st.markdown("The server will accept new requests again.")
             if st.button("Resume now", type="primary"):
-                _done(lambda: client.order("resume"))
+                carried_out(lambda: client.order("resume"))
         with st.popover("Log level"):
             level = st.selectbox("Level", _LEVELS, index=1)
             minutes = st.selectbox("Minutes", _MINUTES, index=1)
             if st.button("Set level"):
-                _done(lambda: client.order("loglevel", level=level, seconds=minutes * 60.0))
+                carried_out(lambda: client.order("loglevel", level=level, seconds=minutes * 60.0))
         with st.popover("Incident bundle"):
             st.markdown("The last hour as a zip file, without the content of requests.")
             st.fragment(_bundle)(client)
@@ -164,7 +164,7 @@ def _change(client: AdminClient, settings: Settings) -> None:
     with st.form(f"change {chosen} {settings.revision}", width=460):
         value = _value(setting)
         if st.form_submit_button("Save"):
-            _done(lambda: client.change_setting(chosen, value, settings.revision))
+            carried_out(lambda: client.change_setting(chosen, value, settings.revision))
 
 
 def _value(setting: HotSetting) -> float | str:
@@ -176,13 +176,3 @@ def _value(setting: HotSetting) -> float | str:
     if setting.kind == "int":
         return int(st.number_input(label, value=int(setting.value), step=1))
     return float(st.number_input(label, value=float(setting.value), format="%g"))
-
-
-def _done(order: Callable[[], None]) -> None:
-    """Carry out an order; a refusal is shown in the server's words."""
-    try:
-        order()
-    except AdminRefusalError as refusal:
-        st.error(plain_markdown(str(refusal)))
-        return
-    st.rerun()

@@ -7,9 +7,10 @@ from typing import Any
 
 import streamlit as st
 
-from dashboard.admin_client import AdminClient, AdminRefusalError
+from dashboard.admin_client import AdminClient
 from dashboard.clock import moment
 from dashboard.markdown import plain_markdown
+from dashboard.refused import carried_out
 from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, NewKey
 
 _MADE = "key just made"  # in the session, until another page is drawn
@@ -104,7 +105,7 @@ def _orders(client: AdminClient, keys: KeyRows, models: Sequence[str]) -> None:
             st.markdown("The key ends at once; its next request is refused.")
             chosen = st.selectbox("Key to revoke", list(valid))
             if st.button("Revoke now", type="primary") and chosen:
-                _carry_out(lambda: client.revoke_key(valid[chosen]))
+                carried_out(lambda: client.revoke_key(valid[chosen]))
 
 
 def _create(client: AdminClient, keys: Sequence[KeyRow], models: Sequence[str]) -> None:
@@ -191,14 +192,4 @@ def _make(order: Callable[[], NewKey]) -> None:
     def make() -> None:
         st.session_state[_MADE] = order()
 
-    _carry_out(make)
-
-
-def _carry_out(order: Callable[[], None]) -> None:
-    """A refusal is shown in the server's words."""
-    try:
-        order()
-    except AdminRefusalError as refusal:
-        st.error(plain_markdown(str(refusal)))
-        return
-    st.rerun()
+    carried_out(make)

@@ -6,14 +6,11 @@ from dataclasses import dataclass, field
 
 from msgspec import structs
 
-from engine.schedule.pacing import PromptLimits
+from engine.schedule.pacing import ANY_LENGTH, PromptLimits
 from engine.schedule.prefix import PrefixCache
 from engine.schedule.waiting import WaitingQueue
 from engine.step.sequence import Sequence
 from engine.step.step import ScheduledSequence, StepPlan
-
-# More than any step has.
-_ANY = 1 << 30
 
 
 @dataclass(slots=True)
@@ -25,8 +22,8 @@ class Draft:
     budget: int
     prompt_logprob_work: float
     extra_work: int = 0  # as in StepPlan
-    length: int = _ANY
-    parts: int = _ANY
+    length: int = ANY_LENGTH
+    parts: int = ANY_LENGTH
     items: dict[int, ScheduledSequence] = field(default_factory=dict)  # by uid
     admitted: list[Sequence] = field(default_factory=list)
     resumed: list[Sequence] = field(default_factory=list)

@@ -44,13 +44,15 @@ _TWICE_WITHIN = 3
 # progress; with more, streams would be delayed even further.
 _SHARE_OF_JOINING = 0.25
 _REMEMBERED = 5
+# More tokens than any step has.
+ANY_LENGTH = 1 << 30
 
 
 class PromptLimits(NamedTuple):
     """Tokens of all prompts in a step, and of long ones."""
 
-    prompts: int = 1 << 30
-    length: int = 1 << 30
+    prompts: int = ANY_LENGTH
+    length: int = ANY_LENGTH
 
 
 _NO_LIMITS = PromptLimits()

@@ -24,8 +24,7 @@ class Room:
 
     def missing(self, sequences: Iterable[Sequence]) -> int:
         """Return the blocks that these sequences lack for the tokens they have."""
-        size = self._size
-        return sum(-(-one.num_tokens // size) - len(one.block_table) for one in sequences)
+        return sum(self.num_blocks(one.num_tokens) - len(one.block_table) for one in sequences)
 
     def promise(self, prefilling: Iterable[Sequence], preempted: Set[int]) -> None:
         """Promise their blocks to running prompts, except those of ``preempted`` uids."""
