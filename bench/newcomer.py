@@ -1,6 +1,7 @@
-"""Measures how long a short request waits while another key's long prompts are computed.
+"""Measures how long a short request waits while long prompts are computed.
 
     python -m bench.newcomer                     # pocket, one thread, prompts of 3,500 tokens
+    python -m bench.newcomer --one-key           # both send with the same key, or with none
 
 Key A sends long prompts; 50 ms later key B sends one of 10 tokens. In seconds: from B's arrival to
 its first token, also where A sends nothing (``newcomer_alone``); where B never comes, the longest
@@ -130,18 +131,18 @@ class Waits:
     longest_step: float
 
 
-def once(engine: Engine, case: Case, prompt_tokens: int, *, newcomer: bool) -> Waits:
+def once(engine: Engine, case: Case, options: argparse.Namespace, *, newcomer: bool) -> Waits:
     engine.run_streams(case.streams)
     engine.steps.clear()
     arrival = engine.clock()
-    long = [engine.add("a", prompt_tokens, 1, case.logprobs) for _ in range(case.prompts)]
+    long = [engine.add("a", options.tokens, 1, case.logprobs) for _ in range(case.prompts)]
     short: list[int] = []
     later = arrival + (LATER_SECONDS if long else 0.0)
     while newcomer and not short:
         if long:
             engine.step()
         if engine.clock() >= later:
-            short.append(engine.add("b", SHORT, 8))
+            short.append(engine.add("a" if options.one_key else "b", SHORT, 8))
     awaited = short or long
     engine.until(*awaited)
     first_token = max(engine.began[one] for one in awaited)
@@ -174,9 +175,9 @@ def measure(options: argparse.Namespace, shape: str, threads: int) -> list[Row]:
         ):
             case = Case(prompts, streams, logprobs)
             engine = Engine(runner, options.budget, clock)
-            once(engine, Case(1, 0, logprobs), options.tokens, newcomer=False)  # it learns its pace
+            once(engine, Case(1, 0, logprobs), options, newcomer=False)  # it learns its pace
             none, without, waits = (
-                [once(engine, which, options.tokens, newcomer=comes) for _ in range(options.rounds)]
+                [once(engine, which, options, newcomer=comes) for _ in range(options.rounds)]
                 for which, comes in (
                     (Case(0, streams, logprobs), True),
                     (case, False),
@@ -209,6 +210,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1])
     parser.add_argument("--tokens", type=int, default=3500, help="of each long prompt")
     parser.add_argument("--prompts", nargs="+", type=int, default=[1, 4], help="long ones")
+    parser.add_argument("--one-key", action="store_true", help="for A and B")
     parser.add_argument("--streams", nargs="+", type=int, default=[0, 8])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--budget", type=int, help="--max-num-batched-tokens")
@@ -222,7 +224,8 @@ def main() -> None:
         for row in measure(options, shape, threads)
     ]
     print_table([asdict(row) for row in rows])
-    print(write_result(options.name, [asdict(row) for row in rows], tokens=options.tokens))
+    sent = {"tokens": options.tokens, "one_key": options.one_key}
+    print(write_result(options.name, [asdict(row) for row in rows], **sent))
 
 
 if __name__ == "__main__":

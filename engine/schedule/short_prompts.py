@@ -37,7 +37,7 @@ class ShortPrompts:
         """Remove the foremost waiting prompt that is short while this running one is first; return
         it with its cached blocks. None if there is none, or no room for it and the head."""
         head, most = self._waiting.head(), self._most(first)
-        for sequence in self._waiting.heads():
+        for sequence in self._waiting.candidates(int(most)):
             # One that ranks above the first would be first from then on, with whole steps, and
             # its tokens could preempt the other.
             if sequence.rank < first.rank or not self._may_be_short(sequence, most):

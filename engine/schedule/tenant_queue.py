@@ -19,12 +19,23 @@ class TenantQueue:
 
     ``push`` and ``pop`` are O(log n). ``discard`` is amortised O(1): the entry stays in its heaps
     as a tombstone and is skipped later; tombstones are removed once they are the majority.
+    ``foremost_of`` looks at one entry for each power of two up to the length.
 
     ``counter``: the tenant's work so far divided by its ``weight`` (``engine.schedule.waiting``).
     ``live``: its sequences that wait or run.
     """
 
-    __slots__ = ("_by_age", "_heap", "_members", "_out_of_turn", "counter", "live", "weight")
+    __slots__ = (
+        "_by_age",
+        "_by_length",
+        "_heap",
+        "_members",
+        "_num_by_length",
+        "_out_of_turn",
+        "counter",
+        "live",
+        "weight",
+    )
 
     def __init__(self) -> None:
         self.counter = 0.0
@@ -32,6 +43,9 @@ class TenantQueue:
         self.live = 0
         self._heap: list[tuple[int, int, int]] = []  # ranks, which end with the uid
         self._by_age: list[int] = []  # uids
+        # Ranks by the bit length of the number of tokens.
+        self._by_length: dict[int, list[tuple[int, int, int]]] = {}
+        self._num_by_length = 0
         self._members: dict[int, Sequence] = {}
         self._out_of_turn = 0  # taken since the oldest one last had its turn
 
@@ -45,6 +59,12 @@ class TenantQueue:
         self._members[sequence.uid] = sequence
         heapq.heappush(self._heap, sequence.rank)
         heapq.heappush(self._by_age, sequence.uid)
+        self._push_by_length(sequence)
+
+    def _push_by_length(self, sequence: Sequence) -> None:
+        ranks = self._by_length.setdefault(sequence.num_tokens.bit_length(), [])
+        heapq.heappush(ranks, sequence.rank)
+        self._num_by_length += 1
 
     def head(self) -> Sequence | None:
         """Return the sequence whose turn is next."""
@@ -68,6 +88,33 @@ class TenantQueue:
             heapq.heappop(self._by_age)
         return None
 
+    def foremost_of(self, most_tokens: int) -> Sequence | None:
+        """Return the first by rank of those with at most so many tokens, if its priority is not
+        worse than the head's. Of those whose length has as many bits as ``most_tokens``, only the
+        first is considered."""
+        found = None
+        for bits in range(1, most_tokens.bit_length() + 1):
+            one = self._foremost_of_bits(bits)
+            if one is None or one.num_tokens > most_tokens:
+                continue
+            if found is None or one.rank < found.rank:
+                found = one
+        head = self.head()
+        if found is None or head is None or found.rank[:2] > head.rank[:2]:
+            return None
+        return found
+
+    def _foremost_of_bits(self, bits: int) -> Sequence | None:
+        ranks = self._by_length.get(bits)
+        while ranks:
+            sequence = self._members.get(ranks[0][-1])
+            # It has more tokens than then if it ran meanwhile and was preempted.
+            if sequence is not None and sequence.num_tokens.bit_length() == bits:
+                return sequence
+            heapq.heappop(ranks)
+            self._num_by_length -= 1
+        return None
+
     def pop(self) -> Sequence:
         """Remove and return the head. Raises IndexError if the queue is empty."""
         sequence = self.head()
@@ -87,3 +134,8 @@ class TenantQueue:
         if len(self._by_age) > most:
             self._by_age = list(self._members)
             heapq.heapify(self._by_age)
+        if self._num_by_length > most:
+            self._by_length.clear()
+            self._num_by_length = 0
+            for member in self._members.values():
+                self._push_by_length(member)

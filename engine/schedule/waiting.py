@@ -24,7 +24,7 @@ The bounds that follow, for a sequence that waits:
 - Besides, while prompts of others are computed, short ones may go ahead of it out of turn
   (``engine.schedule.short_prompts``): with at most half of the prompt tokens of the steps that it
   waits, and one such prompt more; and none of a tenant that has been given ``_MOST_EARLY_WORK``
-  more than its own.
+  more than its own. Its own tenant's short ones do so, too, if their priority is not worse.
 - While a class waits, the others are given at most (d + o) / f of work until its next turn,
   beyond the admission under way: f is its floor, d the work it has been given by its floor and not
   yet earned, and o what is owed to other classes by theirs.
@@ -210,40 +210,55 @@ class WaitingQueue:
             raise IndexError("nothing waits")
         return self._pop_of(queue)
 
-    def heads(self) -> Iterator[Sequence]:
-        """Yield the head, then those of the other tenants of its class, in the order of their
-        turns: few, as there may be many tenants, and none of a tenant that is far ahead of the
-        head's, so that out of turn, too, each is given its share."""
+    def candidates(self, most_tokens: int) -> Iterator[Sequence]:
+        """Yield those that may go out of turn while a long prompt is computed: the head, then the
+        heads of the other tenants of its class, in the order of their turns, and after each its
+        tenant's foremost prompt of at most so many tokens. Few, as there may be many tenants, and
+        none of a tenant that is far ahead of the head's, so that each is given its share."""
         head = self.head()
         if head is None:
             return
         yield head
-        if self._num_queues > 1 and not self._begun:
-            group = self._classes[head.service_class]
-            most = group.tenants[head.tenant].counter
-            tenants = group.waiting.values()
-            for queue in heapq.nsmallest(_MOST_HEADS, tenants, key=lambda queue: queue.counter):
-                other = queue.head()
-                if other is None or other is head:
-                    continue
-                if queue.counter <= most + _MOST_EARLY_WORK / queue.weight:
-                    yield other
+        if self._begun:
+            return
+        group = self._classes[head.service_class]
+        own = group.tenants[head.tenant]
+        if (short := own.foremost_of(most_tokens)) is not None and short is not head:
+            yield short
+        if self._num_queues == 1:
+            return
+        tenants = group.waiting.values()
+        for queue in heapq.nsmallest(_MOST_HEADS, tenants, key=lambda queue: queue.counter):
+            if queue is own or queue.counter > own.counter + _MOST_EARLY_WORK / queue.weight:
+                continue
+            if (other := queue.head()) is not None:
+                yield other
+            if (short := queue.foremost_of(most_tokens)) is not None and short is not other:
+                yield short
 
     def pop_early(self, sequence: Sequence) -> None:
-        """Remove one of ``heads``. The head keeps its turn."""
-        self._pop_of(self._classes[sequence.service_class].tenants[sequence.tenant])
+        """Remove one of ``candidates``. The head, if it is another, keeps its turn."""
+        queue = self._classes[sequence.service_class].tenants[sequence.tenant]
+        if sequence is queue.head():
+            self._pop_of(queue)
+        else:
+            queue.discard(sequence)
+            self._started(sequence, queue)
 
     def _pop_of(self, queue: TenantQueue) -> Sequence:
         sequence = queue.pop()
-        del self._members[sequence.uid]
-        if self._num_queues > 1 and sequence.uid not in self._begun:
-            group = self._classes[sequence.service_class]
-            if group.turn == sequence.tenant:
-                group.turn = None
-            if group.owed > 0:
-                self._by_floor.add(sequence.uid)
-        self._removed(sequence, queue)
+        group = self._classes[sequence.service_class]
+        if group.turn == sequence.tenant and sequence.uid not in self._begun:
+            group.turn = None
+        self._started(sequence, queue)
         return sequence
+
+    def _started(self, sequence: Sequence, queue: TenantQueue) -> None:
+        del self._members[sequence.uid]
+        owed = self._classes[sequence.service_class].owed
+        if owed > 0 and self._num_queues > 1 and sequence.uid not in self._begun:
+            self._by_floor.add(sequence.uid)
+        self._removed(sequence, queue)
 
     def _next_queue(self) -> TenantQueue | None:
         if self._num_queues > 1:

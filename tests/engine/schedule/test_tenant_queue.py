@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from engine.messages import SamplingParams
 from engine.schedule.tenant_queue import MOST_OUT_OF_TURN, TenantQueue
@@ -13,8 +16,12 @@ from engine.step.sequence import MOST_OVERTAKEN, Sequence
 PARAMS = SamplingParams(max_tokens=1)
 
 
-def sequence(uid: int, priority: int = 0) -> Sequence:
-    return Sequence(uid, f"r{uid}", [1], 1, PARAMS, priority=priority)
+def sequence(uid: int, priority: int = 0, tokens: int = 1) -> Sequence:
+    return Sequence(uid, f"r{uid}", [1] * tokens, tokens, PARAMS, priority=priority)
+
+
+def length_bits(one: Sequence) -> int:
+    return one.num_tokens.bit_length()
 
 
 def test_lower_priority_numbers_come_first_and_equal_ones_by_arrival() -> None:
@@ -58,6 +65,7 @@ def test_discarded_sequences_are_not_remembered_behind_a_head_that_waits() -> No
         queue.discard(one)
     assert len(queue._heap) < 200
     assert len(queue._by_age) < 200
+    assert sum(map(len, queue._by_length.values())) < 200
     assert queue.pop().uid == 0
 
 
@@ -101,3 +109,37 @@ def test_a_sequence_overtaken_too_often_goes_before_every_priority() -> None:
     queue.push(sequence(0, priority=-1000))
     queue.push(patient)
     assert queue.pop() is patient
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_the_foremost_of_a_length_is_found_among_those_that_come_go_and_return(seed: int) -> None:
+    queue, rng = TenantQueue(), random.Random(seed)
+    members: dict[int, Sequence] = {}
+    away: list[Sequence] = []
+    for uid in range(300):
+        chance = rng.random()
+        if chance < 0.5 or not members:
+            one = sequence(uid, rng.choice([0, 0, 1]), rng.randrange(1, 70))
+        elif chance < 0.7 and away:
+            one = away.pop()
+            one.token_ids += [2] * rng.randrange(40)  # it ran meanwhile
+        else:
+            one = queue.pop() if rng.random() < 0.5 else rng.choice(list(members.values()))
+            if one in queue:
+                queue.discard(one)
+            away.append(members.pop(one.uid))
+            continue
+        queue.push(one)
+        members[one.uid] = one
+        most = rng.randrange(1, 110)
+        head = queue.head()
+        assert head is not None
+        short = [each for each in members.values() if each.num_tokens <= most]
+        ranked = sorted(members.values(), key=lambda each: each.rank)
+        similar = [each for each in ranked if length_bits(each) == most.bit_length()]
+        short = [each for each in short if each in similar[:1] or each not in similar]
+        first = min(short, key=lambda each: each.rank, default=None)
+        if first is not None and first.rank[:2] > head.rank[:2]:
+            first = None
+        assert queue.foremost_of(most) is first

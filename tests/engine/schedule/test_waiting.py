@@ -317,18 +317,30 @@ def test_one_that_is_taken_early_leaves_the_head_its_turn() -> None:
     head = server.submit("a", tokens=1000)
     others = [server.submit(name) for name in "bc"]
     server.submit("b")
-    assert list(server.queue.heads()) == [head, *others]
+    assert list(server.queue.candidates(0)) == [head, *others]
     server.queue.pop_early(others[1])
     server.queue.charge(others[1])
-    assert list(server.queue.heads()) == [head, others[0]]
+    assert list(server.queue.candidates(0)) == [head, others[0]]
     assert server.queue.pop() is head
+
+
+def test_a_later_one_of_the_head_s_tenant_leaves_the_head_its_turn() -> None:
+    server = Server(slots=1)
+    head = server.submit("a", tokens=1000)
+    short, other = server.submit("a", tokens=5), server.submit("b", tokens=2000)
+    assert list(server.queue.candidates(10)) == [head, short, other]
+    server.queue.pop_early(short)
+    server.queue.charge(short)
+    assert list(server.queue.candidates(10)) == [head, other]
+    assert server.queue.head() is head
 
 
 def test_of_many_tenants_few_heads_are_looked_at() -> None:
     server = Server(slots=1)
     for number in range(100):
-        server.submit(f"t{number}")
-    assert len(list(server.queue.heads())) <= waiting._MOST_HEADS + 1
+        server.submit(f"t{number}", tokens=100)
+        server.submit(f"t{number}", tokens=5)
+    assert len(list(server.queue.candidates(10))) <= 2 * waiting._MOST_HEADS + 2
 
 
 def test_cached_tokens_count_a_tenth() -> None:
