@@ -2,7 +2,7 @@
 
 ::
 
-    ModelError            a model directory that cannot be served, explained in one sentence
+    ModelError            a model that cannot be served, explained in one sentence
     ├── ConfigError       config.json is missing, malformed or describes something unsupported
     │   └── UnsupportedError  the last of these: another implementation may support it
     └── WeightsError      weights are missing, misshapen, or do not belong to the configuration

@@ -21,6 +21,8 @@ from pathlib import Path
 
 import msgspec
 
+from engine.architecture.errors import ModelError
+
 MAX_SCRIPT_BYTES = 16 << 20
 MAX_RULES = 10_000
 
@@ -29,7 +31,7 @@ _PLACEHOLDER = re.compile(r"\{\{([A-Za-z_][A-Za-z0-9_]*)\}\}")
 Pieces = tuple[str | int, ...]
 
 
-class ScriptError(ValueError):
+class ScriptError(ModelError):
     """The script cannot be used; the message names file and line."""
 
 

@@ -37,6 +37,7 @@ from engine.messages import (
     Submit,
     Working,
 )
+from pocket import MODEL_DIR
 from tests.e2e.quire_server import is_running
 from tests.engine.checking_runner import continue_alone
 from tests.engine.engine_client import EngineClient, running_engine
@@ -365,6 +366,22 @@ def test_a_model_directory_at_fault_is_a_sentence_in_the_log_and_no_traceback(
     assert done.returncode == 1
     logged = done.stdout + done.stderr
     assert "the engine cannot start: cannot read" in logged
+    assert "Traceback" not in logged
+
+
+def test_a_script_at_fault_is_a_sentence_in_the_log_and_no_traceback(
+    path: Path, tmp_path: Path
+) -> None:
+    script = tmp_path / "script.jsonl"
+    script.write_text('{"reply": "yes"}\n{"answer": "no"}\n')
+    model = f"simulated:script={script},tokenizer={MODEL_DIR}"
+    argv = [sys.executable, "-m", "engine", "--model", model]
+    done = subprocess.run(
+        [*argv, "--socket", str(path)], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert done.returncode == 1
+    logged = done.stdout + done.stderr
+    assert "script.jsonl, line 2: Object contains unknown field `answer`" in logged
     assert "Traceback" not in logged
 
 
