@@ -40,6 +40,15 @@ class Vocabulary:
         """Return a single token as text, for logprobs; invalid bytes become U+FFFD."""
         return self.bytes_of(token_id).decode("utf-8", "replace")
 
+    def key_of(self, token_id: int) -> str:
+        """Return a single token as text, in which bytes that are not text are spelled out, as
+        OpenAI's completions do: ``bytes:\\xc3``."""
+        spelled = self.bytes_of(token_id)
+        try:
+            return spelled.decode()
+        except UnicodeDecodeError:
+            return "bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled)
+
     def bytes_of(self, token_id: int) -> bytes:
         if token_id >= len(self.token_bytes):
             return b""
@@ -69,6 +78,8 @@ class Vocabulary:
 class _NamedById(Vocabulary):
     def text_of(self, token_id: int) -> str:
         return f"token_id:{token_id}"
+
+    key_of = text_of
 
 
 def read_vocabulary(

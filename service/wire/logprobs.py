@@ -73,8 +73,7 @@ class TextPart(NamedTuple):
 
 class _Spelling(NamedTuple):
     """JSON of one token. ``head`` and ``tail`` surround its logprob in the chat format; ``key``
-    names it in the completions format, where texts must be unique: bytes that are not text are
-    spelled out, as OpenAI's API does."""
+    names it in the completions format, where texts must be unique."""
 
     head: bytes
     tail: bytes
@@ -203,18 +202,12 @@ class LogprobWriter:
 
 
 def _spelling_of(vocabulary: Vocabulary, token: int) -> _Spelling:
-    spelled = vocabulary.bytes_of(token)
     quoted = _json(vocabulary.text_of(token))
-    try:
-        spelled.decode()
-        key = quoted
-    except UnicodeDecodeError:
-        key = _json("bytes:" + "".join(f"\\x{byte:02x}" for byte in spelled))
     return _Spelling(
         b'{"token":%b,"logprob":' % quoted,
-        b',"bytes":%b' % _json(list(spelled)),
+        b',"bytes":%b' % _json(list(vocabulary.bytes_of(token))),
         quoted,
-        key,
+        _json(vocabulary.key_of(token)),
     )
 
 

@@ -369,6 +369,17 @@ def test_tokens_may_be_shown_by_their_ids(service: RunningService) -> None:
     assert all(len(best) >= 2 for best in logprobs["top_logprobs"])  # no two fall together
 
 
+def test_parts_of_a_character_are_also_shown_by_their_ids(service: RunningService) -> None:
+    ids = {"return_tokens_as_token_ids": True, "return_token_ids": True}
+    asked = {"model": "tiny", "prompt": "é漢", "echo": True, "max_tokens": 1, "logprobs": 1}
+    _, answer = service.post(TEXT, {**asked, **ids})
+    [choice] = answer["choices"]
+    tokens = [*choice["prompt_token_ids"], *choice["token_ids"]]
+    assert choice["logprobs"]["tokens"] == [f"token_id:{token}" for token in tokens]
+    shown = {key for best in choice["logprobs"]["top_logprobs"] if best for key in best}
+    assert all(key.startswith("token_id:") for key in shown)
+
+
 # --- the tier ------------------------------------------------------------------------------------
 
 
