@@ -57,4 +57,5 @@ class PendingRecords:
 
 
 def _size_of(record: StoredResponse) -> int:
-    return len(record.body) + len(record.events or b"")
+    parts = record.body, record.input, record.context, record.events or b""
+    return sum(map(len, parts))

@@ -23,7 +23,15 @@ def test_cached_tokens_cost_as_others_unless_said_otherwise() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["5", "input=1", "output=1", "input=x output=1", "input=-1 output=1", "input=nan output=1"],
+    [
+        "5",
+        "input=1",
+        "output=1",
+        "input=x output=1",
+        "input=-1 output=1",
+        "input=nan output=1",
+        "input=inf output=1",
+    ],
 )
 def test_a_wrong_price_is_refused_with_an_example(text: str) -> None:
     with pytest.raises(ValueError, match=r"input=0\.50 cached=0\.05 output=1\.50"):

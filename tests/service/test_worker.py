@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from engine.beats import Page, Sign
 from observability import logging
 from observability.ledger import Past
 from service.settings import ServiceSettings
@@ -120,6 +121,18 @@ def test_it_starts_fast_stays_small_and_says_loading(checkpoint: Path, tmp_path:
         assert status == 503
         assert json.loads(body)["status"] == "loading"
         assert running.get("/health/live")[0] == 200
+
+
+def test_an_answered_request_is_progress_for_the_supervisor(
+    checkpoint: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "worker.page"
+    page = Page(path, create=True)
+    with worker(checkpoint, tmp_path, "--store-url=none", f"--beats={path}") as running:
+        assert running.get("/health/ready")[0] == 503  # probes do not count
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello."}]}
+        assert running.post("/v1/chat/completions", body)[0] == 503
+        until(lambda: page[Sign.PROGRESS] == 1, 10, "the beat after the answer")
 
 
 def test_it_answers_without_the_libraries_that_would_slow_its_start(

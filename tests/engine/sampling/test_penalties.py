@@ -46,6 +46,12 @@ def test_counts_do_not_depend_on_how_the_output_was_split(
     assert dict(zip(counts.tokens.tolist(), counts.counts.tolist(), strict=True)) == expected
 
 
+def test_counts_grow_with_an_output_of_many_different_tokens() -> None:
+    counts = counted(sequence([7], list(range(1000))))
+    assert counts.tokens.tolist() == list(dict.fromkeys([7, *range(1000)]))
+    assert counts.counts.tolist() == [1.0] * 1000
+
+
 def test_each_penalty_by_hand() -> None:
     """Token 1 is in the prompt only, 2 in the output twice, 3 in both."""
     prompt, output = [1, 3], [2, 3, 2]

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.inspected import CACHED, FREE, Inspect, Inspected, KnownPrefix, KvState, PrefixState
@@ -140,8 +140,13 @@ def test_the_map_is_what_the_block_tables_say(actions: list[tuple[object, ...]])
     check_map(model.scheduler)
 
 
+TWICE = [("add", 0, 20, 0), ("step", 3), ("finish", 0)] * 2
+OTHER_END = [("add", 0, 20, 3), ("step", 3), ("finish", 0)] * 2
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(ACTIONS)
+@example(TWICE + OTHER_END)  # a prefix with two that follow it
 def test_the_prefixes_are_blocks_of_the_cache_each_found_as_often_as_those_behind_it(
     actions: list[tuple[object, ...]],
 ) -> None:
@@ -154,6 +159,8 @@ def test_the_prefixes_are_blocks_of_the_cache_each_found_as_often_as_those_behin
     # No hit of a block that still has contents is lost or counted twice.
     roots = sum(one.hits for one in state.prefixes if one.parent is None)
     assert roots == sum(cache.uses.hits)
+    if actions == TWICE + OTHER_END:
+        assert [one.parent for one in state.prefixes] == [None, 0, 0]
     for number, one in enumerate(state.prefixes):
         assert one.tokens % BLOCK == 0
         assert one.tokens > 0

@@ -45,6 +45,7 @@ def sequence(
     first: int = 0,
     service_class: ServiceClass = ServiceClass.STANDARD,
     prompt_logprobs: int | None = None,
+    tenant: str = "",
 ) -> Sequence:
     """A prompt of tokens first, first + 1, ..."""
     return Sequence(
@@ -55,6 +56,7 @@ def sequence(
         params=SamplingParams(max_tokens=1000, prompt_logprobs=prompt_logprobs),
         priority=priority,
         service_class=service_class,
+        tenant=tenant,
     )
 
 
@@ -485,6 +487,23 @@ def test_a_finished_sequence_leaves_its_blocks_whether_it_ran_or_waited() -> Non
     assert one.pool.counts().free == 100
     with pytest.raises(ValueError, match="not running"):
         one.finish(runs)
+
+
+def test_what_a_finished_sequence_generated_counts_against_its_tenant() -> None:
+    one = scheduler(max_num_seqs=1)
+    long, first, second = sequence(4, tenant="a"), sequence(8, tenant="b"), sequence(8, tenant="b")
+    added(one, long)
+    step(one)
+    added(one, first, second)  # only one tenant waits, so nothing is counted before the end
+    for _ in range(20):
+        step(one)
+    one.finish(long)
+    added(one, again := sequence(4, tenant="a"))
+    assert step(one) == {first.uid: 8}
+    one.finish(first)
+    assert step(one) == {second.uid: 8}
+    one.finish(second)
+    assert step(one) == {again.uid: 4}
 
 
 def test_a_sequence_that_could_never_run_is_refused() -> None:

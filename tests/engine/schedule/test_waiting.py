@@ -301,6 +301,22 @@ def test_a_sequence_that_has_begun_to_stream_comes_back_before_all_others() -> N
     assert queue.pop().uid == 1
 
 
+@pytest.mark.parametrize("returns", [(0, 1), (1, 0)])
+def test_of_several_that_have_begun_to_stream_the_one_that_ranks_first_comes_back_first(
+    returns: tuple[int, int],
+) -> None:
+    queue = WaitingQueue()
+    both = [sequence(0, "a"), sequence(1, "b")]
+    for one in both:
+        queue.enter(one)
+        queue.charge(queue.pop())
+        one.token_ids.append(1)
+    queue.enter(sequence(2, "c"), both)
+    for uid in returns:
+        queue.put_back(both[uid])
+    assert [queue.pop().uid for _ in range(3)] == [0, 1, 2]
+
+
 def test_a_head_that_waits_for_room_is_not_overtaken_by_another_tenant() -> None:
     server = Server(slots=2)
     large = server.submit("a", tokens=1000)

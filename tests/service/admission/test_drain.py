@@ -24,7 +24,7 @@ async def test_a_drain_refuses_new_work_and_waits_for_the_old() -> None:
     drain.leave()
     drain.leave()
     assert await waiting
-    assert drain.in_flight == 0
+    assert (drain.in_flight, drain.answered) == (0, 2)
 
 
 async def test_an_announced_drain_is_not_ready_but_takes_requests() -> None:

@@ -139,7 +139,7 @@ async def two(tmp_path: Path) -> AsyncIterator[Two]:
 
 def test_a_single_engine_has_no_pool(tmp_path: Path) -> None:
     def ignore(_: object, engine: int = 0) -> None:
-        assert engine == 0
+        pass
 
     link = connect_engines([tmp_path / "engine.sock"], on_step=ignore, on_state=ignore)
     assert type(link) is EngineLink

@@ -154,6 +154,16 @@ async def test_what_nobody_reads_is_made_to_fail(generation: Generation) -> None
     assert generation.choices[0].done
 
 
+async def test_a_background_run_continues_without_a_reader(generation: Generation) -> None:
+    registry = RunRegistry(RunLimits(timeout=0.01, run_bytes=1000, total_bytes=1000))
+    source = Source()
+    run = registry.start("r", "me", generation, source(), background=True, on_end=lambda: None)
+    await asyncio.sleep(0.05)  # five times the timeout
+    assert generation.choices[0].sequence.failure is None
+    source.end()
+    assert await read(run) == b""
+
+
 async def test_it_goes_on_while_somebody_reads(generation: Generation) -> None:
     loop = asyncio.get_running_loop()
     registry = RunRegistry(RunLimits(timeout=0.02, run_bytes=1000, total_bytes=1000))
@@ -221,6 +231,33 @@ async def test_where_keys_share_the_memory_none_fills_it(generation: Generation)
     # Of those that had ended the greedy one's went, though the other's is older.
     assert registry.find("o1", "other") is ended
     assert registry.find("g3", "greedy") is None or registry.find("g2", "greedy") is None
+
+
+async def test_a_key_s_share_is_made_room_for_by_its_own_ended_runs_only(
+    generation: Generation,
+) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=1000, total_bytes=600))
+    runs = {}
+    for name, owner, count in (("other", "other", 10), ("first", "greedy", 25)):
+        source = Source()
+        run = runs[name] = registry.start(name, owner, generation, source(), on_end=lambda: None)
+        source.say(*range(count))
+        source.end()
+        await read(run)
+    registry.check(Caller("greedy", shares=True))  # it has more than its half
+    assert registry.find("first", "greedy") is None
+    assert registry.find("other", "other") is runs["other"]
+
+
+async def test_one_run_keeps_no_more_than_all_may_have_together(generation: Generation) -> None:
+    registry = RunRegistry(RunLimits(timeout=60, run_bytes=1000, total_bytes=100))
+    source = Source()
+    run, _ = start(registry, generation, source())
+    source.say(*range(100))
+    source.end()
+    await read(run)
+    assert run.log.size <= 100
+    assert registry.find("r", "me") is run
 
 
 async def test_full_memory_drops_ended_runs_and_then_refuses_new_ones(

@@ -123,8 +123,9 @@ def test_a_continued_text_keeps_the_space_before_its_first_word() -> None:
 
 
 def test_ids_beyond_the_vocabulary_are_silent() -> None:
-    assert pieces("byte-level", [10**6]) == ["", ""]
-    assert pieces("llama", [10**6]) == ["", ""]
+    for name in ("byte-level", "llama"):
+        first = len(vocabulary(name).token_bytes)  # a model may have a few more than its tokenizer
+        assert pieces(name, [first]) == pieces(name, [10**6]) == ["", ""]
 
 
 def test_tokens_that_decode_to_nothing_cost_no_more_at_the_end_than_at_the_start() -> None:

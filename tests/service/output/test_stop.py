@@ -6,7 +6,7 @@ import itertools
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from service.output.stop import StopMatcher
@@ -42,6 +42,7 @@ def reference(text: str, stops: tuple[str, ...]) -> tuple[str, str | None]:
     stops=st.lists(st.text(alphabet="abc", min_size=1, max_size=4), max_size=3).map(tuple),
     places=st.lists(st.integers(0, 100), max_size=8),
 )
+@example(text="abcb", stops=("abcc", "bcb"), places=[])  # one begins deep in the other
 def test_any_cut_gives_what_the_whole_text_gives(
     text: str, stops: tuple[str, ...], places: list[int]
 ) -> None:

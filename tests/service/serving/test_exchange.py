@@ -207,6 +207,22 @@ async def test_cancelling_ends_the_generation_and_frees_its_sequences() -> None:
     assert not exchange.cancel(OperatorCancelError("It was cancelled twice."))
 
 
+async def test_what_is_complete_and_only_has_to_be_sent_is_not_cancelled() -> None:
+    desk = loaded()
+    of = services(desk)
+    exchange = Exchange(record(), NoTelemetry())
+    request = GenerationRequest("req_1", [[1, 2, 3]], SamplingParams(max_tokens=8), 0.0)
+    generation = await of.generator.start(request, exchange.caller)
+    exchange.began(generation)
+    say(of, desk, "Hello.")
+    while not generation.done:
+        await generation.advance()
+    assert not exchange.cancel(OperatorCancelError("It was cancelled."))
+    exchange.succeed("stop")
+    exchange.close()
+    assert exchange.record.outcome == "stop"
+
+
 def test_a_cancelled_request_ends_as_that_also_if_its_client_does_not_read_or_leaves() -> None:
     for error in (SlowReaderError("It did not read."), None):
         exchange, informed = Exchange(record(), NoTelemetry()), []

@@ -19,6 +19,7 @@ from service.serving.metering import UNLIMITED_TOKENS, Metering, tokens_of
 from service.tenants.caller import ANYBODY, Caller
 from service.tenants.key_limits import KeyLimits
 from service.tenants.stored_key import KeyGrant, new_key
+from tests.service.request_records import sequence
 from tests.service.serving.by_hand import record
 
 TEAM = Caller(owner="ab", alias="team", limits=KeyLimits(requests_per_minute=5))
@@ -52,6 +53,19 @@ def test_a_refused_request_is_given_back(outcome: str, left: int) -> None:
     ended.outcome = outcome
     metered.settle(use, ended)
     assert metered.state(TEAM).requests_left == left
+
+
+def test_prompt_and_output_of_an_ended_request_count_and_what_it_did_not_use_is_spared() -> None:
+    team = Caller(owner="ab", alias="team", limits=KeyLimits(tokens_per_minute=100))
+    metered = Metering()
+    use = metered.enter(team)
+    assert use is not None
+    metered.take(use, 50)
+    ended = record()
+    ended.outcome, ended.prompt_tokens, ended.output_tokens = "stop", 20, 3
+    ended.sequences = [sequence()]
+    metered.settle(use, ended)
+    assert metered.state(team).tokens_left == 100 - 20 - 3
 
 
 class Store:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from service.store.pending import PendingRecords
@@ -42,3 +43,11 @@ def test_what_is_dropped_makes_room(monkeypatch: pytest.MonkeyPatch, limit: str,
     assert pending.get("resp_c") is None
     pending.drop("resp_a")
     assert pending.add(record("resp_c", text="c" * 2000))
+
+
+@pytest.mark.parametrize("part", ["input", "context", "events"])
+def test_every_part_of_a_record_takes_room(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
+    monkeypatch.setattr("service.store.pending._MOST_PENDING_BYTES", 5000)
+    pending = PendingRecords()
+    assert not pending.add(msgspec.structs.replace(record("resp_a"), **{part: bytes(5000)}))
+    assert len(pending) == 0

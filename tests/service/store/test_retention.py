@@ -124,6 +124,17 @@ async def test_a_batch_leaves_what_is_more_than_it_may_delete(tmp_path: Path) ->
         assert await database.rows(select(REQUEST_TABLE.c.request_id)) == []
 
 
+async def test_the_last_batch_is_no_larger_than_what_is_beyond_the_limit(tmp_path: Path) -> None:
+    async with archived(f"sqlite:///{tmp_path}/store.sqlite3") as one:
+        one.keep(*(kept(number) for number in range(10)))
+        await one.written()
+        with closing(sqlite3.connect(tmp_path / "store.sqlite3")) as connection:
+            assert not delete_oldest_rows(connection, before=0.0, most=8, rows=7)
+            connection.commit()
+        page = await one.archive.query(RequestQuery())
+        assert len(page.requests) == 8
+
+
 @pytest.mark.parametrize("seconds_per_row", [1e-5, 2e-5, 1e-4, 2e-4])
 def test_a_batch_becomes_as_large_as_its_time_allows(seconds_per_row: float) -> None:
     batch = BatchSize()

@@ -52,6 +52,20 @@ def test_one_that_hangs_is_killed_once(child: Child) -> None:
     child.pid = None
 
 
+def test_how_long_one_was_silent_is_not_held_against_the_next(child: Child) -> None:
+    first = child.pid
+    assert first is not None
+    child.hangs = lambda page, silent, inactive: silent >= 3
+    begin = time.monotonic()
+    for seconds in range(5):
+        child.kill_if_it_hangs(begin + seconds)
+    assert child.is_condemned
+    assert await_end([first], 10) == []
+    child.start()  # has not beaten yet, as the first never had
+    child.kill_if_it_hangs(begin + 5)
+    assert not child.is_condemned
+
+
 def test_it_is_ready_once_it_says_so_and_not_after_its_death_or_restart(child: Child) -> None:
     first = child.pid
     assert first is not None

@@ -85,6 +85,9 @@ def test_tokens_are_reserved_and_then_settled(ledger: LimitLedger, time: Time) -
     with pytest.raises(TokenLimitError) as refusal:
         ledger.take(second, 30)
     assert refusal.value.retry_after == 15, "requests in progress may end before the minute does"
+    with pytest.raises(TokenLimitError) as refusal:
+        ledger.take(second, 100)  # all that is reserved would be needed
+    assert refusal.value.retry_after == 15
     ledger.settle(second, 0, counts=False)
     ledger.settle(use, 10)
     assert ledger.state("team", limits).tokens_left == 90

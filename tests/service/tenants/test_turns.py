@@ -211,6 +211,18 @@ async def test_those_who_have_the_most_bytes_give_way_when_bytes_are_lacking() -
         await asyncio.gather(*chats, *(task for task in big if not task.done()))
 
 
+async def test_who_has_given_way_gives_way_again_only_while_they_have_the_most_bytes() -> None:
+    async with working() as work:
+        await work.begin("runs", "z")
+        several = [await work.begin(f"a{number}", "a", 150) for number in range(3)]
+        single = await work.begin("b", "b", 440)
+        await work.begin("c", "c", 300)  # one of a's leaves, and then b has more than a
+        for rejected in (several.pop(), single):
+            with pytest.raises(OverloadedError):
+                await rejected
+        assert not any(task.done() for task in several)
+
+
 async def test_no_one_gives_way_in_vain() -> None:
     async with working(most_bytes=1000) as work:
         await work.begin("running", "a", 600)
@@ -313,6 +325,8 @@ async def test_retry_after_follows_the_work_and_one_slow_turn_hardly_changes_it(
         assert await retry_after() < 5
         await turns(200, start=0, seconds=0.2)
         assert await retry_after() in (20, 21)
+        await turns(400, start=0, seconds=10.0)
+        assert await retry_after() == 120  # the most
 
 
 async def test_retry_after_is_sent_once_it_is_known() -> None:

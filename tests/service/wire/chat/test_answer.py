@@ -272,6 +272,14 @@ def _calls(message: Any) -> list[tuple[str, str, str]]:
     ]
 
 
+def test_without_reasoning_its_fields_are_left_out(checkpoint: Checkpoint) -> None:
+    for fields in ({}, {"include_reasoning": False}):
+        text = "<think>Hm.</think>Hello." if fields else "Hello."
+        message = Played(checkpoint, text, one_each(), **fields).whole.choices[0].message
+        assert message.content == "Hello."
+        assert not {"reasoning", "reasoning_content"} & message.to_dict().keys()
+
+
 def test_a_call_that_was_cut_off_finishes_with_length(checkpoint: Checkpoint) -> None:
     played = Played(checkpoint, CALL[:-25], one_each(), reason=FinishReason.LENGTH, tools=[TOOL])
     assert played.whole.choices[0].finish_reason == "length"

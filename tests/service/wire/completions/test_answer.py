@@ -101,6 +101,33 @@ def test_any_frames_accumulate_to_the_whole_answer(
         assert choice["prompt_token_ids"] == [1, 2, 3]
 
 
+def test_the_best_of_several_is_the_likeliest_by_the_token_and_not_the_shortest(
+    checkpoint: Checkpoint,
+) -> None:
+    desk = Desk()
+    asked = GenerationRequest("r", [[1, 2, 3]], SamplingParams(max_tokens=999), 0.0, n=2)
+    generation = at_once(Generator(desk, checkpoint).start(asked, ANYBODY))
+    for sequence, text, logprob in zip(
+        desk.sequences, ("No", "Yes, and more"), (-0.9, -0.5), strict=True
+    ):
+        sequence.generated += checkpoint.tokenizer.encode(text, add_special_tokens=False)
+        sequence.logprobs += [TokenLogprobs(logprob, 1)] * len(sequence.generated)
+        finish(sequence, len(sequence.generated), FinishReason.STOP)
+    for each in generation.choices:
+        each.advance()
+    answer = CompletionAnswer(
+        decode_completion(json.dumps({"prompt": PROMPT, "best_of": 2}).encode(), max_choices=4),
+        generation,
+        checkpoint.vocabulary,
+        response_id="cmpl-1",
+        created=1,
+        model="tiny",
+        texts=[PROMPT],
+    )
+    (choice,) = json.loads(b"".join(answer.whole()))["choices"]
+    assert choice["text"] == "Yes, and more"
+
+
 @pytest.mark.parametrize(
     "extras", [{}, {"echo": True}, {"echo": True, "logprobs": 0}, {"echo": True, "max_tokens": 0}]
 )
