@@ -221,7 +221,7 @@ def _services(
         metrics_pages=ScrapePages(telemetry.exposition_pieces),
         upload_room=UploadRoom.for_bodies(settings.max_body_bytes),
         answer_room=UploadRoom.for_answers(settings.max_body_bytes),
-        overviews=_overviews(parts, ring, limits.names, records, store),
+        overviews=_overviews(parts, ring, limits.names, records),
         records=records,
         keys=keys,
         metering=metering,
@@ -261,12 +261,13 @@ def _key_sources(
 
 
 def _inform(telemetry: Telemetry, services: Services) -> None:
-    """Let telemetry read what changes in services while it runs, and the load trace learn of each
-    request."""
+    """Let telemetry and the overview read what changes in services while it runs, and the load
+    trace learn of each request."""
     services.link.on_submit = services.load_trace.submitted
     services.records.on_ended(services.load_trace.ended)
     telemetry.read_engine(services.engine_figures)
     telemetry.traces.keeping.slo = services.overviews.slo
+    services.overviews.health = partial(_health, services.store, services.archive)
 
 
 def _overviews(
@@ -274,11 +275,8 @@ def _overviews(
     ring: Ring,
     names: tuple[str, ...],
     records: Records,
-    store: ResponseStore,
 ) -> Overviews:
-    overviews = Overviews(
-        parts, ring, names=names, windows=records.window, health=lambda: _health(store)
-    )
+    overviews = Overviews(parts, ring, names=names, windows=records.window)
     records.limited_by = lambda: overviews.limited_by
     return overviews
 
@@ -378,9 +376,13 @@ def _runs(settings: ServiceSettings) -> RunRegistry:
     return RunRegistry(limits)
 
 
-def _health(store: ResponseStore) -> dict[str, str]:
+def _health(store: ResponseStore, archive: RequestArchive | None) -> dict[str, str]:
     if not store.is_configured:
         return {"store": "off"}
     if not store.readable:
         return {"store": "not available"}
-    return {"store": "ok" if store.available else "cannot be written"}
+    if not store.available:
+        return {"store": "cannot be written"}
+    if archive is not None and archive.is_away:
+        return {"store": "requests and usage cannot be written"}
+    return {"store": "ok"}

@@ -335,12 +335,13 @@ _SERVER_ALERTS = (
         (
             "Board *API and streaming*, *Store unavailable*, shows which uses fail. If only "
             "`write` and `records` do, the disk is full or the database is read-only.",
-            "The log's lines about the response store, with the database's error; the database "
-            "itself.",
+            "The log's lines about the response store, or about requests and usage, with the "
+            "database's error; the database itself.",
         ),
         (
             "Restore the database; Quire tries again every two seconds. Requests with "
-            "`store: false` are not affected.",
+            "`store: false` are not affected. Do not stop the server before: usage and ended "
+            "requests in its memory would be lost.",
         ),
         "api",
         "2m",

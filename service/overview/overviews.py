@@ -32,8 +32,8 @@ _log = get_logger()
 
 class Overviews:
     """``names``: of the model; ``windows``: exact figures of ended requests; ``health``: more parts
-    of the server, and how they are. ``slo`` and
-    ``max_waiting`` may be changed at any time."""
+    of the server, and how they are. ``slo``, ``max_waiting`` and ``health`` may be changed at any
+    time."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Overviews:
         self._parts = parts
         self._names = tuple(names)
         self._windows = windows
-        self._health = health
+        self.health = health
         self.kv_caches = KvCaches([one.inspections for one in parts.link.links], parts.live)
         self._watch = ServerWatch(parts, self.history, time.monotonic())
         self._server = identity(parts.settings.port)
@@ -122,7 +122,7 @@ class Overviews:
             five_minutes=self._seen.get(FIVE_MINUTES) or self.window(FIVE_MINUTES),
             slo=dict(self.slo),
             engines=len(link.links),
-            parts={"engine": self._engine_health(status), **self._each_engine(), **self._health()},
+            parts={"engine": self._engine_health(status), **self._each_engine(), **self.health()},
             engine_restarts=ring.engine_restarts,
             worker_restarts=ring.restarts,
             largest_holder=snapshot.largest_holder,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -20,7 +19,8 @@ from observability.admin_api import AuditRow, KeptRequest, RequestPage, RequestQ
 from observability.logging import get_logger
 from observability.usage_table import UsageTable
 from service.errors import StoreUnavailableError
-from service.store.driver_error import error_kind
+from service.store.archive_condition import ARCHIVE_AWAY, ArchiveCondition, Unstored, incomplete
+from service.store.audit_writer import AuditWriter
 from service.store.place import StorePlace
 from service.store.query_turns import QueryTurnError, QueryTurns, within
 from service.store.refused_rows import RefusedRows
@@ -42,7 +42,6 @@ _POLL_SECONDS = 0.5
 _WRITE_SECONDS = 1.0
 _RETRY_SECONDS = 2.0
 _CLOSE_SECONDS = 5.0
-_MOST_AUDIT_ROWS = 1000  # that wait for the database
 _UNPACKED_AT_ONCE = 16
 _EXPORTED_AT_ONCE = 500
 # Queries at a time; more wait. Each takes a connection, which the writer needs, too.
@@ -52,7 +51,6 @@ _FLUSH_SECONDS = 2.0
 _ANSWER_SECONDS = 7.5
 _OFF = "This server stores no requests and no usage (--store-url none)."
 _TOO_LONG = "The query took too long; choose a shorter period."
-_AWAY = "The database of requests and usage is unavailable; retry."
 
 _ID = re.compile(r"[A-Za-z0-9._:-]{1,128}")
 
@@ -86,24 +84,25 @@ class RequestArchive:
         self._place = place
         self._responses = responses
         self._ended = sources.ended
-        self._on_away = on_away
+        self._condition = ArchiveCondition(on_away)
         self._usage = UsageWriter(sources.usage)
-        self._audit: deque[AuditRow] = deque()
+        self._audit = AuditWriter()
         self._database: ArchiveDatabase | None = None
         self._task: asyncio.Task[None] | None = None
         self._up = False
         self._closing = asyncio.Event()
-        self._said_away = False
-        self._writing_audit = asyncio.Lock()
         self._moving = asyncio.Lock()  # requests from the queue
         self._turns = QueryTurns(_MOST_QUERIES)
         self._sweep = Sweep(limits, leads)
         self._refused_requests = RefusedRows("the database refused records of requests")
-        self._refused_audit = RefusedRows("the database refused audit rows")
 
     @property
     def available(self) -> bool:
         return self._up
+
+    @property
+    def is_away(self) -> bool:
+        return self._condition.is_away
 
     @property
     def keeps_requests(self) -> bool:
@@ -115,14 +114,15 @@ class RequestArchive:
             self._task = asyncio.create_task(self._run(), name="request-archive")
 
     async def close(self) -> None:
-        """Write what is pending, if the database accepts it within seconds."""
+        """Write what is pending, if the database accepts it within seconds; log the rest."""
         self._closing.set()
         if self._task is not None:
             _, running = await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
             if running:
-                _log.warning("requests and usage were not stored completely")
                 self._task.cancel()
                 await asyncio.wait({self._task}, timeout=_CLOSE_SECONDS)
+            left = Unstored(self._ended.count, self._usage.keys_pending, self._audit.count)
+            self._condition.end(left, cut_after=_CLOSE_SECONDS if running else None)
         if self._database is not None:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
@@ -131,17 +131,22 @@ class RequestArchive:
     # --- the writer task ------------------------------------------------------------------------
 
     async def _run(self) -> None:
-        while not self._closing.is_set():
+        while True:
+            is_last = self._closing.is_set()  # the database may have come back in the pause
             try:
                 await self._connect()
                 await self._serve()
+                return
             except Exception as error:
                 self._up = False
-                self._on_away(True)
-                if not self._said_away:
-                    _log.error("requests and usage cannot be stored", error=error_kind(error))
-                    self._said_away = True
-                await self._pause(_RETRY_SECONDS)
+                self._condition.fail(self._explain(error))
+            if is_last:
+                return
+            await self._pause(_RETRY_SECONDS)
+
+    def _explain(self, error: Exception) -> str:
+        # The text of an error before there is a database may show the URL.
+        return type(error).__name__ if self._database is None else self._database.explain(error)
 
     async def _pause(self, seconds: float) -> None:
         with suppress(TimeoutError):
@@ -152,7 +157,7 @@ class RequestArchive:
         assert self._place is not None
         while not self._responses.readable:  # it says itself that the database is away
             await self._pause(_POLL_SECONDS)
-            self._on_away(not self._responses.readable)
+            self._condition.change(away=not self._responses.readable)
             if self._closing.is_set():  # perhaps before the database was ever reached
                 await self._responses.attempted()
                 if not self._responses.readable:
@@ -168,7 +173,7 @@ class RequestArchive:
         while self._up:
             assert self._database is not None
             closing = self._closing.is_set()  # then all that is there now is written
-            await self._write_audit()
+            await self._audit.write(self._database)
             while await self._write_requests():
                 if self._usage.is_due and not closing:
                     break
@@ -178,8 +183,7 @@ class RequestArchive:
                     await self._sweep.delete_requests(self._database)
             if closing or self._usage.is_due or self._usage.is_urgent:
                 await self._usage.write(self._database)
-            self._said_away = False
-            self._on_away(False)
+            self._condition.recover()
             if closing:
                 return
             await self._sweep.run(self._database)
@@ -213,38 +217,22 @@ class RequestArchive:
         try:
             await within(_FLUSH_SECONDS, self._write_pending(self._database, usage=usage))
         except self._database.FAILURES as error:
-            _log.warning("archive could not be written", error=error_kind(error))
+            _log.warning("archive could not be written", error=self._explain(error))
             return False
         return True
 
     async def _write_pending(self, database: ArchiveDatabase, *, usage: bool) -> None:
         await self._write_first_requests()
-        await self._write_audit()
+        await self._audit.write(database)
         if usage:
             await self._usage.write(database)
-
-    async def _write_audit(self) -> None:
-        from service.store.archive_database import audit_values
-
-        assert self._database is not None
-        async with self._writing_audit:
-            rows = list(self._audit)
-            if rows:
-                values = [audit_values(row) for row in rows]
-                self._refused_audit.note(await self._database.write_audit(values))
-                for _ in rows:  # those that were refused, too: they must not stop later ones
-                    self._audit.popleft()
 
     # --- audit ----------------------------------------------------------------------------------
 
     def keep_audit(self, row: AuditRow) -> None:
         """Queue a row; it is written within a second, or when the database is back."""
-        if self._place is None:
-            return
-        if len(self._audit) >= _MOST_AUDIT_ROWS:
-            _log.warning("an audit row was not stored", action=row.action, actor=row.actor)
-            return
-        self._audit.append(row)
+        if self._place is not None:
+            self._audit.keep(row)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -257,7 +245,7 @@ class RequestArchive:
         statement = page_statement(query)
 
         async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
-            await self._write_first_requests()
+            await self._written(self._write_first_requests())
             try:
                 return await database.rows(statement)
             except QueryTooLongError:
@@ -295,7 +283,7 @@ class RequestArchive:
         statement = usage_statement(by, start, end, bucket)
 
         async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
-            await self._usage.write(database)
+            await self._written(self._usage.write(database))
             return await database.rows(statement)
 
         rows = await self._ask(read)
@@ -315,7 +303,7 @@ class RequestArchive:
         from service.store.usage_query import audit_statement
 
         async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:
-            await self._write_audit()
+            await self._written(self._audit.write(database))
             return await database.rows(audit_statement(limit))
 
         try:
@@ -361,13 +349,23 @@ class RequestArchive:
         if self._place is None:
             raise StoreUnavailableError(_OFF)
         if not self._up or self._database is None:
-            raise StoreUnavailableError(_AWAY)
+            raise StoreUnavailableError(self._condition.sentence)
         try:
             return await self._turns.take(read(self._database), _ANSWER_SECONDS)
         except self._database.FAILURES as error:
-            _log.warning("archive query failed", error=error_kind(error))
-            said = str(error) if isinstance(error, QueryTurnError) else _AWAY
+            _log.warning("archive query failed", error=self._explain(error))
+            said = str(error) if isinstance(error, QueryTurnError) else ARCHIVE_AWAY
             raise StoreUnavailableError(said) from error
+
+    async def _written(self, work: Awaitable[None]) -> None:
+        """Write what a reader expects to find. Raises StoreUnavailableError."""
+        assert self._database is not None
+        try:
+            await work
+        except self._database.FAILURES as error:
+            reason = self._explain(error)
+            _log.warning("archive could not be written", error=reason)
+            raise StoreUnavailableError(incomplete(reason)) from error
 
 
 async def _page_of(query: RequestQuery, rows: Sequence[Row[Any]]) -> RequestPage:

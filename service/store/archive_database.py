@@ -18,7 +18,7 @@ from observability.admin_api import AuditRow
 from observability.usage_table import HourlyUsage
 from service.store.archive_tables import AUDIT_TABLE, REQUEST_TABLE, USAGE_TABLE
 from service.store.database import make_sqlite_engine
-from service.store.driver_error import error_kind
+from service.store.driver_error import error_kind, error_sentence
 from service.store.partitions import Partitions
 from service.store.place import StorePlace
 from service.store.retention import merge_usage_days
@@ -65,6 +65,10 @@ class ArchiveDatabase:
         if self._requests is not None:
             await self._requests.close()
         await self._engine.dispose()
+
+    def explain(self, error: Exception) -> str:
+        """Return what the driver says, without the password and without rows."""
+        return error_sentence(error, self._engine.url.password)
 
     # --- writing --------------------------------------------------------------------------------
 

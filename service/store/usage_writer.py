@@ -37,6 +37,14 @@ class UsageWriter:
         """True if the table needs room."""
         return self._table.is_crowded
 
+    @property
+    def keys_pending(self) -> int:
+        """How many keys used something that is not stored."""
+        return len({one.group.key for one in self._changed(self._table.rows())})
+
+    def _changed(self, rows: list[HourlyUsage]) -> list[HourlyUsage]:
+        return [one for one in rows if self._stored.get(one.row) != one]
+
     async def write(self, database: ArchiveDatabase) -> None:
         """Write what has changed, or after a failover, which may have lost rows, all. Raises what
         the database does."""
@@ -45,7 +53,7 @@ class UsageWriter:
             if instance != self._instance:
                 self._instance, self._stored = instance, {}
             now = self._table.rows()
-            changed = [one for one in now if self._stored.get(one.row) != one]
+            changed = self._changed(now)
             if changed:
                 await database.write_usage(self._table.boot_id, changed)
             self._stored = {one.row: one for one in now}

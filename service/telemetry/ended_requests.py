@@ -30,6 +30,11 @@ class EndedRequests:
         """Share of the room that is taken."""
         return self._ring.used_bytes / self._ring.size_bytes if self.is_kept else 0.0
 
+    @property
+    def count(self) -> int:
+        """How many wait. It reads all of them."""
+        return len(self._ring.first(self._ring.used_bytes)[0])
+
     def put(self, record: Encodable) -> None:
         """Call it in the transaction that counts the request: both are then done, or neither."""
         if self.is_kept and not self._ring.put(record.encode()):

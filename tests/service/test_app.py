@@ -16,10 +16,15 @@ from structlog.testing import capture_logs
 
 from service.app import create_app
 from service.records.records import Records
+from service.records.row import row_of
 from service.settings import ServiceSettings
+from service.store.archive import ArchiveSources
 from service.supervision.page import Supervision
 from service.telemetry.observer import NoTelemetry
 from tests.service.http.apps import client_of
+from tests.service.store.archived import kept
+from tests.service.store.archived import telemetry as telemetry_of
+from tests.service.store.stored import execute, until
 
 
 @pytest.fixture
@@ -111,3 +116,32 @@ def test_the_store_notes_its_file_in_the_memory_of_all_workers(
         supervision=Supervision(None, store_memory=4711),
     )
     assert app.state.services.store.place.memory == 4711
+
+
+async def test_the_overview_says_what_the_store_cannot_do(tiny_model: Path, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    telemetry = telemetry_of()
+    services = create_app(
+        ServiceSettings(store_url=url),
+        model_dir=tiny_model,
+        socket_path=tmp_path / "no-engine.sock",
+        telemetry=telemetry,
+        sources=ArchiveSources(telemetry.ended_requests, telemetry.usage),
+    ).state.services
+
+    def said() -> str:
+        services.overviews.look()
+        return str(services.overviews.now().parts["store"])
+
+    assert said() == "not available"
+    services.store.open()
+    services.archive.open()
+    await until(lambda: said() == "ok")
+    await execute(url, "ALTER TABLE quire_requests RENAME TO elsewhere")
+    with telemetry.metrics.ledger:
+        telemetry.ended_requests.put(row_of(kept(1)))
+    await until(lambda: said() == "requests and usage cannot be written")
+    await execute(url, "ALTER TABLE elsewhere RENAME TO quire_requests")
+    await services.archive.close()
+    assert said() == "ok"
+    await services.store.close()

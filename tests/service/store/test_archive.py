@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sqlite3
-from collections.abc import MutableMapping
+from collections.abc import AsyncIterator, MutableMapping
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -404,17 +404,76 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_long(
 
 async def test_it_says_when_nothing_can_be_stored_and_when_it_can_again(tmp_path: Path) -> None:
     heard: list[bool] = []
+    with pytest.MonkeyPatch.context() as patch, capture_logs() as lines:
+        patch.setattr(archive, "_RETRY_SECONDS", 0.02)
+        url = f"sqlite:///{tmp_path}/store.sqlite3"
+        async with archived(url, on_away=heard.append) as one:
+            await until(lambda: heard[-1:] == [False])
+            async with _missing(url, "quire_requests"):
+                one.keep(kept(1))
+                await until(lambda: heard[-1])
+                assert one.archive.is_away
+            await until(lambda: not heard[-1])
+            assert not one.archive.is_away
+    [line] = _errors(lines)
+    assert line["error"] == "no such table: quire_requests (OperationalError)"
+
+
+async def test_what_is_pending_is_named_by_whoever_cannot_read_without_it(tmp_path: Path) -> None:
+    """While the archive writes nothing by itself, and once it has noticed."""
+    wanted = r"would be incomplete: no such table: quire_usage \(OperationalError\)\. Restore"
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(archive, "_RETRY_SECONDS", 0.02)
-        async with archived(f"sqlite:///{tmp_path}/store.sqlite3", on_away=heard.append) as one:
-            await until(lambda: heard[-1:] == [False])
-            raw = sqlite3.connect(tmp_path / "store.sqlite3", timeout=60, check_same_thread=False)
-            await asyncio.to_thread(_rename, raw, "quire_requests", "elsewhere")
+        async with archived(url := f"sqlite:///{tmp_path}/store.sqlite3") as one:
+            await one.archive.usage("key", NOON, NOON + HOUR)  # not due again for ten seconds
+            async with _missing(url, "quire_usage"):
+                one.use(NOON, ALICE, requests=1)
+                with pytest.raises(StoreUnavailableError, match=wanted):
+                    await one.archive.usage("key", NOON, NOON + HOUR)
+                one.archive._usage._next = 0.0
+                await until(lambda: one.archive.is_away and not one.archive.available)
+                with pytest.raises(StoreUnavailableError, match=wanted):
+                    await one.archive.usage("key", NOON, NOON + HOUR)
+
+
+async def test_the_end_counts_what_was_not_stored(tmp_path: Path) -> None:
+    with capture_logs() as lines:
+        async with archived(url := f"sqlite:///{tmp_path}/store.sqlite3") as one:
+            await execute(url, "ALTER TABLE quire_requests RENAME TO elsewhere")
+            one.keep(kept(1), kept(2), kept(3))
+            one.use(NOON, ALICE, requests=2)
+            one.use(NOON + HOUR, ALICE, requests=1)
+            await until(lambda: one.archive.is_away)
+    line = {"requests": 3, "usage_of_keys": 1, "audit_entries": 0, "log_level": "error"}
+    error = "no such table: quire_requests (OperationalError)"
+    assert _unstored(lines) == [{"event": _UNSTORED, **line, "error": error}]
+
+
+async def test_the_end_says_what_a_database_that_was_never_there_does_not_have(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "file").touch()
+    one = Archived(f"sqlite:///{tmp_path}/file/store.sqlite3", telemetry_of(), ArchiveLimits())
+    with capture_logs() as lines:
+        one.responses.open()
+        one.archive.open()
+        one.archive.keep_audit(AuditRow(time=BASE, actor="ann", address="::1", action="drain"))
+        await one.archive.close()
+        await one.responses.close()
+    [line] = _unstored(lines)
+    assert (line["audit_entries"], line["error"]) == (1, "the database could not be reached")
+
+
+async def test_the_end_tries_once_more_and_has_nothing_to_say(tmp_path: Path) -> None:
+    """The database may have come back since the last attempt."""
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    with capture_logs() as lines:
+        async with archived(url) as one, _missing(url, "quire_requests"):
             one.keep(kept(1))
-            await until(lambda: heard[-1])
-            await asyncio.to_thread(_rename, raw, "elsewhere", "quire_requests")
-            raw.close()
-            await until(lambda: not heard[-1])
+            await until(lambda: one.archive.is_away)
+        async with archived(url) as other:
+            assert await other.archive.find(kept(1).request_id) == kept(1)
+    assert _unstored(lines) == []
 
 
 async def test_the_log_says_that_the_file_was_replaced(tmp_path: Path) -> None:
@@ -436,5 +495,15 @@ def _errors(lines: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, A
     return [line for line in lines if line["event"] == said]
 
 
-def _rename(raw: sqlite3.Connection, old: str, new: str) -> None:
-    raw.execute(f"ALTER TABLE {old} RENAME TO {new}")
+_UNSTORED = "requests, usage or audit entries were not stored; if the server ends, they are lost"
+
+
+def _unstored(lines: list[MutableMapping[str, Any]]) -> list[MutableMapping[str, Any]]:
+    return [line for line in lines if line["event"] == _UNSTORED]
+
+
+@asynccontextmanager
+async def _missing(url: str, table: str) -> AsyncIterator[None]:
+    await execute(url, f"ALTER TABLE {table} RENAME TO elsewhere")
+    yield
+    await execute(url, f"ALTER TABLE elsewhere RENAME TO {table}")

@@ -43,7 +43,9 @@ async def test_after_a_failover_all_is_written_again_once() -> None:
     count(table, "a")
     await writer.write(written)
     count(table, "b")
+    assert writer.keys_pending == 1
     await writer.write(written)
+    assert writer.keys_pending == 0
     database.server = "second"
     for _ in range(2):
         await writer.write(written)

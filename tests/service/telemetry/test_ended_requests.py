@@ -39,6 +39,7 @@ def test_records_come_out_in_order_until_they_are_released() -> None:
     assert first == encoded(0, 1, 2)
     assert one.ended.first(1)[0] == encoded(0)
     one.ended.release(position)
+    assert one.ended.count == 2
     rest, position = one.ended.first(9)
     assert rest == encoded(3, 4)
     assert 0 < one.ended.fill < 1
