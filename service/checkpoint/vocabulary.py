@@ -16,6 +16,10 @@ from typing import Any
 
 REPLACEMENT = "\ufffd"
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
+# Real decoders have up to five steps. A file of a kilobyte could otherwise make gigabytes of text.
+_MOST_STEPS = 64
+_MOST_GROWN_CHARS = 4096  # of a token that replacements make longer
+_MOST_ADDED_CHARS = 1 << 24  # by replacements to all tokens
 
 
 class UnsupportedTokenizerError(ValueError):
@@ -90,6 +94,10 @@ def read_vocabulary(
     Raises UnsupportedTokenizerError.
     """
     steps = _flatten(decoder)
+    if len(steps) > _MOST_STEPS:
+        raise UnsupportedTokenizerError(
+            f"the tokenizer's decoder has {len(steps)} steps; at most {_MOST_STEPS} are supported"
+        )
     kinds = {step["type"] for step in steps}
     if "ByteLevel" in kinds and kinds <= {"ByteLevel", "Fuse"}:
         token_bytes = tuple(b"" if token is None else _byte_level(token) for token in tokens)
@@ -133,9 +141,16 @@ def _read_pieces(
     has_bytes = any(step["type"] == "ByteFallback" for step in steps)
     bytes_of: dict[int, bytes] = {}
     texts: list[str] = []
+    added = 0
     for token_id, token in enumerate(tokens):
         text = token or ""
         for old, new in replacements:
+            added += max(0, _grown(text, old, new) - len(text))
+            if added > _MOST_ADDED_CHARS:
+                raise UnsupportedTokenizerError(
+                    "the decoder's replacements make all tokens together more than "
+                    f"{_MOST_ADDED_CHARS} characters longer"
+                )
             text = text.replace(old, new)
         if has_bytes and (match := _BYTE_TOKEN.match(text)):
             bytes_of[token_id] = bytes.fromhex(match[1])
@@ -170,6 +185,18 @@ def _literal(pattern: dict[str, str]) -> str:
     return pattern["String"]
 
 
+def _grown(text: str, old: str, new: str) -> int:
+    """Return the length that a replacement gives a token. Raises UnsupportedTokenizerError if it
+    makes it too long."""
+    size = len(text) + text.count(old) * (len(new) - len(old))
+    if size > max(len(text), _MOST_GROWN_CHARS):
+        raise UnsupportedTokenizerError(
+            f"the decoder's replacements make a token {size} characters long; at most "
+            f"{_MOST_GROWN_CHARS} are supported"
+        )
+    return size
+
+
 def _strip_start(strips: list[Callable[[str], str]], text: str) -> str:
     for strip in strips:
         text = strip(text)
@@ -177,9 +204,8 @@ def _strip_start(strips: list[Callable[[str], str]], text: str) -> str:
 
 
 def _strip_prefix(content: str, count: int, text: str) -> str:
-    for _ in range(count):
-        text = text.removeprefix(content)
-    return text
+    """``content``: one character, as the library requires; ``count`` may be any number."""
+    return text[min(count, len(text) - len(text.lstrip(content))) :]
 
 
 def _without_spaces(text: str) -> str:

@@ -77,3 +77,48 @@ def test_word_pieces_begin_a_word_unless_they_bear_the_prefix() -> None:
 def test_decoders_of_other_kinds_are_refused(decoder: dict[str, Any] | None, said: str) -> None:
     with pytest.raises(UnsupportedTokenizerError, match=said):
         read_vocabulary(["a"], frozenset(), decoder)
+
+
+def _replace(old: str, new: str) -> dict[str, Any]:
+    return {"type": "Replace", "pattern": {"String": old}, "content": new}
+
+
+def _sequence(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "Sequence", "decoders": [*steps]}
+
+
+@pytest.mark.parametrize(
+    ("start", "stripped"), [(0, "   a "), (2, " a "), (3, "a "), (10**12, "a ")]
+)
+def test_a_decoder_strips_no_more_than_is_there(start: int, stripped: str) -> None:
+    decoder = {"type": "Strip", "content": " ", "start": start, "stop": 0}
+    assert read_vocabulary(["a"], frozenset(), decoder).strip_start("   a ") == stripped
+
+
+@pytest.mark.parametrize(
+    ("tokens", "decoder", "said"),
+    [
+        pytest.param(
+            ["a"], _sequence(*[_replace("a", "aa")] * 24), "at most 4096", id="doubled-24-times"
+        ),
+        pytest.param(["b" * 100], _replace("", "x" * 10**6), "at most 4096", id="between-all"),
+        pytest.param(
+            ["a"] * 5000,
+            _replace("a", "b" * 4096),
+            "more than 16777216 characters",
+            id="all-together",
+        ),
+        pytest.param(["a"], _sequence(*[{"type": "Fuse"}] * 65), "65 steps", id="steps"),
+    ],
+)
+def test_a_decoder_that_makes_gigabytes_is_refused(
+    tokens: list[str | None], decoder: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(UnsupportedTokenizerError, match=said):
+        read_vocabulary(tokens, frozenset(), decoder)
+
+
+def test_a_long_token_that_no_replacement_makes_longer_is_kept() -> None:
+    long = "\u2581" * 10_000
+    known = read_vocabulary([long], frozenset(), _replace("\u2581", " "))
+    assert known.token_text == (" " * 10_000,)
