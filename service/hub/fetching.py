@@ -22,6 +22,7 @@ from huggingface_hub.utils import WeakFileLock
 
 from observability.logging import get_logger
 from service.hub.answers import check_commit, check_digest, check_path, watch_answers
+from service.hub.bounded import bounded_transfer
 from service.hub.checksums import has_digest
 from service.hub.errors import HubError, WrongChecksumError
 from service.hub.partial import continue_partial
@@ -245,13 +246,18 @@ class Fetching:
         return CheckedFile(found.st_size, found.st_mtime_ns, file.digest)
 
     def _download(self, commit: str, file: HubFile) -> None:
-        continue_partial(self._place, commit, file, self._token)
+        most = file.size
+        if most is None and small_files([file]):
+            most = _MOST_SMALL_BYTES
+        transfer = bounded_transfer(file.name, most)
+        continue_partial(self._place, commit, file, self._token, transfer)
         hf_hub_download(
             self._place.name,
             file.name,
             revision=commit,
             cache_dir=self._place.cache,
             token=self._token or False,
+            tqdm_class=transfer,
         )
 
     @staticmethod

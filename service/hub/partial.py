@@ -14,10 +14,11 @@ from pathlib import Path
 
 from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 from huggingface_hub.file_download import http_get
-from huggingface_hub.utils import WeakFileLock, build_hf_headers
+from huggingface_hub.utils import WeakFileLock, build_hf_headers, tqdm
 
 from observability.logging import get_logger
 from service.hub.checksums import has_digest
+from service.hub.errors import HubError
 from service.hub.place import ModelPlace
 from service.hub.wanted import HubFile
 
@@ -36,10 +37,12 @@ def partial_files(blobs: Path) -> dict[str, list[Path]]:
     return found
 
 
-def continue_partial(place: ModelPlace, commit: str, file: HubFile, token: str | None) -> None:
+def continue_partial(
+    place: ModelPlace, commit: str, file: HubFile, token: str | None, transfer: type[tqdm]
+) -> None:
     """Finish the file's blob if a part of it is there. Without one, or if the whole turns out to be
-    wrong, nothing is left of it, and the file is to be downloaded. Raises what the library
-    raises."""
+    wrong, nothing is left of it, and the file is to be downloaded. Raises what the library and
+    ``transfer`` raise."""
     if file.digest not in partial_files(place.blobs):
         return
     url = hf_hub_url(place.name, file.name, revision=commit, endpoint=constants.ENDPOINT)
@@ -56,23 +59,40 @@ def continue_partial(place: ModelPlace, commit: str, file: HubFile, token: str |
             path.unlink(missing_ok=True)
         if longest is None or metadata.etag != file.digest:
             return
-        _finish(longest, place.blobs / file.digest, file, metadata.location, url, token)
+        # A token is for the hub, and not for the storage that it may redirect to.
+        own = metadata.location.startswith(constants.ENDPOINT + "/") or metadata.location == url
+        headers = build_hf_headers(token=token if own and token else False)
+        blob = place.blobs / file.digest
+        _finish(longest, blob, file, metadata.location, headers, transfer)
 
 
 def _finish(
-    part: Path, blob: Path, file: HubFile, location: str, url: str, token: str | None
+    part: Path,
+    blob: Path,
+    file: HubFile,
+    location: str,
+    headers: dict[str, str],
+    transfer: type[tqdm],
 ) -> None:
     begin = part.stat().st_size
     if file.size is not None and begin > file.size:
         part.unlink()
         return
     _log.info("continuing a download", file=file.name, at_bytes=begin, total_bytes=file.size)
-    # A token is for the hub, and not for the storage that it may redirect to.
-    own = location.startswith(constants.ENDPOINT + "/") or location == url
-    headers = build_hf_headers(token=token if own and token else False)
-    with part.open("r+b") as stream:
-        stream.seek(begin)
-        http_get(location, stream, resume_size=begin, headers=headers, expected_size=file.size)
+    try:
+        with part.open("r+b") as stream:
+            stream.seek(begin)
+            http_get(
+                location,
+                stream,
+                resume_size=begin,
+                headers=headers,
+                expected_size=file.size,
+                tqdm_class=transfer,
+            )
+    except HubError:
+        part.unlink()
+        raise
     if not has_digest(part, file.digest):
         _log.warning("a continued download is wrong, and begins anew", file=file.name)
         part.unlink()

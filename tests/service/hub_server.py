@@ -3,6 +3,7 @@ its files with ranges, checksums and redirects to a storage. Use it through ``HF
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import threading
@@ -15,6 +16,7 @@ from types import TracebackType
 from typing import Any, Self
 
 _WRITE_BYTES = 1 << 14
+ENDLESS_BYTES = 1 << 28
 
 
 def commit_of(files: Mapping[str, bytes]) -> str:
@@ -33,7 +35,8 @@ def git_sha1(data: bytes) -> str:
 class Repository:
     """``files``: of its only commit. ``wrong``: bytes that are sent instead of a file's own.
     ``token``: that reads it; None: it is public. ``gated``: even with the token.
-    ``has_checksums``, ``has_sizes``: as every hub has, and not every mirror."""
+    ``has_checksums``, ``has_sizes``: as every hub has, and not every mirror. ``endless``: a file
+    whose body begins right and has no end before ``ENDLESS_BYTES``."""
 
     files: dict[str, bytes]
     wrong: dict[str, bytes] = field(default_factory=dict)
@@ -42,6 +45,7 @@ class Repository:
     gated: bool = False
     has_checksums: bool = True
     has_sizes: bool = True
+    endless: str = ""
 
     @classmethod
     def of(cls, directory: Path, **more: Any) -> Self:
@@ -228,8 +232,12 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {**self._facts(repository, file), "Content-Length": str(len(part))}
         if asked is not None:
             headers["Content-Range"] = f"bytes {begin}-{len(data) - 1}/{len(data)}"
+        if file == repository.endless and self.command == "GET":
+            headers |= {"Content-Length": "", "Transfer-Encoding": "chunked"}
         self._head(200 if asked is None else 206, {**headers, "Accept-Ranges": "bytes"})
-        if self.command == "GET":
+        if file == repository.endless and self.command == "GET":
+            self._send_without_end(part)
+        elif self.command == "GET":
             self._send(part, pauses=repository.is_large(file))
 
     def _send(self, part: bytes, *, pauses: bool) -> None:
@@ -244,6 +252,16 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self.request_seen.sent += len(part[first : first + _WRITE_BYTES])
+
+    def _send_without_end(self, part: bytes) -> None:
+        self.close_connection = True
+        piece = part or b"x"
+        with contextlib.suppress(OSError):  # the client leaves, as it should
+            while self.request_seen.sent < ENDLESS_BYTES:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.request_seen.sent += len(piece)
+                piece = b"x" * (1 << 20)
+            self.wfile.write(b"0\r\n\r\n")
 
     def _refuse(self, status: int, code: str, message: str) -> None:
         self._head(

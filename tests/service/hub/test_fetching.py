@@ -22,7 +22,7 @@ from service.hub.errors import (
 from service.hub.fetching import Fetching
 from service.hub.place import ModelPlace
 from service.hub.wanted import WEIGHTS_INDEX
-from tests.service.hub_server import HubServer, Repository
+from tests.service.hub_server import ENDLESS_BYTES, HubServer, Repository
 
 NAME = "tiny/model"
 
@@ -161,6 +161,33 @@ def test_a_mirror_without_sizes_can_be_used(
     assert found.size == sum(path.stat().st_size for path in found.directory.iterdir())
     size = (MODEL_DIR / "model.safetensors").stat().st_size
     assert (reports[0], reports[-1]) == ((0, 0), (size, size))
+
+
+@pytest.mark.parametrize(
+    ("name", "has_sizes"),
+    [("tokenizer.json", True), ("tokenizer.json", False), ("model.safetensors", True)],
+)
+@pytest.mark.parametrize("begun", [0, 1000], ids=["new", "resumed"])
+def test_a_file_that_has_no_end_is_not_written(
+    name: str,
+    begun: int,
+    has_sizes: bool,
+    hub: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    repository = hub.repositories[NAME]
+    repository.endless, repository.has_sizes = name, has_sizes
+    monkeypatch.setattr(fetching, "_MOST_SMALL_BYTES", 1 << 20)
+    where = place(tmp_path)
+    if begun:
+        where.blobs.mkdir(parents=True)
+        part = where.blobs / f"{repository.digest(name)}.0badbad0.incomplete"
+        part.write_bytes(repository.files[name][:begun])
+    with pytest.raises(HubError, match=f"the hub sends more than .* of {name}, the most"):
+        Fetching(where, retry_seconds=()).run()
+    assert [*where.blobs.glob(f"{repository.digest(name)}*")] == []
+    assert max(request.sent for request in hub.downloads(name)) < ENDLESS_BYTES
 
 
 def test_of_a_repository_of_gguf_files_only_the_one_asked_for(
