@@ -7,20 +7,12 @@ import sys
 from typing import Any
 
 from client.chat_client import ChatClient, ServerError, Timings
+from observability.terminal import for_terminal
 
 with contextlib.suppress(ImportError):
     import readline  # noqa: F401 - importing it gives input() line editing and history
 
 _DIM, _PLAIN = "\033[2m", "\033[0m"
-
-_OBEYED = {*range(0x20), *range(0x7F, 0xA0)} - {ord("\t"), ord("\n")}
-_REORDERING = {0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A)}
-_SHOWN = (
-    {code: f"<{code:04X}>" for code in _REORDERING | _OBEYED}
-    | {code: chr(0x2400 + code) for code in _OBEYED if code < 0x20}
-    | {0x7F: "\u2421"}
-    | dict.fromkeys(range(55296, 57344), "�")  # lone surrogates cannot be encoded
-)
 
 
 def run(
@@ -41,7 +33,7 @@ def run(
         client = ChatClient(base_url, api_key)
         name = model or client.first_model()
     except (ValueError, ServerError) as error:
-        print(f"quire: {printable(str(error))}", file=sys.stderr)
+        print(f"quire: {for_terminal(str(error))}", file=sys.stderr)
         return 1
     options = {"model": name, "temperature": temperature, "max_tokens": max_tokens}
     request = {key: value for key, value in options.items() if value is not None}
@@ -49,7 +41,7 @@ def run(
     messages: list[dict[str, Any]] = list(opening)
     interactive = sys.stdin.isatty()
     if interactive:
-        print(f"{printable(name)} at {client.url}. {__doc__}")
+        print(f"{for_terminal(name)} at {client.url}. {__doc__}")
     failed = False
     while True:
         try:
@@ -92,7 +84,7 @@ def _exchange(
         with contextlib.closing(stream):
             for piece in stream:
                 dim = piece.reasoning and colours
-                text = printable(piece.text)
+                text = for_terminal(piece.text)
                 print(f"{_DIM}{text}{_PLAIN}" if dim else text, end="", flush=True)
                 if not piece.reasoning:
                     answer.append(piece.text)
@@ -101,16 +93,10 @@ def _exchange(
         print("\n(stopped)")
     except ServerError as error:
         answered = False
-        print(f"\nquire: {printable(str(error))}", file=sys.stderr)
+        print(f"\nquire: {for_terminal(str(error))}", file=sys.stderr)
     if not answer:
         return messages, answered
     return [*asked, {"role": "assistant", "content": "".join(answer)}], answered
-
-
-def printable(text: str) -> str:
-    """Make text from a model or server safe to print: control characters except tab and newline
-    are replaced by their pictures, and characters that reorder text by their codes."""
-    return text.translate(_SHOWN)
 
 
 def _summary(timings: Timings) -> str:

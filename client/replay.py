@@ -21,7 +21,7 @@ from pathlib import Path
 
 from client.address import ServerAddress
 from client.chat_client import MOST_ERROR_BYTES, ChatClient, error_message
-from client.chat_terminal import printable
+from observability.terminal import for_terminal
 
 FIRST_TOKEN_ID, TOKEN_IDS = 300, 600  # of every vocabulary that is not tiny, and no special ones
 _DEFAULT_BLOCK = 512
@@ -289,5 +289,5 @@ def run(path: Path, base_url: str, *, model: str | None, key: str | None, speed:
         print(f"interrupted when {len(answers)} of {len(lines)} requests had ended")
         status = 128 + signal.SIGINT
     for text in summary(list(answers.values()), time.monotonic() - begun):
-        print(printable(text))
+        print(for_terminal(text))
     return status or int(any(one.error is not None for one in answers.values()))

@@ -9,6 +9,7 @@ any case.
 from __future__ import annotations
 
 import atexit
+import io
 import logging
 import os
 import queue
@@ -24,6 +25,7 @@ import msgspec
 from observability.hidden_packages import hidden_packages
 from observability.repeats import OncePerMinute
 from observability.schema import REQUEST_LOG_EVENT, REQUEST_LOG_FIELDS
+from observability.terminal import for_terminal
 
 with hidden_packages("rich"):  # for coloured tracebacks; Quire's are plain
     import structlog
@@ -160,6 +162,22 @@ def _cut_long_values(
     return event_dict
 
 
+def _without_escapes(
+    logger: Any, name: str, event_dict: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """The console renderer writes an event, and a value without spaces, as it is."""
+    for key, value in event_dict.items():
+        if isinstance(value, str):
+            event_dict[key] = for_terminal(value)
+    return event_dict
+
+
+def _write_traceback(stream: TextIO, exc_info: Any) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, exc_info)
+    stream.write(for_terminal(text.getvalue()))
+
+
 def _to_json(event_dict: Mapping[str, Any], **_: Any) -> str:
     first = {name: event_dict[name] for name in _FIRST_KEYS if name in event_dict}
     return _encode({**first, **event_dict}).decode()
@@ -198,9 +216,7 @@ def configure(
         return event_dict
 
     renderer: structlog.typing.Processor = (
-        structlog.dev.ConsoleRenderer(
-            colors=on_terminal, exception_formatter=structlog.dev.plain_traceback
-        )
+        structlog.dev.ConsoleRenderer(colors=on_terminal, exception_formatter=_write_traceback)
         if console
         else structlog.processors.JSONRenderer(serializer=_to_json)
     )
@@ -209,7 +225,9 @@ def configure(
         structlog.processors.TimeStamper(fmt="iso", utc=True, key="ts"),
         name_process,
     ]
-    if not console:  # the console renderer formats exceptions itself
+    if console:  # its renderer formats exceptions itself
+        chain.append(_without_escapes)
+    else:
         chain += [structlog.processors.format_exc_info, _cut_long_values]
     structlog.configure(
         processors=[*chain, renderer],

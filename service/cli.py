@@ -33,6 +33,7 @@ from engine.python_command import python_command
 from engine.simulation.spec import SpecError
 from observability import logging
 from observability.stacks import write_stacks_on_sigusr1
+from observability.terminal import for_terminal
 from service import doctor
 from service.hub.errors import HubError
 from service.hub.place import ModelPlace, is_hub_name
@@ -80,10 +81,10 @@ def _main(argv: list[str] | None) -> int:
         command: Callable[[argparse.Namespace], int] = namespace.command
         return command(namespace)
     except (OptionError, SpecError) as error:
-        print(f"quire: {error}", file=sys.stderr)
+        print(f"quire: {for_terminal(str(error))}", file=sys.stderr)
         return 2
     except HubError as error:
-        print(f"quire: {error}", file=sys.stderr)
+        print(f"quire: {for_terminal(str(error))}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:  # most commands handle it themselves, once they have begun
         return 128 + signal.SIGINT
@@ -300,7 +301,7 @@ def _serve(namespace: argparse.Namespace) -> int:
     asked = _asked(namespace)
     model, engine, service = asked.model, asked.engine, asked.service
     if problem := settings_problem(engine, service) or descriptors_problem():
-        print(f"quire: {problem}", file=sys.stderr)
+        print(f"quire: {for_terminal(problem)}", file=sys.stderr)
         return 1
     _open_standard_streams()
     weights = None
@@ -323,7 +324,7 @@ def _serve(namespace: argparse.Namespace) -> int:
             raise ModelError(reason)
     except ModelError as error:
         writer.close()  # what was logged comes first
-        print(f"quire: {error}", file=sys.stderr)
+        print(f"quire: {for_terminal(str(error))}", file=sys.stderr)
         return 1
     if warning := settings_warning(service):
         _log.warning(warning)
@@ -384,7 +385,7 @@ def _bench(namespace: argparse.Namespace) -> int:
             speed=namespace.speed,
         )
     except (ValueError, ServerError) as error:
-        print(f"quire: {chat_terminal.printable(str(error))}", file=sys.stderr)
+        print(f"quire: {for_terminal(str(error))}", file=sys.stderr)
         return 1
 
 

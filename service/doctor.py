@@ -37,6 +37,7 @@ from engine.cpu.library import (
 from engine.gguf.names import gguf_of
 from engine.gguf.part_names import named_part, parts_by_name
 from engine.python_command import python_command
+from observability.terminal import for_terminal
 from service.hub.place import ModelPlace
 from service.serving.connection_limits import RESERVED_DESCRIPTORS
 from service.settings import ServiceSettings
@@ -91,7 +92,7 @@ def run(
     print(f"Quire {VERSION} on {platform.platform()}")
     failed = False
     for finding in _findings(model, settings_problem, service, needs_gpu):
-        print(finding, flush=True)
+        print(for_terminal(str(finding)), flush=True)
         failed |= finding.level is Level.FAIL
     print("Something above must be fixed first." if failed else "Quire can run here.")
     return 1 if failed else 0

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "observability": set(),
     "engine": {"observability"},
     "pocket": set(),
-    "client": set(),
+    "client": {"observability"},
     "service": {"observability", "engine", "pocket", "client"},
     "dashboard": {"observability"},
 }
@@ -55,6 +55,7 @@ PUBLIC = {
         "engine.simulation.spec",
     },
     ("service", "pocket"): {"pocket"},
+    ("client", "observability"): {"observability.terminal"},
     ("dashboard", "observability"): {
         "observability.admin_api",
         "observability.catalogue",

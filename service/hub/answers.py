@@ -17,6 +17,7 @@ from service.hub.place import is_commit
 _MOST_NAME = 255
 _DIGEST = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 _ETAG = re.compile(r'(?:W/)?"?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"?')
+_UNUSUAL = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")  # control characters: people see names
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -35,9 +36,10 @@ def check_digest(digest: str) -> str:
 
 
 def check_path(name: str) -> str:
-    """Return the name of a file, which leads to nowhere but below its directory. Raises
-    HubError."""
-    if any(part in ("", ".", "..") for part in name.split("/")) or set(name) & {"\\", "\0"}:
+    """Return the name of a file, which leads to nowhere but below its directory and has no control
+    characters. Raises HubError."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts) or _UNUSUAL.search(name) is not None:
         raise _refused("the name of a file")
     return name
 

@@ -14,6 +14,7 @@ from huggingface_hub import constants
 from huggingface_hub.utils import disable_progress_bars
 
 from observability.logging import get_logger
+from observability.terminal import for_terminal
 from service.hub.errors import HubError, HubUnreachableError
 from service.hub.fetching import Fetched, Fetching
 from service.hub.kept import adopt
@@ -135,11 +136,11 @@ def _run(place: ModelPlace, work: Callable[[], None]) -> int:
     try:
         work()
     except HubError as error:
-        print(f"quire: {error}", file=sys.stderr, flush=True)
+        print(f"quire: {for_terminal(str(error))}", file=sys.stderr, flush=True)
         return 1
     except OSError as error:
         problem = explained(error, place, has_token=False)
-        print(f"quire: {problem}", file=sys.stderr, flush=True)
+        print(f"quire: {for_terminal(str(problem))}", file=sys.stderr, flush=True)
         return 1
     return 0
 

@@ -35,6 +35,7 @@ from engine.config import EngineConfig
 from engine.gguf.names import gguf_of
 from engine.options import OptionError
 from observability.logging import LineWriter, get_logger, line_writer
+from observability.terminal import for_terminal
 from service.hub.place import ModelPlace
 from service.settings import ServiceSettings
 from service.supervision.banner import banner, ready_line
@@ -211,7 +212,7 @@ class Supervisor:
         finally:
             self._kill_all()
         if self._failure:
-            self._stderr.write(f"quire: {self._failure}")
+            self._stderr.write(f"quire: {for_terminal(self._failure)}")
             return 1
         _log.info("stopped")
         return 0

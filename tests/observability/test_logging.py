@@ -119,6 +119,22 @@ def test_exceptions_are_logged_without_the_values_of_local_variables() -> None:
     assert canary not in json.dumps(line)
 
 
+def test_a_terminal_gets_no_escapes_from_values_events_or_exceptions() -> None:
+    stream = Lines()
+    writer = configure(log_format="console", stream=stream)
+    said = "\x1b]0;title\x07\x9b2J"
+    structlog.get_logger().warning(f"of {said}", name=said)
+    stdlib_logging.getLogger("some.library").warning("of %s", said)
+    try:
+        raise ValueError(said)
+    except ValueError:
+        structlog.get_logger().exception("it failed")
+    writer.close()
+    text = stream.getvalue().decode()
+    assert text.count("\u241b]0;title\u2407<009B>2J") == 4
+    assert not {"\x1b", "\x07", "\x9b"} & set(text)
+
+
 def test_long_values_are_cut() -> None:
     stream = Lines()
     writer = configure(log_format="json", stream=stream)

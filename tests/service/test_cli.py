@@ -155,6 +155,17 @@ def test_a_directory_without_a_model_is_reported_before_anything_starts(tmp_path
     assert done.stdout == ""
 
 
+def test_a_model_s_own_words_do_not_reach_the_terminal_as_commands(tmp_path: Path) -> None:
+    checkpoint = write_tiny_checkpoint(tmp_path / "tiny")
+    config = json.loads((checkpoint / "config.json").read_text())
+    config |= {"model_type": "\x1b]0;title\x07", "architectures": ["\x1b]0;title\x07"]}
+    (checkpoint / "config.json").write_text(json.dumps(config))
+    done = quire("serve", str(checkpoint), "--port", "0", "--admin-port", "0")
+    assert done.returncode == 1
+    assert "\u241b]0;title\u2407" in done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -61,11 +61,11 @@ def test_this_very_machine_can_run_quire_with_a_sound_model(
 def test_problems_of_model_and_settings_fail_after_all_else_was_looked_at(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    model = doctor.refused_finding("m has no tokenizer.json")
+    model = doctor.refused_finding("m has no tokenizer.json\x1b[2J")
     settings = ServiceSettings(port=0)
     assert doctor.run(model, "--keys-file: no", settings, needs_gpu=False) == 1
     printed = capsys.readouterr().out
-    assert " FAIL  model        m has no tokenizer.json\n" in printed
+    assert " FAIL  model        m has no tokenizer.json\u241b[2J\n" in printed
     assert " FAIL  settings     --keys-file: no\n" in printed
     assert "  dashboard " in printed
     assert "Something above must be fixed first." in printed

@@ -17,11 +17,18 @@ from tests.service.hub_server import HubServer, _Handler
 __all__ = ["hub"]
 
 
-@pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/x", "a//b", "a/./b", "", "a\\b", "\0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("../x", "a/../../x", "/etc/x", "a//b", "a/./b", "", "a\\b", "\0"),
+        *("\x1b]0;title\x07.bin", "a\nb.json", "\x9b2J.json", "\x7f"),
+    ],
+)
 def test_a_file_s_name_leads_below_its_directory(name: str) -> None:
     with pytest.raises(HubError, match="name of a file"):
         check_path(name)
-    assert check_path("1_Pooling/config.json") == "1_Pooling/config.json"
+    for sound in ("1_Pooling/config.json", "Grüße \N{WOMAN}\u200d\N{WOMAN}.md"):
+        assert check_path(sound) == sound
 
 
 @pytest.mark.parametrize(

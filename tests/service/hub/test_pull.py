@@ -271,6 +271,23 @@ def test_a_model_that_cannot_be_served_is_refused_before_its_weights(
     assert said in errors.splitlines()
 
 
+@pytest.mark.parametrize("command", ["pull", "serve"])
+def test_a_repository_s_words_do_not_reach_the_terminal_as_commands(
+    command: str, tmp_path: Path
+) -> None:
+    files = (refused := repository()).files
+    del files["model.safetensors"]
+    files["model.safetensors.index.json"] = json.dumps(
+        {"weight_map": {"a": "\x1b]0;title\x07"}}
+    ).encode()
+    with HubServer({NAME: refused}) as hub:
+        process = start(hub, tmp_path, NAME, command=command)
+        output, errors = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "names \u241b]0;title\u2407, which is not a safetensors file" in errors
+    assert "\x1b" not in output + errors
+
+
 def test_a_model_that_only_other_settings_serve_is_fetched(tmp_path: Path) -> None:
     pooled = repository()
     pooled.files["modules.json"] = b'[{"type": "Pooling", "path": "1_Pooling"}]'
