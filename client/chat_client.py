@@ -13,6 +13,8 @@ from client.address import ServerAddress
 
 TIMEOUT_SECONDS = 300.0
 MOST_ERROR_BYTES = 65536
+_MOST_BYTES = 16 << 20  # of a line of an answer, and of a list of models
+_MOST_TOKENS = 1 << 53
 
 
 class ServerError(Exception):
@@ -62,9 +64,15 @@ class ChatClient:
         """Return the names of the models that the server offers. Raises ServerError."""
         connection, response = self._request("GET", "/v1/models", None)
         try:
-            return [model["id"] for model in json.load(response)["data"]]
-        except (ValueError, KeyError, TypeError) as error:
+            body = _parsed(_bounded(response.read(_MOST_BYTES + 1), "the list of models"))
+            names = [_text(model, "id") for model in body["data"]]
+            if not all(names):
+                raise ValueError("a model has no id")
+            return names
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ServerError(f"{self.url} is not an OpenAI-compatible server ({error})") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise ServerError(f"{self.url} sent no whole list of models: {error}") from error
         finally:
             connection.close()
 
@@ -85,10 +93,9 @@ class ChatClient:
         try:
             for event in _events(response):
                 timings.total = time.monotonic() - begin
-                if "error" in event:
+                if event.get("error"):
                     raise ServerError(error_message(event))
-                if event.get("usage"):
-                    timings.tokens = event["usage"]["completion_tokens"]
+                timings.tokens = _output_tokens(event) or timings.tokens
                 for piece in _pieces(event):
                     if timings.first_token is None:
                         timings.first_token = timings.total
@@ -120,34 +127,75 @@ class ChatClient:
         return connection, response
 
 
+def _bounded(data: bytes, what: str) -> bytes:
+    """Raises ValueError."""
+    if len(data) > _MOST_BYTES:
+        raise ValueError(f"{what} has more than {_MOST_BYTES >> 20} MiB")
+    return data
+
+
+def _parsed(text: str | bytes) -> Any:
+    """Raises ValueError."""
+    try:
+        return json.loads(text)
+    except RecursionError as error:
+        raise ValueError("its JSON is nested too deeply") from error
+
+
 def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects of a server-sent event stream, up to ``[DONE]``."""
-    for line in response:
+    """Yield the JSON objects of a server-sent event stream, up to ``[DONE]``. Raises ValueError."""
+    while line := _bounded(response.readline(_MOST_BYTES + 1), "a line"):
         field, _, value = line.decode().rstrip("\r\n").partition(":")
         if field != "data":
             continue
         value = value.removeprefix(" ")
         if value == "[DONE]":
             return
-        event = json.loads(value)
+        event = _parsed(value)
         if isinstance(event, dict):
             yield event
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[Piece]:
-    for choice in event.get("choices", ()):
+    """Raises ValueError for an event of a wrong form. Null is the same as nothing, as for OpenAI's
+    SDKs."""
+    choices = event.get("choices") or []
+    if not isinstance(choices, list):
+        raise ValueError("'choices' of an event is not a list")
+    for choice in choices:
+        if not isinstance(choice, dict):
+            raise ValueError("a choice of an event is not an object")
         delta = choice.get("delta") or {}
-        thought = delta.get("reasoning_content") or delta.get("reasoning")
+        if not isinstance(delta, dict):
+            raise ValueError("'delta' of an event is not an object")
+        thought = _text(delta, "reasoning_content") or _text(delta, "reasoning")
         if thought:
             yield Piece(thought, reasoning=True)
-        if delta.get("content"):
-            yield Piece(delta["content"])
+        if content := _text(delta, "content"):
+            yield Piece(content)
+
+
+def _text(fields: dict[str, Any], name: str) -> str:
+    """Return a field; empty if it is null or missing. Raises ValueError if it is not text."""
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise ValueError(f"'{name}' is not text")
+    return value
+
+
+def _output_tokens(event: dict[str, Any]) -> int:
+    """Return the count that an event reports; 0 if it reports none that can be used."""
+    usage = event.get("usage")
+    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
+    return tokens if type(tokens) is int and 0 <= tokens < _MOST_TOKENS else 0
 
 
 def _read_error(response: http.client.HTTPResponse) -> str:
     body = response.read(MOST_ERROR_BYTES)
     try:
-        return f"{response.status}: {error_message(json.loads(body))}"
+        return f"{response.status}: {error_message(_parsed(body))}"
     except ValueError:
         return f"{response.status} {response.reason}"
 

@@ -103,6 +103,17 @@ def test_a_refusal_is_shown_in_the_servers_words_if_it_has_any(
     [
         ((delta(content="a"), event(error={"message": "The engine died."})), "The engine died."),
         ((delta(content="a"), "data: {broken\n\n"), "the stream failed"),
+        ((delta(content="a"), event(choices="abc")), "'choices' of an event is not a list"),
+        ((delta(content="a"), event(choices=[None])), "a choice of an event is not an object"),
+        ((delta(content="a"), event(choices=[{"delta": [1]}])), "'delta' of an event is not an"),
+        ((delta(content="a"), delta(content=[{"text": "x"}])), "'content' is not text"),
+        ((delta(content="a"), delta(reasoning={"text": "x"})), "'reasoning' is not text"),
+        pytest.param(
+            (delta(content="a"), f"data: {'[' * 100_000}\n\n"), "nested too deeply", id="deep"
+        ),
+        pytest.param(
+            (delta(content="a"), f"data: {'a' * (17 << 20)}\n\n"), "more than 16 MiB", id="long"
+        ),
     ],
 )
 def test_a_stream_that_fails_keeps_what_came_and_says_so(
@@ -113,6 +124,33 @@ def test_a_stream_that_fails_keeps_what_came_and_says_so(
     with pytest.raises(ServerError, match=said):
         pieces.extend(ChatClient(server.url).stream(ASKED))
     assert pieces == [Piece("a")]
+
+
+@pytest.mark.parametrize(
+    ("fields", "tokens"),
+    [
+        ({"error": None, "usage": {"completion_tokens": 7}}, 7),
+        ({"usage": {"prompt_tokens": 1}}, 0),
+        ({"usage": {"completion_tokens": "9"}}, 0),
+        ({"usage": {"completion_tokens": 10**1000}}, 0),
+        ({"usage": [1]}, 0),
+    ],
+    ids=["null", "none", "text", "huge", "list"],
+)
+def test_what_an_sdk_would_accept_ends_no_stream(
+    server: ForeignServer, fields: dict[str, Any], tokens: int
+) -> None:
+    streaming(
+        server,
+        event(choices=None),
+        event(choices=[{"delta": None}]),
+        delta(content=None, reasoning=None),
+        event(choices=[{"delta": {"content": "a"}}], **fields),
+        "data: [DONE]\n\n",
+    )
+    client = ChatClient(server.url)
+    assert list(client.stream(ASKED)) == [Piece("a")]
+    assert client.timings.tokens == tokens
 
 
 def test_closing_the_stream_closes_the_connection(server: ForeignServer) -> None:
@@ -137,7 +175,10 @@ def test_an_unreachable_or_unsuitable_server_is_reported(server: ForeignServer) 
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(ServerError, match=f"{url} cannot be reached"):
             ChatClient(url).models()
-    for body in ("<html>", "[]", '{"data": [{"name": "m"}]}'):
+    for body in (
+        *("<html>", "[]", "{}", '{"data": [{"name": "m"}]}', '{"data": [{"id": ["m"]}]}'),
+        *('{"data": ["m"]}', '{"data": "m"}', "[" * 100_000, f'"{"a" * (17 << 20)}"'),
+    ):
         server.replies["/v1/models"] = lambda exchange, body=body: exchange.answer(200, body)  # type: ignore[misc]
         with pytest.raises(ServerError, match="not an OpenAI-compatible server"):
             ChatClient(server.url).models()
