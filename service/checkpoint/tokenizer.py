@@ -53,6 +53,17 @@ class TooManyTokensError(ValueError):
         self.estimated = estimated
 
 
+class UntokenizableError(ValueError):
+    """The tokenizer gives up on the text: one of its regular expressions takes too many steps."""
+
+
+def _is_panic(error: BaseException) -> bool:
+    """True if the library's own code gave up. The type of such errors derives from BaseException,
+    and cannot be imported."""
+    kind = type(error)
+    return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
+
+
 class EncodedText:
     """The token ids of a text or a pair of texts, and the type of each token. Read lazily: few
     texts are truncated, and only pairs have types."""
@@ -103,21 +114,29 @@ class Tokenizer:
         self.longest_token = max(map(len, self.vocabulary.token_bytes), default=1)  # in bytes
 
     def encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
-        """Raises UnicodeEncodeError for a text that contains half of a surrogate pair."""
+        """Raises UnicodeEncodeError for a text that contains half of a surrogate pair, and
+        UntokenizableError."""
         try:
-            # Unlike ``encode``, the library's batch calls release the GIL.
-            encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+            encoded = self._encoding(text, add_special_tokens=add_special_tokens)
         except TypeError:  # raised for invalid Unicode by some of the library's releases
             text.encode()
             raise
-        ids: list[int] = encoded[0].ids
+        ids: list[int] = encoded.ids
         return ids
 
     def encode_text(self, text: str | tuple[str, str], *, add_special_tokens: bool) -> EncodedText:
-        """Encode a text, or a pair of texts to be read together."""
-        # One at a time: a batch would use all cores, which the engine needs.
-        encoded = self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)
-        return EncodedText(encoded[0])
+        """Encode a text, or a pair of texts to be read together. Raises UntokenizableError."""
+        return EncodedText(self._encoding(text, add_special_tokens=add_special_tokens))
+
+    def _encoding(self, text: str | tuple[str, str], *, add_special_tokens: bool) -> Any:
+        try:
+            # One at a time: a batch would use all cores, which the engine needs. Unlike
+            # ``encode``, the library's batch calls release the GIL.
+            return self._fast.encode_batch_fast([text], add_special_tokens=add_special_tokens)[0]
+        except BaseException as error:
+            if _is_panic(error):
+                raise UntokenizableError(str(error)) from error
+            raise
 
     def encode_within(self, text: str, most: int, *, add_special_tokens: bool) -> list[int]:
         """Like ``encode``, for a text that is useless with more than ``most`` tokens, though a few

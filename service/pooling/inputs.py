@@ -6,7 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from service.checkpoint.tokenizer import EncodedText, Tokenizer, TooManyTokensError
+from service.checkpoint.tokenizer import (
+    EncodedText,
+    Tokenizer,
+    TooManyTokensError,
+    UntokenizableError,
+)
 from service.errors import ContextTooLongError, InvalidRequestError
 
 Text = str | tuple[str, str]
@@ -67,7 +72,7 @@ def encode_texts(
     is too long.
 
     Raises ContextTooLongError for a text that certainly has more tokens than ``longest`` and is not
-    to be truncated, InvalidRequestError if it is not Unicode.
+    to be truncated, InvalidRequestError if it is not Unicode, or if the tokenizer gives up on it.
     """
     inputs = []
     for text, name in zip(texts, names, strict=True):
@@ -82,8 +87,18 @@ def encode_texts(
             ) from error
         except UnicodeEncodeError as error:
             raise InvalidRequestError(f"'{name}' is not Unicode text.", param=name) from error
+        except UntokenizableError as error:
+            raise untokenizable(name) from error
         inputs.append(_input(encoded, truncated, last=0 if isinstance(text, str) else 1))
     return inputs
+
+
+def untokenizable(param: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"The model's tokenizer gives up on '{param}': one of its regular expressions takes too "
+        "many steps for this text. Change the text; long runs of one character are a usual cause.",
+        param=param,
+    )
 
 
 def _of_use(text: Text, tokenizer: Tokenizer, longest: int, truncated: Truncation | None) -> Text:

@@ -7,7 +7,13 @@ from service.errors import InvalidRequestError
 from service.generation.request import GenerationRequest
 from service.preparation.generation import asked_form
 from service.preparation.jobs import Limits, PreparedCompletion
-from service.preparation.prompts import check_together, check_token_ids, prompt_ids, room
+from service.preparation.prompts import (
+    check_together,
+    check_token_ids,
+    prompt_ids,
+    room,
+    tokenizing,
+)
 from service.preparation.sampling import (
     beam_limit,
     check_min_tokens,
@@ -137,9 +143,10 @@ def _is_cut(text: str, kept: list[int], request: CompletionRequest, work: Work) 
     size = work.context - 1 if wanted == -1 else wanted
     if size is None or len(kept) < size:
         return False
-    whole = work.checkpoint.tokenizer.encode_part(
-        text, size + 1, from_end=False, add_special_tokens=request.add_special_tokens
-    )
+    with tokenizing(work, "prompt"):
+        whole = work.checkpoint.tokenizer.encode_part(
+            text, size + 1, from_end=False, add_special_tokens=request.add_special_tokens
+        )
     return len(whole) > len(kept)
 
 

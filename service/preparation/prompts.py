@@ -11,10 +11,10 @@ from observability.phases import RENDERING, TOKENIZING
 from service.checkpoint.checkpoint import Checkpoint
 from service.checkpoint.message_offsets import MessageOffsets
 from service.checkpoint.template import ChatTemplate, TemplateError
-from service.checkpoint.tokenizer import TooManyTokensError
+from service.checkpoint.tokenizer import TooManyTokensError, UntokenizableError
 from service.conversation import EFFORTS, Conversation
 from service.errors import ContextTooLongError, InvalidRequestError
-from service.pooling.inputs import Input, check_lengths
+from service.pooling.inputs import Input, check_lengths, untokenizable
 from service.preparation.sampling import truncated
 from service.preparation.work import Work
 from service.wire.sampling import SamplingFields
@@ -101,13 +101,16 @@ def _check_effort(conversation: Conversation, template: ChatTemplate) -> None:
 
 @contextmanager
 def tokenizing(work: Work, param: str) -> Iterator[None]:
-    """Announce and time it. Raises InvalidRequestError for a text that is not Unicode."""
+    """Announce and time it. Raises InvalidRequestError for a text that is not Unicode, or on which
+    the tokenizer gives up."""
     work.stage("tokenizer", param)
     try:
         with work.noted.timing(TOKENIZING):
             yield
     except UnicodeEncodeError as error:
         raise InvalidRequestError("The prompt is not Unicode text.", param=param) from error
+    except UntokenizableError as error:
+        raise untokenizable(param) from error
 
 
 def encoded(text: str, work: Work, *, param: str, add_special_tokens: bool) -> list[int]:

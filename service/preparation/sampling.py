@@ -8,8 +8,10 @@ from typing import Any
 from engine.messages import MAX_BAD_WORD_TOKENS, SamplingParams, token_mask
 from service.checkpoint.checkpoint import Checkpoint
 from service.checkpoint.defaults import SamplingDefaults
+from service.checkpoint.tokenizer import UntokenizableError
 from service.errors import InvalidRequestError
 from service.generation.choice import StopRules
+from service.pooling.inputs import untokenizable
 from service.wire.sampling import TOKEN_LOGPROBS, SamplingFields
 
 MAX_BAD_WORDS_TOKENS = 2048  # of all bad words, each in both its spellings
@@ -204,7 +206,10 @@ def _bad_words(words: list[str], checkpoint: Checkpoint) -> tuple[tuple[int, ...
     for word in words:
         bare = word.lstrip(" ")
         for spelling in (bare, " " + bare):
-            ids = checkpoint.tokenizer.encode(spelling, add_special_tokens=False)
+            try:
+                ids = checkpoint.tokenizer.encode(spelling, add_special_tokens=False)
+            except UntokenizableError as error:
+                raise untokenizable("bad_words") from error
             total += len(ids)
             if len(ids) > MAX_BAD_WORD_TOKENS:
                 raise InvalidRequestError(

@@ -8,6 +8,7 @@ from functools import partial
 
 import msgspec
 
+from service.checkpoint.tokenizer import UntokenizableError
 from service.errors import ContextTooLongError, InvalidRequestError, WrongTaskError
 from service.pooling.inputs import (
     SHORTEN_OR_TRUNCATE,
@@ -177,7 +178,7 @@ def _shortened(pairs: _Pairs, most: int | None, work: Work) -> _Pairs:
     part = work.checkpoint.tokenizer.part_with
     try:
         firsts = [part(first, most, from_end=False) for first in pairs.firsts]
-    except UnicodeEncodeError:
+    except (UnicodeEncodeError, UntokenizableError):
         return pairs  # encoding them names the field
     return replace(pairs, firsts=firsts)
 

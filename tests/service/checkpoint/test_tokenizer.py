@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from tokenizers import Tokenizer as FastTokenizer
 
-from service.checkpoint.tokenizer import Tokenizer, TooManyTokensError
+from service.checkpoint.tokenizer import Tokenizer, TooManyTokensError, UntokenizableError
+from tests.service.exponential_tokenizer import ENDLESS_TEXT, write_exponential_tokenizer
 from tests.service.gguf.vocabularies import byte_level
 
 
@@ -96,3 +97,13 @@ def test_spaces_at_the_ends_of_lines_are_split_as_the_file_says(tmp_path: Path) 
     for text in ("a \n b", "a  \n\n b  ", " \n "):
         expected = original.encode(text, add_special_tokens=False).ids
         assert ours.encode(text, add_special_tokens=False) == expected
+
+
+def test_a_regular_expression_that_gives_up_is_an_error_of_its_own(tmp_path: Path) -> None:
+    tokenizer = Tokenizer(write_exponential_tokenizer(tmp_path))
+    assert tokenizer.encode("a!", add_special_tokens=False)
+    with pytest.raises(UntokenizableError, match="retry-limit"):
+        tokenizer.encode(ENDLESS_TEXT, add_special_tokens=False)
+    for text in (ENDLESS_TEXT, (ENDLESS_TEXT, "b")):
+        with pytest.raises(UntokenizableError):
+            tokenizer.encode_text(text, add_special_tokens=False)
