@@ -76,6 +76,7 @@ class Preparation:
     ) -> None:
         self.model = model
         self._renders_here = model.checkpoint.has_own_template
+        self._tokenizes_here = model.checkpoint.tokenizer.is_own
         self._limits = limits
         self._processes = processes
         self._grammar_trial = grammar_trial
@@ -116,8 +117,10 @@ class Preparation:
 
     def is_quick(self, step: Step[Any], size: int) -> bool:
         """True if the event loop can do a job of ``size`` bytes: it is small and uses no template
-        but our own."""
-        return size <= IN_LOOP_BYTES and (self._renders_here or not step.uses_template)
+        and no tokenizer but our own."""
+        renders = self._renders_here or not step.uses_template
+        tokenizes = self._tokenizes_here or not step.uses_tokenizer
+        return size <= IN_LOOP_BYTES and renders and tokenizes
 
     async def _constrained(
         self,
@@ -158,9 +161,9 @@ class Preparation:
         return form
 
     async def warm_up(self) -> None:
-        """If every conversation goes through a process, start one, so that the first client does
-        not wait for it."""
-        if not self._renders_here:
+        """If every conversation or text goes through a process, start one, so that the first client
+        does not wait for it."""
+        if not (self._renders_here and self._tokenizes_here):
             await self._processes.warm_up()
 
     async def close(self) -> None:

@@ -233,4 +233,4 @@ INPUT_TOKENS = Step(
     ResponsesJob,
     uses_template=True,
 )
-ITEMS = Step("items", None, _finish_items, Answered, ItemsJob)
+ITEMS = Step("items", None, _finish_items, Answered, ItemsJob, uses_tokenizer=False)

@@ -23,7 +23,7 @@ def _finish_form(_: None, work: Work) -> Form:
     return forms.form_of(job, work.checkpoint, work.noted)
 
 
-FORM = Step("form", None, _finish_form, Form, FormJob)
+FORM = Step("form", None, _finish_form, Form, FormJob, uses_tokenizer=False)
 
 STEPS: Final[dict[str, Step[Any]]] = {
     step.name: step

@@ -57,7 +57,8 @@ class Work:
 class Step(Generic[_Made_co]):
     """How to do the jobs of one ``name``. ``decode`` parses the body, None if there is none;
     ``finish`` does everything else. ``result``: its type, for decoding it from a preparation
-    process. ``job``: the type of the job, if it has additional fields."""
+    process. ``job``: the type of the job, if it has additional fields. ``uses_template`` and
+    ``uses_tokenizer``: those of the model, which may be costly."""
 
     name: str
     decode: Callable[[bytes, Limits, Ignored], Any] | None
@@ -65,6 +66,7 @@ class Step(Generic[_Made_co]):
     result: Any
     job: type[Job] = Job
     uses_template: bool = False
+    uses_tokenizer: bool = True
 
     def read(self, body: bytes, limits: Limits, noted: Noted) -> Any:
         """Return the decoded body, after noting facts for the request's record. Raises

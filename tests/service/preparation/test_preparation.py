@@ -20,11 +20,13 @@ from service.preparation.completions import COMPLETION
 from service.preparation.jobs import Form, Noted, Prepared
 from service.preparation.preparation import IN_LOOP_BYTES, Preparation, RequestContext
 from service.preparation.processes import PreparationProcesses, arguments_for
+from service.preparation.steps import FORM
 from service.preparation.tokenize import TOKENIZE
 from service.preparation.work import Model
 from service.tenants.caller import Caller
 from service.wire.messages.signatures import Signer
 from service.wire.responses.seal import ReasoningSeal
+from tests.service.exponential_tokenizer import write_exponential_tokenizer
 from tests.service.preparation.bodies import USER
 from tests.service.preparation.prepared import LIMITS, SETUP, engine, model
 from tests.service.tiny_checkpoint import write_tiny_checkpoint
@@ -67,19 +69,25 @@ def chat(**fields: Any) -> bytes:
     return json.dumps({"messages": USER, **fields}).encode()
 
 
-async def test_only_our_own_template_is_rendered_on_the_event_loop(tmp_path: Path) -> None:
+async def test_only_our_own_template_and_tokenizer_are_used_on_the_loop(
+    tmp_path: Path,
+) -> None:
     directory = write_tiny_checkpoint(tmp_path / "tiny")
     config = directory / "tokenizer_config.json"
     fields = json.loads(config.read_text()) if config.exists() else {}
     config.write_text(json.dumps({**fields, "chat_template": "{{ messages[0].content }}"}))
     (directory / "chat_template.jinja").unlink(missing_ok=True)
     other = Model(load_checkpoint(directory), Signer("a"), ReasoningSeal(SETUP.sealing_key))
+    stranger = load_checkpoint(write_exponential_tokenizer(tmp_path / "stranger"))
+    assert stranger.has_own_template
     for of, step, size, is_quick in (
         (model(), CHAT, 100, True),
         (model(), CHAT, IN_LOOP_BYTES + 1, False),
         (other, CHAT, 100, False),
         (other, TOKENIZE, 100, False),  # its body may have messages
-        (other, COMPLETION, 100, True),
+        (other, COMPLETION, 100, False),
+        (other, FORM, 100, True),
+        (Model(stranger, other.signer, other.seal), CHAT, 100, False),
     ):
         assert preparation(of, NoProcesses()).is_quick(step, size) is is_quick
 
