@@ -191,7 +191,7 @@ class Choice:
         for token in self.tokens_between(self.count, end):
             self.count += 1
             piece = push(token)
-            if piece and self._push_text(piece):
+            if piece and self._push_text(piece, self.count):
                 self._take_logprobs()
                 self._end_at_stop_string()
                 return True
@@ -206,9 +206,9 @@ class Choice:
         self.logprobs += arrived[:used]
         self.sequence.logprobs = arrived[used:]
 
-    def _push_text(self, piece: str) -> bool:
-        """Push text; True when a stop string is complete."""
-        count, parser, matcher = self.count, self._parser, self._matcher
+    def _push_text(self, piece: str, count: int) -> bool:
+        """Push text that the ``count``-th token completed; True when a stop string is complete."""
+        parser, matcher = self._parser, self._matcher
         self._spans.push(len(piece), count)
         if count >= self._rules.min_tokens:
             while piece and (size := parser.before_answer(piece, matcher.held)):
@@ -224,7 +224,7 @@ class Choice:
         record = self.sequence.finished
         assert record is not None
         tail = self._detokenizer.flush()
-        if tail and self._push_text(tail):
+        if tail and self._push_text(tail, self.count - is_last_hidden):
             self._end_at_stop_string()
             return
         tail = self._matcher.flush()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import zlib
 from typing import Protocol
 
@@ -34,23 +35,34 @@ _DEFAULT_SECONDS = 30.0
 _LARGE_BYTES = 256 * 1024
 # Each costs more than its bytes suggest.
 _MOST_GZIP_MEMBERS = 16
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 async def read_body(scope: Scope, receive: Receive, *, limit: int) -> bytes:
-    """Return the whole decompressed body. Never holds more than ``limit`` bytes of it.
+    """Return the whole decompressed body ``as_utf8``. Never holds more than ``limit`` bytes of it.
 
     Raises UnsupportedMediaTypeError for a form's content type or an unknown encoding,
-    InvalidRequestError for malformed chunks, BodyTooLargeError once more than ``limit`` bytes have
-    been announced, received or decompressed, OverloadedError when all arriving bodies together need
-    too much memory, SlowSenderError when the bytes arrive too slowly, DrainingError when the server
-    begins to shut down meanwhile, ClientGoneError when the client leaves before the end.
+    InvalidRequestError for malformed chunks or UTF-16, BodyTooLargeError once more than ``limit``
+    bytes have been announced, received or decompressed, OverloadedError when all arriving bodies
+    together need too much memory, SlowSenderError when the bytes arrive too slowly, DrainingError
+    when the server begins to shut down meanwhile, ClientGoneError when the client leaves before the
+    end.
     """
     _check_type(scope)
     exchange = exchange_in(scope)
     if exchange is None:
-        return await _read(scope, receive, None, limit, lambda _: None)
+        return as_utf8(await _read(scope, receive, None, limit, lambda _: None))
     with exchange.receiving() as gained:
-        return await _read(scope, receive, exchange, limit, gained)
+        return as_utf8(await _read(scope, receive, exchange, limit, gained))
+
+
+def as_utf8(body: bytes) -> bytes:
+    """Return a JSON text without the byte order mark that some clients write, which RFC 8259 lets a
+    reader ignore. Raises InvalidRequestError for UTF-16."""
+    # The first character of JSON is ASCII: half of it is zero in UTF-16.
+    if body.startswith(_UTF16_MARKS) or body[:2].count(0) == 1:
+        raise InvalidRequestError("The body is in UTF-16, but JSON must be sent in UTF-8.")
+    return body.removeprefix(codecs.BOM_UTF8)
 
 
 async def _read(

@@ -21,7 +21,7 @@ class OutputOffsets:
     """For the tokens of an output, in order. ``start``: where its text begins; ``end``: where
     that of the tokens taken so far ends."""
 
-    __slots__ = ("_byte_of", "_push", "_text", "end")
+    __slots__ = ("_byte_of", "_flush", "_push", "_text", "end")
 
     def __init__(
         self, vocabulary: Vocabulary, *, skip_special_tokens: bool, continues_text: bool, start: int
@@ -29,7 +29,7 @@ class OutputOffsets:
         detokenizer = new_detokenizer(
             vocabulary, skip_special_tokens=skip_special_tokens, continues_text=continues_text
         )
-        self._push = detokenizer.push
+        self._push, self._flush = detokenizer.push, detokenizer.flush
         self._text = vocabulary.token_text
         self._byte_of = vocabulary.byte_fallback or {}
         self.end = start
@@ -45,6 +45,24 @@ class OutputOffsets:
             return start
         # What comes before the token's own text is a character that remained incomplete.
         return max(start, end - len(text))
+
+    def take_last(self) -> int:
+        """Return where the whole text ends, as a last character may have remained incomplete."""
+        self.end += len(self._flush())
+        return self.end
+
+
+class HiddenOffsets:
+    """For the token that ended an output and is not part of the text: it begins where the text
+    ends. ``before``: has taken all other tokens by then."""
+
+    __slots__ = ("_before",)
+
+    def __init__(self, before: OutputOffsets) -> None:
+        self._before = before
+
+    def take(self, token_id: int) -> int:
+        return self._before.take_last()
 
 
 class EchoOffsets:

@@ -8,10 +8,14 @@ from typing import Any, Literal
 
 import openai
 import pytest
+import torch
 from pydantic import BaseModel
+from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from tests.e2e.quire_server import QuireServer
+from tests.e2e.quire_server import ROOT, QuireServer
 
+POCKET = ROOT / "pocket" / "weights"
+USAGE: Any = {"include_usage": True}
 HELLO = [{"role": "user", "content": "Hello!"}]
 
 
@@ -71,6 +75,46 @@ def test_completions_take_text_lists_and_token_ids(client: openai.OpenAI) -> Non
     assert len(status_free.choices) == 2
     assert all(choice.text.startswith(prompt) for choice in status_free.choices)
     assert status_free.choices[0].text == status_free.choices[1].text
+
+
+@pytest.fixture(scope="module")
+def oracle() -> PreTrainedModel:
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(POCKET, dtype=torch.float32)
+    return model.eval()
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_every_token_that_usage_counts_is_scored_as_transformers_does(
+    client: openai.OpenAI, oracle: PreTrainedModel, stream: bool
+) -> None:
+    """lm-eval requests this and reads all but the last entry, which must be the generated token,
+    an end-of-sequence token or not."""
+    stopped = 0
+    for prompt in ("Hello! How can I help you today?", "Hello! How are", "2 + 2 is", "a\n日本 é"):
+        ask: dict[str, Any] = {"model": "pocket", "prompt": prompt, "max_tokens": 1, "echo": True}
+        ask |= {"logprobs": 1, "temperature": 0, "extra_body": {"return_token_ids": True}}
+        if stream:
+            told = list(client.completions.create(**ask, stream=True, stream_options=USAGE))
+        else:
+            told = [client.completions.create(**ask)]
+        choices = [choice for part in told for choice in part.choices]
+        prompt_ids = next(c.prompt_token_ids for c in choices if hasattr(c, "prompt_token_ids"))
+        output = [i for choice in choices for i in getattr(choice, "token_ids", None) or []]
+        usage = told[-1].usage
+        assert usage is not None
+        scored = [choice.logprobs for choice in choices if choice.logprobs]
+        values = [value for part in scored for value in part.token_logprobs or []]
+        assert len(values) == usage.prompt_tokens + usage.completion_tokens
+        ids = torch.tensor([[*prompt_ids, *output]])
+        with torch.no_grad():
+            expected = oracle(ids).logits[0, :-1].log_softmax(-1).gather(-1, ids[0, 1:, None])
+        assert values[0] is None
+        assert values[1:] == pytest.approx(expected.flatten().tolist(), abs=1e-3)
+        stopped += choices[-1].finish_reason == "stop"
+        offsets = [offset for part in scored for offset in part.text_offset or []]
+        text = "".join(choice.text for choice in choices)
+        assert (offsets[-1] == len(text)) is (choices[-1].finish_reason == "stop")
+    assert stopped
 
 
 def test_a_tool_call_comes_back_as_data(client: openai.OpenAI) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from service.errors import BodyTooLargeError, InvalidRequestError, OverloadedError, QuireError
+from service.http.body import as_utf8
 from service.tenants.caller import Caller
 from service.tenants.upload_room import UploadRoom
 
@@ -63,7 +64,8 @@ class SocketMessage:
             return
         try:
             self._place.enter_context(room.arriving(caller))(len(self._data))
-        except OverloadedError as error:
+            self._data = as_utf8(self._data)
+        except (OverloadedError, InvalidRequestError) as error:
             self._refuse(error)
 
     def _refuse(self, error: QuireError) -> None:

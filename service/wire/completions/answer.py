@@ -13,7 +13,7 @@ from service.generation.choice import Choice
 from service.generation.request import Generation
 from service.output.events import Event, Finished, TextDelta
 from service.output.log import fold, shown_tokens
-from service.output.offsets import EchoOffsets, Offsets, OutputOffsets
+from service.output.offsets import EchoOffsets, HiddenOffsets, Offsets, OutputOffsets
 from service.wire.completions.request import CompletionRequest
 from service.wire.logprobs import PromptLogprobs, TextLogprobs, TextPart, logprob_writer
 from service.wire.pieces import HOLE, array, filled, gathered
@@ -113,12 +113,12 @@ class CompletionAnswer:
         folded = fold(choice.events)
         finished = folded.finished
         assert finished is not None
-        shown = 0 if request.only_echo else folded.shown_tokens
+        scored = 0 if request.only_echo else folded.shown_tokens + finished.is_last_hidden
         prompt = self.prompt_of(choice)
         fillings = []
         if request.logprobs is not None:
             parts = [self.prompt_part(choice)] if request.echo else []
-            parts.append(self.output_part(choice, 0, shown, self.output_offsets(choice)))
+            parts += self.output_parts(choice, 0, scored, self.output_offsets(choice))
             fillings.append(self.writer.text(parts, request.logprobs))
         if request.prompt_logprobs is not None:
             entries = choice.sequence.prompt_logprobs
@@ -144,8 +144,18 @@ class CompletionAnswer:
         known += choice.sequence.prompt_logprobs or [None] * (len(prompt) - 1)
         return TextPart(prompt, known, EchoOffsets(self._vocabulary, self.echo_of(choice)))
 
-    def output_part(self, choice: Choice, start: int, end: int, offsets: Offsets) -> TextPart:
-        return TextPart(choice.tokens_between(start, end), choice.logprobs[start:end], offsets)
+    def output_parts(
+        self, choice: Choice, start: int, end: int, offsets: OutputOffsets
+    ) -> list[TextPart]:
+        """Return these tokens of the output, of which the last may be the stop token, although it
+        is not in the text: evaluation harnesses expect an entry for each token."""
+        finished = choice.finished
+        is_last_hidden = finished is not None and finished.is_last_hidden and end == finished.tokens
+        shown = end - is_last_hidden
+        parts = [_part(choice, start, shown, offsets)]
+        if is_last_hidden:
+            parts.append(_part(choice, shown, end, HiddenOffsets(offsets)))
+        return parts
 
     def output_offsets(self, choice: Choice) -> Offsets:
         request = self.generation.request
@@ -166,6 +176,10 @@ class CompletionAnswer:
             self._created,
             _json(self._model),
         )
+
+
+def _part(choice: Choice, start: int, end: int, offsets: Offsets) -> TextPart:
+    return TextPart(choice.tokens_between(start, end), choice.logprobs[start:end], offsets)
 
 
 def _mean_logprob(choice: Choice) -> float:
@@ -273,30 +287,31 @@ class CompletionStream:
         if type(event) is TextDelta:
             if self._request.only_echo:
                 return
-            text, shown, end = event.text, event.end, event.end
+            text, scored, end = event.text, event.end, event.end
             finish = b',"finish_reason":null}]'
         elif type(event) is Finished:
             # Tokens without text (an end-of-sequence token) are reported in this last chunk.
-            text, shown, end = "", shown_tokens(choice.events), event.tokens
+            text, end = "", event.tokens
+            scored = shown_tokens(choice.events) + event.is_last_hidden
             reason, matched = event.reason, event.matched
             if self._request.only_echo:
-                shown, end, reason, matched = 0, 0, "length", None
+                scored, end, reason, matched = 0, 0, "length", None
             finish = b',"finish_reason":%b,"stop_reason":%b}]' % (_json(reason), _json(matched))
         else:
             return
         yield self._prefix[choice.index] + _json(text)
-        yield from self._token_details(choice, shown, end)
+        yield from self._token_details(choice, scored, end)
         yield finish + self._usage_part(choice, end)
 
-    def _token_details(self, choice: Choice, shown: int, end: int) -> Iterator[bytes]:
-        """Yield logprobs and ids, if requested, of the tokens up to ``shown`` and to ``end`` that
+    def _token_details(self, choice: Choice, scored: int, end: int) -> Iterator[bytes]:
+        """Yield logprobs and ids, if requested, of the tokens up to ``scored`` and to ``end`` that
         were not sent with an earlier chunk."""
         request, index = self._request, choice.index
         start, self._sent[index] = self._sent[index], end
-        if request.logprobs is not None and shown > start:
-            part = self._answer.output_part(choice, start, shown, self._offsets[index])
+        if request.logprobs is not None and scored > start:
+            parts = self._answer.output_parts(choice, start, scored, self._offsets[index])
             yield b',"logprobs":'
-            yield from self._answer.writer.text([part], request.logprobs)
+            yield from self._answer.writer.text(parts, request.logprobs)
         else:
             yield b',"logprobs":null'
         yield self._prompt_ids(choice)

@@ -6,7 +6,6 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,11 +16,12 @@ from service.engine.sequence import EngineSequence
 from service.errors import EngineFailedError
 from service.formats import Opening, ShippedFormat
 from service.generation.choice import Choice, StopRules
+from service.output.events import Finished, TextDelta
 from service.output.log import fold
 from tests.service.formats.test_shipped import SHIPPED, output_format
 from tests.service.generation.desk import WatchedDesk, begun
 from tests.service.output.parsing import cut
-from tests.service.wire.chat.test_answer import fail, finish
+from tests.service.wire.chat.test_answer import end_with, fail, finish
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def ids(checkpoint: Checkpoint, text: str) -> list[int]:
 
 def end(sequence: EngineSequence, reason: FinishReason, token: int | None = None) -> None:
     finish(sequence, 0, reason)
-    assert sequence.finished is not None
-    sequence.finished = msgspec.structs.replace(sequence.finished, stop_token_id=token)
+    if token is not None:
+        end_with(sequence, token)
 
 
 def starts_of(text: str) -> st.SearchStrategy[str]:
@@ -88,6 +88,21 @@ def test_what_matched_is_shown_only_when_asked(checkpoint: Checkpoint) -> None:
         assert (choice.finished.reason, choice.finished.matched) == ("stop", token)
         assert choice.tokens[-1] == token  # it counts, also where its text is not shown
         assert choice.finished.is_last_hidden is not show
+
+
+def test_an_incomplete_character_before_the_stop_token_does_not_cover_it(
+    checkpoint: Checkpoint,
+) -> None:
+    half = checkpoint.vocabulary.token_bytes.index(b"\xf0")
+    choice = new_choice(checkpoint)
+    choice.sequence.generated += [*ids(checkpoint, "Hi"), half, 2]
+    end(choice.sequence, FinishReason.STOP, 2)
+    choice.advance()
+    *_, last, finished = choice.events
+    assert isinstance(last, TextDelta)
+    assert (last.text, last.end) == ("\ufffd", len(choice.tokens) - 1)
+    assert isinstance(finished, Finished)
+    assert (finished.tokens, finished.is_last_hidden) == (len(choice.tokens), True)
 
 
 def test_an_end_that_the_request_did_not_ask_for_matches_nothing(checkpoint: Checkpoint) -> None:

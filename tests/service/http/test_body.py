@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
 import gzip
 import sys
 from pathlib import Path
@@ -124,6 +125,34 @@ def test_an_encoding_that_is_not_known_is_named(
     reply = client.post(CHAT, content=b"{}", headers={"Content-Encoding": encoding})
     assert reply.status_code == 415
     assert "gzip or deflate" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+@pytest.mark.parametrize("path", [CHAT, "/tokenize", "/v1/messages", "/v1/responses"])
+def test_a_byte_order_mark_is_left_out(
+    client: TestClient[Litestar], path: str, encoding: str
+) -> None:
+    """The answers are those to the same body without it."""
+
+    def answer(mark: bytes, text: bytes) -> str:
+        body = gzip.compress(mark + text) if encoding == "gzip" else mark + text
+        reply = client.post(path, content=body, headers={"Content-Encoding": encoding})
+        return f"{reply.status_code} {reply.json()['error']['message']}"
+
+    for text in (b"{}", b'{"model": "other", "prompt": "x", "input": "x"}', b"{", b""):
+        assert answer(codecs.BOM_UTF8, text) == answer(b"", text)
+    assert "not valid JSON" in answer(codecs.BOM_UTF8 * 2, b"{}")  # only one is
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize("path", [CHAT, "/tokenize"])
+def test_a_body_in_utf_16_is_refused_in_words(
+    client: TestClient[Litestar], path: str, encoding: str
+) -> None:
+    reply = client.post(path, content='{"prompt": "é"}'.encode(encoding))
+    assert reply.status_code == 400
+    expected = "The body is in UTF-16, but JSON must be sent in UTF-8."
+    assert reply.json()["error"]["message"] == expected
 
 
 class _Clock:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from observability.logging import set_level
@@ -59,6 +60,15 @@ def test_who_reads_after_an_order_sees_what_it_did(app: AdminApp) -> None:
     calls = [("POST", "/drain", None), ("POST", "/resume", None)]
     each = [run(app, call, ("GET", "/overview", None))[1].json() for call in calls]
     assert [found["state"] == "draining" for found in each] == [True, False]
+
+
+def test_a_byte_order_mark_is_left_out(app: AdminApp) -> None:
+    text = '{"level": "error", "seconds": 60}'
+    wide, marked = [msgspec.Raw(text.encode(form)) for form in ("utf-16", "utf-8-sig")]
+    refused, taken = run(app, ("POST", "/loglevel", wide), ("POST", "/loglevel", marked))
+    assert (refused.status, taken.status) == (400, 200)
+    assert logging.getLogger().level == logging.ERROR
+    assert "UTF-8" in refused.json()["detail"]
 
 
 def test_a_shutdown_cannot_be_undone(app: AdminApp) -> None:

@@ -64,6 +64,23 @@ def test_an_invalid_request_is_refused_by_name(text: str, says: str, param: str 
 
 
 @pytest.mark.parametrize("form", ["text", "bytes"])
+def test_a_byte_order_mark_is_left_out(form: str) -> None:
+    marked = "\ufeff" + CREATE
+    event = {"text": marked} if form == "text" else {"bytes": marked.encode()}
+    came = SocketMessage(UploadRoom(1500), ANYBODY, event, 1 << 20)
+    assert came.envelope().type == "response.create"
+    assert came.take() == CREATE.encode()
+
+
+def test_a_message_in_utf_16_is_refused() -> None:
+    room = UploadRoom(1500)
+    came = SocketMessage(room, ANYBODY, {"bytes": CREATE.encode("utf-16")}, 1 << 20)
+    with pytest.raises(InvalidRequestError, match="UTF-8"):
+        came.envelope()
+    assert room.held == 0
+
+
+@pytest.mark.parametrize("form", ["text", "bytes"])
 def test_text_and_bytes_are_read_in_the_same_way(form: str) -> None:
     text = json.dumps(
         {"type": "response.create", "stream_id": "x" * 256, "generate": False, "input": ["…"]}

@@ -84,6 +84,12 @@ def finish(sequence: EngineSequence, tokens: int, reason: FinishReason) -> None:
     )
 
 
+def end_with(sequence: EngineSequence, token: int) -> None:
+    """Note that this token ended the sequence, which has finished."""
+    assert sequence.finished is not None
+    sequence.finished = msgspec.structs.replace(sequence.finished, stop_token_id=token)
+
+
 def fail(sequence: EngineSequence, error: str, *, is_refusal: bool) -> None:
     finish(sequence, 0, FinishReason.ERROR)
     assert sequence.finished is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,13 +16,14 @@ from openai.types import Completion
 from engine.messages import FinishReason, SamplingParams, TokenLogprobs
 from service.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from service.errors import EngineFailedError
+from service.generation.choice import StopRules
 from service.generation.generator import Generator
 from service.generation.request import Generation, GenerationRequest
 from service.tenants.caller import ANYBODY
 from service.wire.completions.answer import CompletionAnswer
 from service.wire.completions.request import decode_completion
 from tests.service.at_once import at_once
-from tests.service.wire.chat.test_answer import Desk, finish, one_each
+from tests.service.wire.chat.test_answer import Desk, end_with, finish, one_each
 
 PROMPT = "say"
 
@@ -32,16 +34,32 @@ def checkpoint(tiny_model: Path) -> Checkpoint:
 
 
 class Played:
-    """A completion whose model says ``text``, in frames of the given token counts."""
+    """A completion whose model says ``text``, in frames of the given token counts. ``ids``: these
+    tokens instead. ``stopped``: the last of them ends it."""
 
     def __init__(
-        self, checkpoint: Checkpoint, text: str, frames: Iterator[int], **fields: Any
+        self,
+        checkpoint: Checkpoint,
+        text: str,
+        frames: Iterator[int],
+        *,
+        ids: list[int] | None = None,
+        stopped: bool = False,
+        stop: StopRules | None = None,
+        **fields: Any,
     ) -> None:
         desk = Desk()
         body = json.dumps({"prompt": PROMPT, **fields}).encode()
         self.generation: Generation = at_once(
             Generator(desk, checkpoint).start(
-                GenerationRequest("r", [[1, 2, 3]], SamplingParams(max_tokens=999), 0.0), ANYBODY
+                GenerationRequest(
+                    "r",
+                    [[1, 2, 3]],
+                    SamplingParams(max_tokens=999),
+                    0.0,
+                    stop=stop or StopRules(),
+                ),
+                ANYBODY,
             )
         )
         answer = CompletionAnswer(
@@ -56,7 +74,8 @@ class Played:
         stream = answer.stream()
         (sequence,) = desk.sequences
         (choice,) = self.generation.choices
-        self.ids = checkpoint.tokenizer.encode(text, add_special_tokens=False)
+        said = checkpoint.tokenizer.encode(text, add_special_tokens=False)
+        self.ids = said if ids is None else ids
         out = [stream.begin()]
         position = 0
         while not choice.done:
@@ -67,6 +86,8 @@ class Played:
             position += count
             if position >= len(self.ids):
                 finish(sequence, len(self.ids), FinishReason.STOP)
+                if stopped:
+                    end_with(sequence, self.ids[-1])
             choice.advance()
             out += stream.advance([choice])
         self.failed = stream.fail(EngineFailedError("the engine died"))
@@ -163,6 +184,57 @@ def test_text_offsets_are_where_characters_begin(
     for token, offset in zip(played.ids, offsets, strict=True):
         spelled = checkpoint.vocabulary.bytes_of(token)
         assert spelled[:1] in choice["text"][offset:][:1].encode()
+
+
+@pytest.mark.parametrize("echo", [False, True])
+@pytest.mark.parametrize("end", [b"", b"x", b"\xa9"])  # an end-of-sequence token, stop_token_ids
+@pytest.mark.parametrize("before", [[], [b"a"], [b"a", b"\xc3"]])
+@pytest.mark.parametrize("frame", [1, 9])
+def test_the_stop_token_has_logprobs_though_it_is_not_in_the_text(
+    checkpoint: Checkpoint, echo: bool, end: bytes, before: list[bytes], frame: int
+) -> None:
+    """lm-eval counts on it: it drops the last entry."""
+    spelled = checkpoint.vocabulary.token_bytes
+    last = spelled.index(end) if end else min(checkpoint.vocabulary.special_ids)
+    ids = [*map(spelled.index, before), last]
+    played = Played(
+        checkpoint,
+        "",
+        itertools.repeat(frame),
+        ids=ids,
+        stopped=True,
+        stop=StopRules(token_ids=(last,) if end else ()),
+        stream=True,
+        echo=echo,
+        logprobs=1,
+        return_token_ids=True,
+        return_tokens_as_token_ids=True,
+    )
+    (choice,) = played.whole["choices"]
+    text = (PROMPT if echo else "") + "".join("a\ufffd"[: len(before)])
+    assert played.streamed == choice["text"] == text
+    logprobs = choice["logprobs"]
+    assert choice["token_ids"] == ids
+    expected = ([1, 2, 3] if echo else []) + ids
+    assert logprobs["tokens"] == [f"token_id:{token}" for token in expected]
+    assert logprobs["token_logprobs"] == ([None] * 3 if echo else []) + [-0.5] * len(ids)
+    assert logprobs["text_offset"][-1] == len(text)
+    sent = [part["logprobs"] for chunk in played.chunks for part in chunk["choices"]]
+    for column, entries in logprobs.items():
+        assert [entry for part in sent if part for entry in part[column]] == entries
+
+
+@pytest.mark.parametrize("frame", [1, 9])
+def test_tokens_of_a_stop_string_and_after_it_have_no_logprobs(
+    checkpoint: Checkpoint, frame: int
+) -> None:
+    rules = StopRules(strings=("STOP",))
+    ask = {"stream": True, "logprobs": 0, "stop": rules}
+    played = Played(checkpoint, "ab STOP cd", itertools.repeat(frame), **ask)
+    logprobs = played.whole["choices"][0]["logprobs"]
+    assert "".join(logprobs["tokens"]) == played.streamed == "ab "
+    sent = [part["logprobs"] for chunk in played.chunks for part in chunk["choices"]]
+    assert [token for part in sent if part for token in part["tokens"]] == logprobs["tokens"]
 
 
 def test_the_answer_and_every_chunk_are_of_openais_type(checkpoint: Checkpoint) -> None:
