@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.queueing import WaitingReason
 from observability.admin_api import Condition, Figure, Verdict
 from service.engine.silence import EngineStatus
+from service.overview.joined_snapshot import WORST_FIRST
 from service.overview.snapshot import OneEngine, Snapshot
 
 
@@ -240,17 +241,10 @@ def _draining(now: Snapshot) -> _Description:
     )
 
 
-# Of several engines that are not well, the sentence is about the first with the first of these.
-_WORST_FIRST = (
-    *(EngineStatus.SILENT, EngineStatus.FAILING, EngineStatus.LOST),
-    *(EngineStatus.LOADING, EngineStatus.OK),
-)
-
-
 def _engines(now: Snapshot) -> _Description:
     number, engine = min(
         enumerate(now.engines or (OneEngine(status=EngineStatus.OK),)),
-        key=lambda each: _WORST_FIRST.index(EngineStatus(each[1].status)),
+        key=lambda each: WORST_FIRST.index(EngineStatus(each[1].status)),
     )
     ready = sum(one.status == EngineStatus.OK for one in now.engines)
     verb = "is ready and gets" if ready == 1 else "are ready and get"
