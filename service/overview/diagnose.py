@@ -79,6 +79,10 @@ def _engine_missing(now: Snapshot, _: Thresholds) -> bool:
     return any(engine.status != EngineStatus.OK for engine in now.engines)
 
 
+def _connections_limit(now: Snapshot, _: Thresholds) -> bool:
+    return 0 < now.connection_limit <= now.connections
+
+
 def _waits(now: Snapshot, thresholds: Thresholds, reason: WaitingReason) -> bool:
     return (
         now.waiting > 0
@@ -128,6 +132,7 @@ _TESTS: tuple[tuple[Condition, Callable[[Snapshot, Thresholds], bool]], ...] = (
     (Condition.LOADING, _is_loading),
     (Condition.DRAINING, _is_draining),
     (Condition.ENGINES, _engine_missing),
+    (Condition.CONNECTIONS, _connections_limit),
     (Condition.KV, _kv_limits),
     (Condition.SLOTS, _slots_limit),
     (Condition.PREFILL, _prefill_limits),
@@ -278,6 +283,20 @@ def _state_of(engine: OneEngine, now: Snapshot) -> str:
     return f"is down ({engine.detail}){left}{died}"
 
 
+def _connections(now: Snapshot) -> _Description:
+    wait = ", and new ones wait" if now.connections >= now.connection_limit else ""
+    verb = "is" if now.receiving == 1 else "are"
+    return (
+        f"Connections: {now.connections:,} of {now.connection_limit:,} are in use{wait}; "
+        f"{plural(now.receiving, 'request')} {verb} still arriving.",
+        (
+            Figure("connections", now.connections),
+            Figure("requests arriving", now.receiving),
+            Figure("requests in flight", now.in_flight),
+        ),
+    )
+
+
 def _kv(now: Snapshot) -> _Description:
     used = now.kv_active / now.kv_blocks if now.kv_blocks else 0.0
     return (
@@ -403,6 +422,7 @@ _DESCRIPTIONS: dict[Condition, Callable[[Snapshot], _Description]] = {
     Condition.LOADING: _loading,
     Condition.DRAINING: _draining,
     Condition.ENGINES: _engines,
+    Condition.CONNECTIONS: _connections,
     Condition.KV: _kv,
     Condition.SLOTS: _slots,
     Condition.PREFILL: _prefill,

@@ -19,12 +19,12 @@ WORST_FIRST = (
 # Each worker's own.
 _ADDED = (
     *("in_flight", "sequences", "waiting", "prefilling", "grammars_waiting"),
-    *("streams", "stalled"),
+    *("receiving", "streams", "stalled"),
 )
 # Each worker's own, or seen by each at a slightly different time.
 _LARGEST = (
     *("uptime", "drain_seconds_left", "silence", "oldest_waiting", "longest_gap"),
-    *("loop_lag", "oldest_grammar", "longest_stall"),
+    *("connections", "connection_limit", "loop_lag", "oldest_grammar", "longest_stall"),
 )
 
 

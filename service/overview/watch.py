@@ -211,6 +211,7 @@ class ServerWatch:
         holder, share = largest_holder(self.held)
         window = self._thresholds.window
         rates = {name: self.history.rate(name, window) for name in _COMPUTED}
+        connections, connection_limit = self._queues.connections()
         lags = sorted(self.history.values("loop_lag", window))
         return Snapshot(
             engine=status.value,
@@ -223,6 +224,9 @@ class ServerWatch:
             draining=parts.drain.draining,
             drain_seconds_left=parts.drain.seconds_left,
             in_flight=parts.drain.in_flight,
+            connections=connections,
+            connection_limit=connection_limit,
+            receiving=len(parts.drain.uploads),
             silence=link.silence,
             killed_after=self._killed_after(),
             sequences=len(link.open_sequences),

@@ -7,7 +7,7 @@ import msgspec
 from service.overview.joined_snapshot import joined_held, joined_snapshot, largest_holder
 from service.overview.snapshot import OneEngine, Snapshot
 
-# What all workers see alike, or what is joined into one of its own kind.
+# What all workers see alike, or what is not simply added or the largest.
 SHARED = {
     *("engine", "detail", "problem", "expects_engine", "load_seconds", "killed_after", "running"),
     *("max_running", "waiting_reason", "kv_active", "kv_blocks", "recomputed_share"),
