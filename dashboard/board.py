@@ -125,6 +125,7 @@ WORDINGS = {
     Condition.LOADING: Wording("Loading", "warning", "lightblue", "/admin", "Admin page"),
     Condition.DRAINING: Wording("Draining", "warning", "deepblue", *_LIVE_REQUESTS),
     Condition.ENGINES: Wording("An engine is missing", "warning", "lightblue", *_LIVE_REQUESTS),
+    Condition.CONNECTIONS: Wording("Out of connections", "warning", "amber", *_LIVE_REQUESTS),
     Condition.KV: Wording("Limited by KV cache", "warning", "amber", "/kv", "KV cache page"),
     Condition.SLOTS: Wording("Limited by slots", "warning", "amber", *_LIVE_REQUESTS),
     Condition.PREFILL: Wording("Limited by long prompts", "warning", "indigo", *_LIVE_REQUESTS),

@@ -24,6 +24,7 @@ class Condition(enum.StrEnum):
     LOADING = "loading"
     DRAINING = "draining"
     ENGINES = "engines"  # one of several engines is silent, gone or loading
+    CONNECTIONS = "connections"  # all are in use, and new ones wait
     KV = "kv"  # sequences wait for KV cache blocks, or are preempted for them
     SLOTS = "slots"  # sequences wait because max_num_seqs are running
     PREFILL = "prefill"  # long prompts take the steps' token budget

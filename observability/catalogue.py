@@ -21,6 +21,7 @@ from observability.buckets import (
     STEP_SECONDS_BOUNDS,
     TOKEN_COUNTS,
 )
+from observability.connection_metrics import CONNECTION_METRICS
 from observability.metric_kinds import Combined, Label, Metric, MetricKind, Scope, Total
 from observability.outcomes import (
     CONDITIONS,
@@ -445,6 +446,5 @@ ENGINE_INFO = Metric(
 
 METRICS: tuple[Metric, ...] = (
     *(value for value in list(globals().values()) if isinstance(value, Metric)),
-    *QUEUE_METRICS,
-    *STORE_METRICS,
+    *(*QUEUE_METRICS, *STORE_METRICS, *CONNECTION_METRICS),
 )

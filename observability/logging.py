@@ -45,10 +45,11 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _json_lines: LineWriter | None = None
 
 # Libraries that log every connection or request (ours is the request log line), every plug-in that
-# they load, or every SQL statement with its values, which must not be logged.
+# they load, statistics at their end, or every SQL statement with its values, which must not be
+# logged.
 _QUIET_LOGGERS = (
     *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
-    *("alembic.runtime.plugins", "aiosqlite"),
+    *("alembic.runtime.plugins", "aiosqlite", "torch._subclasses.fake_tensor"),
 )
 # Logs exporter headers that it cannot parse, including the credentials in them.
 _QUOTING_LOGGER = "opentelemetry.util.re"

@@ -304,6 +304,7 @@ CONDITIONS = {
     "loading": "the engine is loading its model, or being replaced",
     "draining": "the server accepts no new requests",
     "engines": "one of several engines is silent, gone or loading",
+    "connections": "all connections are in use, and new ones wait",
     "kv": "sequences wait for KV cache blocks, or are preempted for lack of them",
     "slots": "sequences wait because all slots are taken",
     "prefill": "prompts take up the engine's steps",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from observability import catalogue, store_metrics
+from observability import catalogue, connection_metrics, store_metrics
 from observability.boards.model import (
     BOARD_QUERIES,
     MODEL_CHOICES,
@@ -317,6 +317,16 @@ API_BOARD = Board(
                         ),
                     ),
                     PanelUnit.BYTES,
+                ),
+                Panel(
+                    "Connections",
+                    "Of clients to the public HTTP port, and how many it accepts at once; more "
+                    "wait, health checks among them.",
+                    (
+                        PanelQuery(_q.gauge(connection_metrics.OPEN_CONNECTIONS), "open"),
+                        PanelQuery(_q.gauge(connection_metrics.CONNECTION_LIMIT), "limit"),
+                    ),
+                    PanelUnit.COUNT,
                 ),
                 Panel(
                     "Admin API",

@@ -9,6 +9,8 @@ import msgspec
 
 from observability.admin_api import Condition, Overview, RequestQuery, Window
 from service.admin.part_messages import OverviewPart, RowsPart
+from service.overview.diagnose import describe
+from service.overview.joined_snapshot import joined_held, joined_snapshot, largest_holder
 from service.records.ordering import Ordering
 from service.records.recent import WindowValues, joined_window
 
@@ -17,36 +19,48 @@ _URGENCY = {condition: number for number, condition in enumerate(Condition)}
 
 def joined_overview(parts: Sequence[OverviewPart], missing: tuple[int, ...]) -> Overview:
     """Return the first part's overview with what the others add. All see the same engine and the
-    same history; waiting and ended requests are each worker's own."""
+    same history; waiting and ended requests are each worker's own. The verdict is the most urgent
+    one, said with the figures of all."""
     overviews = [part.overview for part in parts]
     own = overviews[0]
     reasons: Counter[str] = Counter()
     for one in overviews:
         reasons.update(one.waiting_by_reason)
-    waits = [one.predicted_wait for one in overviews if one.predicted_wait is not None]
-    holder = max(overviews, key=lambda one: one.largest_holder_share)
+    urgent = min(parts, key=_urgency)
+    holder, share = largest_holder(joined_held([part.held for part in parts]))
+    snapshot = msgspec.structs.replace(
+        joined_snapshot([part.snapshot for part in parts], urgent.snapshot),
+        largest_holder=holder,
+        largest_holder_share=share,
+    )
+    verdict = urgent.overview.verdict
     return msgspec.structs.replace(
         own,
-        verdict=min(overviews, key=_urgency).verdict,
-        waiting=sum(one.waiting for one in overviews),
+        state=urgent.overview.state,
+        verdict=msgspec.structs.replace(describe(verdict.condition, snapshot), since=verdict.since),
+        waiting=snapshot.waiting,
         waiting_by_reason=dict(reasons),
-        oldest_waiting=max(one.oldest_waiting for one in overviews),
-        predicted_wait=max(waits, default=None),
-        longest_gap=max(one.longest_gap for one in overviews),
+        oldest_waiting=snapshot.oldest_waiting,
+        predicted_wait=snapshot.predicted_wait,
+        silence=snapshot.silence,
+        longest_gap=snapshot.longest_gap,
         minute=_joined_window(own.minute, [part.minute for part in parts], own.slo),
         five_minutes=_joined_window(
             own.five_minutes, [part.five_minutes for part in parts], own.slo
         ),
-        largest_holder=holder.largest_holder,
-        largest_holder_share=holder.largest_holder_share,
+        largest_holder=holder,
+        largest_holder_share=share,
         missing_workers=missing,
     )
 
 
-def _urgency(one: Overview) -> int:
-    """Return the place of its condition; a worker without requests says nothing of the others."""
-    condition = one.verdict.condition
-    return len(_URGENCY) if condition is Condition.IDLE else _URGENCY[condition]
+def _urgency(one: OverviewPart) -> tuple[int, float]:
+    """Return the place of its condition and since when it holds; a worker without requests says
+    nothing of the others."""
+    verdict = one.overview.verdict
+    if verdict.condition is Condition.IDLE:
+        return len(_URGENCY), verdict.since
+    return _URGENCY[verdict.condition], verdict.since
 
 
 def _joined_window(own: Window, parts: Sequence[WindowValues], slo: dict[str, float]) -> Window:

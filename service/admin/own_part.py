@@ -126,9 +126,12 @@ class OwnPart:
 
     async def _overview(self, asked: OverviewAsk) -> OverviewPart:
         services = self._services
-        records = services.records
+        records, overviews = services.records, services.overviews
+        overview = overviews.now()
         return OverviewPart(
-            services.overviews.now(),
+            overview,
+            overviews.snapshot,
+            overviews.held,
             records.window_values(float(MINUTE)),
             records.window_values(float(FIVE_MINUTES)),
             records.slowest_live() if asked.live else (),
@@ -181,8 +184,6 @@ class OwnPart:
             drain.hold()
         elif asked.held is not None:
             drain.release()
-        if asked.held is not None:
-            self._services.overviews.look_at_drain()
         return DrainPart(drain.is_held, drain.is_ending, drain.in_flight)
 
     async def _override(self, asked: OverrideAsk) -> Nothing:

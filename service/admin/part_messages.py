@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from observability.admin_api import KeptRequest, KvMap, Overview
+from service.overview.snapshot import Snapshot
 from service.records.recent import WindowValues
 from service.records.row import Row
 
@@ -18,7 +19,12 @@ class OverviewAsk(msgspec.Struct, frozen=True):
 
 
 class OverviewPart(msgspec.Struct, frozen=True):
+    """``snapshot``: what the overview's verdict was made of. ``held``: tokens in the KV cache by
+    the alias of the key, "" for those of no key."""
+
     overview: Overview
+    snapshot: Snapshot
+    held: dict[str, int]
     minute: WindowValues
     five_minutes: WindowValues
     live: tuple[KeptRequest, ...] = ()

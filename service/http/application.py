@@ -17,6 +17,8 @@ from litestar.types import (
     Send,
 )
 
+from observability import connection_metrics
+from observability.metrics import MetricRegistry
 from service.http.call import HttpCall
 from service.http.chat import chat_completions
 from service.http.completions import completions
@@ -50,6 +52,7 @@ from service.routes.tables import PUBLIC
 from service.serving.access import Access
 from service.serving.connection_limits import ConnectionLimits
 from service.serving.services import Services
+from service.settings import ServiceSettings
 from service.version import VERSION
 
 HANDLERS = (
@@ -104,6 +107,17 @@ class App(Litestar):
                 await super().__call__(*arguments)
 
 
+def _connections(settings: ServiceSettings, metrics: MetricRegistry) -> Connections:
+    most = ConnectionLimits.of(settings).http
+    metrics[connection_metrics.CONNECTION_LIMIT].labels().set(most)
+    return Connections(
+        idle_timeout=settings.idle_timeout,
+        first_timeout=settings.receive_timeout,
+        most=most,
+        on_count=metrics[connection_metrics.OPEN_CONNECTIONS].labels().set,
+    )
+
+
 def make_app(
     services: Services,
     *,
@@ -123,11 +137,7 @@ def make_app(
         allowed_hosts=settings.allowed_hosts,
         allowed_origins=settings.allowed_origins,
     )
-    connections = Connections(
-        idle_timeout=settings.idle_timeout,
-        first_timeout=settings.receive_timeout,
-        most=ConnectionLimits.of(settings).http,
-    )
+    connections = _connections(settings, services.telemetry.metrics)
     exchanges = _exchanges(services, access, origins)
     app = App(
         route_handlers=list(HANDLERS),

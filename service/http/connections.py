@@ -25,11 +25,12 @@ import struct
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from observability.logging import get_logger
+from service.http.pause import Pause
 from service.http.spare_descriptor import NO_NUMBER, SpareDescriptor
 
 _DESCRIPTORS = "/dev/fd"
@@ -85,15 +86,24 @@ class _Connection:
 class Connections:
     """``idle_timeout``: seconds that a connection may stay open between requests;
     ``first_timeout``: before its first request. ``most``: how many are accepted. ``warns``: if no
-    descriptor is free, which all servers of a process notice."""
+    descriptor is free, which all servers of a process notice. ``on_count``: hears how many are open
+    after each scan."""
 
     def __init__(
-        self, *, idle_timeout: float, first_timeout: float, most: int, warns: bool = True
+        self,
+        *,
+        idle_timeout: float,
+        first_timeout: float,
+        most: int,
+        warns: bool = True,
+        on_count: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._idle_timeout = idle_timeout
         self._first_timeout = first_timeout
         self.most = most
         self._warns = warns
+        self._on_count = on_count
+        self._pause = Pause()
         self._kept_free = max(1, most // _SPARE)
         self._spare = SpareDescriptor()
         self._tried_at = 0.0  # all numbers, as descriptors could not be listed
@@ -138,6 +148,8 @@ class Connections:
                     scarce = self._end_idle()
                 except OSError:  # there was none for the spare one, either
                     scarce = True
+                self._on_count(self.open)
+                self._pause.note(self.open, self.most, port)
                 if self._warns and self._spare.was_needed and not was_needed:
                     _log.warning("no file descriptor is free: closing idle connections")
                 was_needed = self._spare.was_needed
@@ -317,18 +329,7 @@ class Connections:
         """Return the address of the client that a descriptor belongs to; None if it is not a
         client's. Raises OSError if neither a descriptor nor the spare one is free."""
         with self._borrowed(descriptor) as connection:
-            return None if connection is None else self._address_of(connection)
-
-    def _address_of(self, connection: socket.socket) -> PeerAddress | None:
-        if connection.family not in (socket.AF_INET, socket.AF_INET6):
-            return None
-        try:
-            if connection.getsockname()[1] != self._port:
-                return None
-            host, port = connection.getpeername()[:2]
-        except OSError:  # a listener, or no longer connected
-            return None
-        return host.partition("%")[0], port
+            return None if connection is None else _client_of(connection, self._port)
 
     def _end(self, descriptor: int) -> None:
         """Close the connection, unless the descriptor has been reused."""
@@ -336,7 +337,7 @@ class Connections:
         if known is None:
             return
         with self._borrowed(descriptor) as connection:
-            if connection is not None and self._address_of(connection) == known.address:
+            if connection is not None and _client_of(connection, self._port) == known.address:
                 _shut(connection)
 
     @contextlib.contextmanager
@@ -351,7 +352,7 @@ class Connections:
                 descriptor = self._descriptors.get(peer.address)
                 if descriptor is not None:
                     connection = stack.enter_context(self._borrowed(descriptor))
-            is_its = connection is not None and self._address_of(connection) == peer.address
+            is_its = connection is not None and _client_of(connection, self._port) == peer.address
             yield connection if is_its else None
 
     @contextlib.contextmanager
@@ -381,6 +382,19 @@ class Connections:
             yield connection
         finally:
             self._spare.release(connection.detach())
+
+
+def _client_of(connection: socket.socket, own_port: int | None) -> PeerAddress | None:
+    """Return the address of the client of a connection to a port; None for any other socket."""
+    if connection.family not in (socket.AF_INET, socket.AF_INET6):
+        return None
+    try:
+        if connection.getsockname()[1] != own_port:
+            return None
+        host, port = connection.getpeername()[:2]
+    except OSError:  # a listener, or no longer connected
+        return None
+    return host.partition("%")[0], port
 
 
 def _file_id(descriptor: int) -> _FileId | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from engine.queueing import WaitingReason
 from observability.admin_api import Condition, Figure, Verdict
 from service.engine.silence import EngineStatus
+from service.overview.joined_snapshot import WORST_FIRST
 from service.overview.snapshot import OneEngine, Snapshot
 
 
@@ -78,6 +79,10 @@ def _engine_missing(now: Snapshot, _: Thresholds) -> bool:
     return any(engine.status != EngineStatus.OK for engine in now.engines)
 
 
+def _connections_limit(now: Snapshot, _: Thresholds) -> bool:
+    return 0 < now.connection_limit <= now.connections
+
+
 def _waits(now: Snapshot, thresholds: Thresholds, reason: WaitingReason) -> bool:
     return (
         now.waiting > 0
@@ -127,6 +132,7 @@ _TESTS: tuple[tuple[Condition, Callable[[Snapshot, Thresholds], bool]], ...] = (
     (Condition.LOADING, _is_loading),
     (Condition.DRAINING, _is_draining),
     (Condition.ENGINES, _engine_missing),
+    (Condition.CONNECTIONS, _connections_limit),
     (Condition.KV, _kv_limits),
     (Condition.SLOTS, _slots_limit),
     (Condition.PREFILL, _prefill_limits),
@@ -240,17 +246,10 @@ def _draining(now: Snapshot) -> _Description:
     )
 
 
-# Of several engines that are not well, the sentence is about the first with the first of these.
-_WORST_FIRST = (
-    *(EngineStatus.SILENT, EngineStatus.FAILING, EngineStatus.LOST),
-    *(EngineStatus.LOADING, EngineStatus.OK),
-)
-
-
 def _engines(now: Snapshot) -> _Description:
     number, engine = min(
         enumerate(now.engines or (OneEngine(status=EngineStatus.OK),)),
-        key=lambda each: _WORST_FIRST.index(EngineStatus(each[1].status)),
+        key=lambda each: WORST_FIRST.index(EngineStatus(each[1].status)),
     )
     ready = sum(one.status == EngineStatus.OK for one in now.engines)
     verb = "is ready and gets" if ready == 1 else "are ready and get"
@@ -282,6 +281,20 @@ def _state_of(engine: OneEngine, now: Snapshot) -> str:
     if engine.deaths:
         died = f"; it died {plural(engine.deaths, 'time')} in a row without progress, see the log"
     return f"is down ({engine.detail}){left}{died}"
+
+
+def _connections(now: Snapshot) -> _Description:
+    wait = ", and new ones wait" if now.connections >= now.connection_limit else ""
+    verb = "is" if now.receiving == 1 else "are"
+    return (
+        f"Connections: {now.connections:,} of {now.connection_limit:,} are in use{wait}; "
+        f"{plural(now.receiving, 'request')} {verb} still arriving.",
+        (
+            Figure("connections", now.connections),
+            Figure("requests arriving", now.receiving),
+            Figure("requests in flight", now.in_flight),
+        ),
+    )
 
 
 def _kv(now: Snapshot) -> _Description:
@@ -409,6 +422,7 @@ _DESCRIPTIONS: dict[Condition, Callable[[Snapshot], _Description]] = {
     Condition.LOADING: _loading,
     Condition.DRAINING: _draining,
     Condition.ENGINES: _engines,
+    Condition.CONNECTIONS: _connections,
     Condition.KV: _kv,
     Condition.SLOTS: _slots,
     Condition.PREFILL: _prefill,

@@ -18,6 +18,7 @@ from service.identity import identity
 from service.overview.history import LastHour
 from service.overview.kv_cache import KvCaches
 from service.overview.ring import Ring
+from service.overview.snapshot import Snapshot
 from service.overview.watch import ServerWatch, WatchedParts
 from service.version import VERSION
 
@@ -72,9 +73,15 @@ class Overviews:
         # With the same look's rates: of requests that were received until then, and ended.
         self._seen = {seconds: self.window(seconds) for seconds in (MINUTE, FIVE_MINUTES)}
 
-    def look_at_drain(self) -> None:
-        """Call it when an operator has begun or ended a drain, so that who reads next sees it."""
-        self._watch.look_at_drain(time.monotonic())
+    @property
+    def snapshot(self) -> Snapshot:
+        """What this worker's verdict is made of."""
+        return self._watch.snapshot
+
+    @property
+    def held(self) -> dict[str, int]:
+        """How many tokens of the KV cache each key's sequences hold, by its alias; "": no key's."""
+        return self._watch.held
 
     @property
     def limited_by(self) -> str:
@@ -86,14 +93,15 @@ class Overviews:
         return msgspec.structs.replace(self._watch.verdict, since=since)
 
     def now(self) -> Overview:
-        """Return the server as of the last look."""
+        """Return the server as of the last look, or as it is now if its state has changed since."""
+        self._watch.notice(time.monotonic())
+        status = self._status()
         link, snapshot = self._parts.link, self._watch.snapshot
         ready, stats, ring = link.state.ready, link.stats, self.history.ring
         blocks = (0, 0, 0)
         if stats is not None:
             blocks = stats.kv_blocks_active, stats.kv_blocks_cached, stats.kv_blocks_free
         reason = snapshot.waiting_reason or WaitingReason.BUDGET.value
-        status = self._status()
         return Overview(
             time=time.time(),
             server=self._server,

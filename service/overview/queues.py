@@ -1,11 +1,12 @@
-"""What waits at all workers of a server, read from the cells of their ledgers."""
+"""What waits at all workers of a server, and how many connections they have, read from the cells of
+their ledgers."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 
-from observability import catalogue, queue_metrics
+from observability import catalogue, connection_metrics, queue_metrics
 from observability.metric_kinds import Metric
 from observability.metrics import MetricRegistry
 
@@ -38,6 +39,14 @@ class AllQueues:
             None if math.isnan(predicted) else predicted,
             self._largest(catalogue.LONGEST_GAP_SECONDS),
         )
+
+    def connections(self) -> tuple[int, int]:
+        """Return how many are open and how many are accepted, also if there is one worker. All
+        accept from the same socket."""
+        self._metrics.workers.look()
+        metrics = connection_metrics.OPEN_CONNECTIONS, connection_metrics.CONNECTION_LIMIT
+        open_now, limit = (round(sum(self._values(metric))) for metric in metrics)
+        return open_now, limit
 
     def _values(self, metric: Metric) -> list[float]:
         family = self._metrics.ledger.layout.families[metric.name]

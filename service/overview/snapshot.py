@@ -38,6 +38,9 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     draining: bool = False
     drain_seconds_left: float = 0.0
     in_flight: int = 0  # requests
+    connections: int = 0  # to the public port, of all workers
+    connection_limit: int = 0
+    receiving: int = 0  # requests whose body is still arriving
     silence: float = 0.0
     killed_after: float | None = None
     sequences: int = 0  # that have not ended

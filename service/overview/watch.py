@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -17,11 +17,12 @@ from observability.metrics import MetricRegistry
 from service.admission.drain import Drain
 from service.constraint.trial import GrammarTrial
 from service.engine.engines import Engines
-from service.engine.silence import engine_status, link_status
+from service.engine.silence import EngineStatus, engine_status, engine_statuses, link_status
 from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose, plural
 from service.overview.history import LastHour
+from service.overview.joined_snapshot import largest_holder
 from service.overview.queues import AllQueues, Queues
-from service.overview.refusals import Refusals
+from service.overview.refusals import Refusals, Refused
 from service.overview.ring import COLUMN_NUMBERS
 from service.overview.sampler import SecondSampler
 from service.overview.sequences import SequenceFigures, sequence_figures
@@ -70,6 +71,10 @@ class ServerWatch:
         self._steady = SteadyCondition(now=now)
         self._last_look = self._last_request = now
         self._queues = AllQueues(parts.metrics)
+        self._seen_state = self._state()
+        self._refused = Refused()
+        self._figures = SequenceFigures()
+        self.held: dict[str, int] = {}  # tokens in the KV cache by the key's alias; "": of no key
         self.snapshot = self._diagnosed = self._snapshot(now)
         self._found = diagnose(self.snapshot, thresholds)
         self._engines = self.sampler.totals.engine_identities()
@@ -109,15 +114,9 @@ class ServerWatch:
             grown = self.sampler.look()
         if grown.get("received") or self.parts.drain.in_flight:
             self._last_request = now
-        self.snapshot = self._diagnosed = self._snapshot(now, figures)
-        if queues is not own:
-            self._diagnosed = msgspec.structs.replace(
-                self.snapshot,
-                sequences=max(self.snapshot.sequences, self.snapshot.running + queues.waiting),
-                **dataclasses.asdict(queues),
-            )
-        self._found = diagnose(self._diagnosed, self._thresholds)
-        shown = self._steady.observe(self._found.condition, now)
+        self._refused = self._refusals.look(now, self.sampler.ended)
+        self._figures, self.held = figures, self._held_by_key(figures)
+        shown = self._diagnose(now, None if queues is own else queues)
         if leads:
             ring = self.history.ring
             ring.amend(ring.last_slot, COLUMN_NUMBERS["condition"], _CONDITIONS.index(shown))
@@ -127,20 +126,30 @@ class ServerWatch:
             self._engines = self.sampler.totals.engine_identities()
         self._last_look = now
 
-    def look_at_drain(self, now: float) -> None:
-        """Update the verdict at once when a drain begins or ends."""
-        drain = self.parts.drain
-        self.snapshot, self._diagnosed = (
-            msgspec.structs.replace(
-                found,
-                draining=drain.draining,
-                drain_seconds_left=drain.seconds_left,
-                in_flight=drain.in_flight,
+    def notice(self, now: float) -> None:
+        """Update the verdict at once if the status of an engine has changed since the last look, or
+        a drain has begun or ended."""
+        if self._state() != self._seen_state:
+            self._diagnose(now, None)
+
+    def _state(self) -> tuple[Sequence[EngineStatus], bool]:
+        parts = self.parts
+        timeout = parts.settings.engine_silence_timeout
+        return engine_statuses(parts.link, parts.supervision, timeout), parts.drain.draining
+
+    def _diagnose(self, now: float, queues: Queues | None) -> Condition:
+        """Return the condition to show. ``queues``: of all workers; None if there is only one, or
+        if they are not known."""
+        self._seen_state = self._state()
+        self.snapshot = self._diagnosed = self._snapshot(now)
+        if queues is not None:
+            self._diagnosed = msgspec.structs.replace(
+                self.snapshot,
+                sequences=max(self.snapshot.sequences, self.snapshot.running + queues.waiting),
+                **dataclasses.asdict(queues),
             )
-            for found in (self.snapshot, self._diagnosed)
-        )
         self._found = diagnose(self._diagnosed, self._thresholds)
-        self._steady.observe(self._found.condition, now)
+        return self._steady.observe(self._found.condition, now)
 
     def _mark_changes(self) -> None:
         engines = self.sampler.totals.engine_identities()
@@ -191,19 +200,18 @@ class ServerWatch:
                 answered += 1
         return stalls, answered
 
-    def _snapshot(self, now: float, figures: SequenceFigures | None = None) -> Snapshot:
-        parts = self.parts
+    def _snapshot(self, now: float) -> Snapshot:
+        parts, figures, refused = self.parts, self._figures, self._refused
         link, settings, stats = parts.link, parts.settings, parts.link.stats
-        figures = figures or SequenceFigures()
         ready, status = (
             link.state.ready,
             engine_status(link, parts.supervision, settings.engine_silence_timeout),
         )
         stalls, answered = self._stalls(now)
-        holder, share = self._largest_holder(figures)
+        holder, share = largest_holder(self.held)
         window = self._thresholds.window
         rates = {name: self.history.rate(name, window) for name in _COMPUTED}
-        refused = self._refusals.look(now, self.sampler.ended)
+        connections, connection_limit = self._queues.connections()
         lags = sorted(self.history.values("loop_lag", window))
         return Snapshot(
             engine=status.value,
@@ -216,6 +224,9 @@ class ServerWatch:
             draining=parts.drain.draining,
             drain_seconds_left=parts.drain.seconds_left,
             in_flight=parts.drain.in_flight,
+            connections=connections,
+            connection_limit=connection_limit,
+            receiving=len(parts.drain.uploads),
             silence=link.silence,
             killed_after=self._killed_after(),
             sequences=len(link.open_sequences),
@@ -273,20 +284,15 @@ class ServerWatch:
             return None
         return ENGINE_TIMEOUT_SECONDS if timeout is None else timeout
 
-    def _largest_holder(self, figures: SequenceFigures) -> tuple[str | None, float]:
-        """Return the alias of the key whose sequences hold most of the KV cache, and their
-        share."""
-        if not self.parts.settings.needs_key or not figures.held:
-            return None, 0.0
+    def _held_by_key(self, figures: SequenceFigures) -> dict[str, int]:
+        """Return how many tokens of the KV cache the sequences of each key hold."""
+        if not self.parts.settings.needs_key:
+            return {}
         held: Counter[str] = Counter()
         for request_id, tokens in figures.held.items():
             record = self.parts.live.get(request_id)
-            if record is not None and record.key is not None:
-                held[record.key] += tokens
-        if not held:
-            return None, 0.0
-        key, tokens = held.most_common(1)[0]
-        return key, tokens / sum(figures.held.values())
+            held[(record and record.key) or ""] += tokens
+        return dict(held)
 
 
 def _share(part: float, whole: float) -> float:

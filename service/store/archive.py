@@ -254,11 +254,11 @@ class RequestArchive:
         return await _page_of(query, await self._ask(read))
 
     async def find(self, identity: str) -> KeptRequest | None:
-        """Return the ended request with this id, or the last one of this trace. Raises
-        StoreUnavailableError."""
+        """Return the ended request with this id, or the last one of this trace; None also if there
+        is no database. Raises StoreUnavailableError."""
         from service.store.request_query import find_statements
 
-        if not _ID.fullmatch(identity):
+        if self._place is None or not _ID.fullmatch(identity):
             return None
 
         async def read(database: ArchiveDatabase) -> Sequence[Row[Any]]:

@@ -43,13 +43,15 @@ SEEN: dict[str, dict[str, Any]] = {}
 class WatchedServer(QuireServer):
     """Its worker writes each second's snapshot to a file."""
 
-    def __init__(self, lines: Path, *args: str) -> None:
+    def __init__(self, lines: Path, *args: str, files: int | None = None) -> None:
+        """``files``: how many may be open."""
         super().__init__(*args)
+        self._files = {} if files is None else {"WATCHED_FILES": str(files)}
         self.module = "tests.e2e.watched_cli"
         self.lines = lines
 
     def _environment(self) -> dict[str, str]:
-        return super()._environment() | {"WATCHED_SNAPSHOTS": str(self.lines)}
+        return super()._environment() | {"WATCHED_SNAPSHOTS": str(self.lines)} | self._files
 
     def looks(self) -> list[dict[str, Any]]:
         """What the worker found and showed, second by second."""
@@ -259,6 +261,23 @@ def test_the_silent_one_of_two_engines_is_named(tmp_path: Path) -> None:
             assert server.total("quire_engines", state="ok") == 1
             assert server.total("quire_engines", state="silent") == 1
         server.verdict(Condition.HEALTHY)
+
+
+def test_connections_that_are_all_in_use_are_named(tmp_path: Path) -> None:
+    server = WatchedServer(
+        tmp_path / "looks.jsonl",
+        "simulated:step=10ms",
+        *("--log-level", "warning", "--store-url", "none", "--api-workers", "2"),
+        files=256,
+    )
+    head = b"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 100\r\n\r\n{"
+    with server, contextlib.ExitStack() as clients:
+        for _ in range(250):  # both workers accept 96
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port), 60))
+            client.sendall(head)
+        look = server.verdict(Condition.CONNECTIONS)
+        assert look["snapshot"]["connections"] == look["snapshot"]["connection_limit"] == 2 * 96
+        assert "192 of 192 are in use, and new ones wait" in look["sentence"]
 
 
 def test_a_full_kv_cache_is_named(tmp_path: Path) -> None:

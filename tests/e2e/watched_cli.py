@@ -1,7 +1,10 @@
-"""``python -m tests.e2e.watched_cli serve``: the server with ``tests.e2e.watched_worker``."""
+"""``python -m tests.e2e.watched_cli serve``: the server with ``tests.e2e.watched_worker``. It may
+have as many open files as ``WATCHED_FILES`` says."""
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
 from typing import Any
 
@@ -15,5 +18,7 @@ def spawn(module: str, *args: Any, **kwargs: Any) -> int:
 
 
 if __name__ == "__main__":
+    if files := os.environ.get("WATCHED_FILES"):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (int(files), int(files)))
     child.spawn = spawn
     sys.exit(cli.main())

@@ -6,6 +6,8 @@ import io
 import json
 import logging as stdlib_logging
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -212,6 +214,29 @@ def test_the_level_changes_for_all_loggers_at_once() -> None:
         for name in names[-count:]
         for text in (f"{level} {name}", f"{level} {name} theirs")
     ]
+
+
+STOPPED_WHILE_IMPORTING_TORCH = """
+import sys
+from observability.logging import configure
+
+class Stop:
+    def find_spec(self, name, *_):
+        if name == "torch._subclasses.fake_utils":
+            print("stopped")
+            sys.exit(0)
+
+configure(log_format="json")
+sys.meta_path.insert(0, Stop())
+import torch
+"""
+
+
+def test_torch_s_statistics_at_its_end_are_not_logged() -> None:
+    """Once it is imported as a whole, it sets its loggers' level itself."""
+    command = [sys.executable, "-c", STOPPED_WHILE_IMPORTING_TORCH]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert (done.stdout, done.stderr) == ("stopped\n", "")
 
 
 def test_an_unknown_level_is_an_error() -> None:

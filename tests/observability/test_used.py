@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from observability import catalogue, queue_metrics, schema, store_metrics
+from observability import catalogue, connection_metrics, queue_metrics, schema, store_metrics
 from observability.metric_kinds import Metric, MetricKind, Scope
 from observability.outcomes import OUTCOMES, ROUTES
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SERVICE = "".join(path.read_text() for path in (ROOT / "service").rglob("*.py"))
 NAMES = {
     f"{module.__name__.rpartition('.')[2]}.{name}": value
-    for module in (catalogue, queue_metrics, store_metrics)
+    for module in (catalogue, queue_metrics, store_metrics, connection_metrics)
     for name, value in vars(module).items()
     if isinstance(value, Metric)
 }

@@ -116,11 +116,13 @@ async def found_request(request: AdminCall, request_id: str) -> tuple[KeptReques
     if found is None and desk.archive is not None:
         found = await desk.archive.find(request_id)
     if found is None:
-        raise not_found(
+        said = (
             f"Request '{request_id[:64]}' was not found: this server never received it, or its "
-            "record has expired.",
-            told.headers,
+            "record has expired."
         )
+        if desk.archive is None or not desk.archive.keeps_requests:
+            said += " It stores no requests, and remembers only the latest that have ended."
+        raise not_found(said, told.headers)
     return found, told.headers
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
-from observability.admin_api import Condition, KeptRequest, RequestQuery, Verdict
+from observability.admin_api import Condition, KeptRequest, Overview, RequestQuery
 from service.admin.joining import joined_overview, joined_rows
 from service.admin.part_messages import OverviewPart, RowsPart
+from service.overview.diagnose import describe
 from service.overview.overviews import FIVE_MINUTES, MINUTE
+from service.overview.snapshot import Snapshot
 from service.records.ordering import QueryError
 from service.records.recent import RecentlyEnded
 from service.records.records import Records
@@ -25,16 +27,24 @@ def kept(number: int, **fields: Any) -> KeptRequest:
     return KeptRequest(request_id=f"req_{number:04}", route="completions", outcome="stop", **given)
 
 
-def part(**changes: Any) -> OverviewPart:
+def part(
+    condition: Condition = Condition.HEALTHY, held: dict[str, int] | None = None, **seen: Any
+) -> OverviewPart:
+    """``seen``: of the snapshot, and of the overview what both have."""
     windows = [RecentlyEnded(float(seconds)).values(NOW) for seconds in (MINUTE, FIVE_MINUTES)]
-    return OverviewPart(overview(**changes), *windows)
+    shown = {name: seen[name] for name in seen if name in Overview.__struct_fields__}
+    snapshot = Snapshot(**{"engine": "ok", **seen})
+    verdict = describe(condition, snapshot)
+    return OverviewPart(overview(**shown, verdict=verdict), snapshot, held or {}, *windows)
 
 
 def test_what_is_each_workers_own_is_added_and_what_is_shared_is_not() -> None:
     parts = [
-        part(waiting=2, waiting_by_reason={"slots": 2}, running=7, oldest_waiting=1.0),
-        part(waiting=3, waiting_by_reason={"slots": 1, "budget": 2}, running=7, oldest_waiting=4.0),
+        part(waiting=2, running=7, oldest_waiting=1.0),
+        part(waiting=3, running=7, oldest_waiting=4.0),
     ]
+    for each, reasons in zip(parts, ({"slots": 2}, {"slots": 1, "budget": 2}), strict=True):
+        each.overview.waiting_by_reason.update(reasons)
     joined = joined_overview(parts, (3,))
     assert joined.waiting == 5
     assert joined.waiting_by_reason == {"slots": 3, "budget": 2}
@@ -55,9 +65,56 @@ def test_what_is_each_workers_own_is_added_and_what_is_shared_is_not() -> None:
 def test_the_most_urgent_verdict_is_shown(
     conditions: tuple[Condition, ...], shown: Condition
 ) -> None:
-    parts = [part(verdict=Verdict(condition, condition.value)) for condition in conditions]
+    parts = [part(condition) for condition in conditions]
     for order in (parts, parts[::-1]):
         assert joined_overview(order, ()).verdict.condition is shown
+
+
+@pytest.mark.parametrize(
+    ("conditions", "seen", "sentence"),
+    [
+        (
+            (Condition.DRAINING, Condition.DRAINING),
+            ({"in_flight": 3}, {"in_flight": 1}),
+            "Draining: 4 requests in flight; no new ones are accepted.",
+        ),
+        (
+            (Condition.SILENT, Condition.HEALTHY),  # not noticed by both at the same moment
+            ({"sequences": 4, "silence": 5.0}, {"sequences": 3, "silence": 4.9}),
+            "Engine silent for 5.0 s with 7 sequences in flight.",
+        ),
+        (
+            (Condition.LOADING, Condition.LOADING),
+            ({"sequences": 22, "detail": "gone"}, {"sequences": 8, "detail": "gone"}),
+            "No engine yet: gone. 30 sequences in flight.",
+        ),
+        (
+            (Condition.SLOTS, Condition.HEALTHY),
+            (
+                {"running": 4, "max_running": 4, "waiting": 5, "oldest_waiting": 2.0},
+                {"running": 4, "max_running": 4, "waiting": 1, "oldest_waiting": 0.1},
+            ),
+            "Slots: 4 of 4 are taken, 6 waiting (oldest 2.0 s).",
+        ),
+    ],
+)
+def test_the_verdict_has_the_figures_of_all_workers(
+    conditions: tuple[Condition, ...], seen: tuple[dict[str, Any], ...], sentence: str
+) -> None:
+    parts = [part(one, **each) for one, each in zip(conditions, seen, strict=True)]
+    for order in (parts, parts[::-1]):
+        assert joined_overview(order, ()).verdict.sentence == sentence
+
+
+def test_the_largest_holder_holds_most_at_all_workers_together() -> None:
+    parts = [
+        part(Condition.KV, held={"ann": 100}, kv_active=9, kv_blocks=10),
+        part(Condition.KV, held={"bob": 700, "ann": 200}, kv_active=9, kv_blocks=10),
+    ]
+    for order in (parts, parts[::-1]):
+        joined = joined_overview(order, ())
+        assert (joined.largest_holder, joined.largest_holder_share) == ("bob", 0.7)
+        assert joined.verdict.sentence.endswith("Largest holder: bob, 70 %.")
 
 
 async def pages(workers: list[Records], query: RequestQuery) -> list[str]:

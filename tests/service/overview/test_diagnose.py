@@ -66,6 +66,8 @@ def test_the_conditions_are_those_of_the_metric_in_the_same_order() -> None:
         ({"engines": (WELL, LOADING), "recomputed_share": 0.5}, Condition.ENGINES),
         ({"engines": (WELL, LOADING), "draining": True}, Condition.DRAINING),
         ({"engine": "loading", "engines": (LOADING, LOADING)}, Condition.LOADING),
+        ({"connections": 96, "connection_limit": 96}, Condition.CONNECTIONS),
+        ({"connections": 95, "connection_limit": 96}, Condition.HEALTHY),
         ({"recomputed_share": THRESHOLDS.recomputed_share}, Condition.KV),
         ({"waiting": 1, "waiting_reason": "kv_blocks", "oldest_waiting": 0.5}, Condition.KV),
         ({"waiting": 1, "waiting_reason": "kv_blocks", "oldest_waiting": 0.4}, Condition.HEALTHY),
@@ -91,6 +93,21 @@ def test_the_most_urgent_condition_that_holds_is_named(
     changes: dict[str, Any], condition: Condition
 ) -> None:
     assert condition_of(busy(**changes)) is condition
+
+
+@pytest.mark.parametrize(
+    ("connections", "receiving", "sentence"),
+    [
+        (96, 90, "96 of 96 are in use, and new ones wait; 90 requests are still arriving."),
+        (96, 1, "96 of 96 are in use, and new ones wait; 1 request is still arriving."),
+        (12, 0, "12 of 96 are in use; 0 requests are still arriving."),  # shown a little longer
+    ],
+)
+def test_used_up_connections_say_how_many_requests_are_arriving(
+    connections: int, receiving: int, sentence: str
+) -> None:
+    snapshot = busy(connections=connections, connection_limit=96, receiving=receiving)
+    assert describe(Condition.CONNECTIONS, snapshot).sentence == f"Connections: {sentence}"
 
 
 def test_a_full_cache_says_who_holds_it() -> None:

@@ -79,6 +79,22 @@ def test_an_engine_that_is_not_well_is_said_so() -> None:
     assert now.parts["engine"] == "loading: loading: weights 3/10"
 
 
+def test_state_and_verdict_agree_before_the_next_look() -> None:
+    server = Server()
+    overviews = made(server)
+    ready = server.link.state
+    server.link.state = EngineState(LinkPhase.LOADING, "loading: weights 3/10")
+    overviews.look()
+    server.engine_says(running=1)
+    server.link.state, server.link.last_message_time = ready, time.monotonic()
+    now = overviews.now()
+    assert now.state == "ok"
+    assert now.verdict.sentence.startswith("Healthy: 1 of 4 slots taken")
+    server.link.state = EngineState(LinkPhase.LOADING, "loading: weights 4/10")
+    now = overviews.now()
+    assert (now.state, now.verdict.condition) == ("loading", Condition.LOADING)
+
+
 def test_ends_are_of_the_same_second_as_the_rates_beside_them() -> None:
     ended = {"stop": 1.0}
     overviews = Overviews(

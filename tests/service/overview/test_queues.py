@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from engine.queueing import ServiceClass
+from observability import connection_metrics
 from service.engine.silence import EngineFigures, EngineStatus
 from service.engine.waits import ClassWait
 from service.overview.queues import AllQueues, Queues
@@ -30,6 +31,15 @@ def test_counts_are_added_and_of_times_the_longest_is_taken(tmp_path: Path) -> N
         assert queues.read() == Queues(6, 7.0, 4.0, 0.5)
     waits(first, None)
     assert AllQueues(first.metrics).read() == Queues(3, 5.0, None, 0.5)
+
+
+def test_connections_are_those_of_all_workers(tmp_path: Path) -> None:
+    first, second = (one_of(tmp_path, number, leads=number == 0) for number in range(2))
+    for worker, open_now in ((first, 96), (second, 4)):
+        worker.metrics[connection_metrics.OPEN_CONNECTIONS].labels().set(open_now)
+        worker.metrics[connection_metrics.CONNECTION_LIMIT].labels().set(96)
+    assert AllQueues(first.metrics).connections() == (100, 192)
+    assert AllQueues(second.metrics).connections() == (100, 192)
 
 
 def test_one_worker_has_no_others_to_read() -> None:

@@ -250,11 +250,11 @@ def test_a_drain_is_in_the_verdict_before_the_next_look() -> None:
     server.look()
     before = server.watch.condition
     server.drain.hold()
-    server.watch.look_at_drain(server.now)
+    server.watch.notice(server.now)
     assert server.watch.snapshot.draining
     assert server.watch.verdict.condition is Condition.DRAINING
     server.drain.release()
-    server.watch.look_at_drain(server.now)
+    server.watch.notice(server.now)
     assert not server.watch.snapshot.draining
     assert server.watch.verdict.condition is before
 

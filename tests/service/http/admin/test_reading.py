@@ -139,6 +139,17 @@ def test_one_request_from_memory_or_store(app: AdminApp) -> None:
     assert get(app, "/requests/req_none").status == 404
 
 
+def test_a_server_without_a_store_says_that_it_forgets_requests(
+    own_template: Path, tmp_path: Path
+) -> None:
+    reply = get(admin_app(own_template, tmp_path, store_url="none"), "/requests/req_none")
+    assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
+    assert reply.json()["detail"] == (
+        "Request 'req_none' was not found: this server never received it, or its record has "
+        "expired. It stores no requests, and remembers only the latest that have ended."
+    )
+
+
 def test_a_cursor_that_is_not_one(app: AdminApp) -> None:
     reply = get(app, "/requests?since=1s&state=live&cursor=x")
     assert (reply.status, reply.json()["field"]) == (422, "cursor")

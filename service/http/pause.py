@@ -1,0 +1,38 @@
+"""Says in the log when a port accepts no more connections, and when it does again."""
+
+from __future__ import annotations
+
+import time
+
+from observability.logging import get_logger
+
+# Between two pauses that are logged: a server at its limit may pause many times a second.
+_LOG_SECONDS = 60.0
+
+_log = get_logger()
+
+
+class Pause:
+    """The HTTP server stops accepting at its limit by itself, and does not report it."""
+
+    def __init__(self) -> None:
+        self._since: float | None = None
+        self._is_logged = False
+        self._logged_at = float("-inf")
+
+    def note(self, connections: int, most: int, port: int) -> None:
+        """Call it after each count of the open ``connections``, of which ``most`` are accepted."""
+        now = time.monotonic()
+        if connections >= most and self._since is None:
+            self._since = now
+            self._is_logged = now - self._logged_at >= _LOG_SECONDS
+            if self._is_logged:
+                self._logged_at = now
+                _log.warning(
+                    "all connections are in use: new ones wait", port=port, connections=connections
+                )
+        elif connections < most and self._since is not None:
+            if self._is_logged:
+                seconds = round(now - self._since, 3)
+                _log.info("accepting connections again", port=port, after_seconds=seconds)
+            self._since = None

@@ -1,0 +1,31 @@
+"""What the log has of a port that accepts no more connections."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from structlog.testing import capture_logs
+
+from service.http.pause import Pause
+
+
+def test_a_pause_and_its_end_are_logged_but_not_every_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    pause = Pause()
+    with capture_logs() as logs:
+        for seconds, connections in (
+            *((0, 95), (1, 96), (1, 96), (2, 90)),  # a pause of three seconds
+            *((1, 96), (1, 80)),  # another one too soon
+            *((60, 97), (1, 96), (5, 0)),
+        ):
+            now[0] += seconds
+            pause.note(connections, 96, 8000)
+    begin, end = "all connections are in use: new ones wait", "accepting connections again"
+    assert [line["event"] for line in logs] == [begin, end, begin, end]
+    assert [line.get("after_seconds") for line in logs] == [None, 3.0, None, 6.0]
+    assert [line["log_level"] for line in logs] == ["warning", "info"] * 2
+    assert {line["port"] for line in logs} == {8000}
