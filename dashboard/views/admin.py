@@ -13,6 +13,7 @@ from dashboard.markdown import plain_label, plain_markdown
 from dashboard.refused import carried_out, refused
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
+from dashboard.whole import UNUSABLE, whole_field
 from dashboard.words import age, in_full, text_only
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
@@ -163,7 +164,7 @@ def _change(client: AdminClient, settings: Settings) -> None:
     # The revision is part of the key, so that a value saved elsewhere is seen here.
     with st.form(f"change {chosen} {settings.revision}", width=460):
         value = _value(setting)
-        if st.form_submit_button("Save"):
+        if st.form_submit_button("Save") and value is not UNUSABLE:
             carried_out(lambda: client.change_setting(chosen, value, settings.revision))
 
 
@@ -174,5 +175,5 @@ def _value(setting: HotSetting) -> float | str:
         index = setting.choices.index(str(setting.value))
         return st.selectbox(label, setting.choices, index=index)
     if setting.kind == "int":
-        return int(st.number_input(label, value=int(setting.value), step=1))
+        return whole_field(label, value=int(setting.value))
     return float(st.number_input(label, value=float(setting.value), format="%g"))
