@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
-from dashboard.markdown import plain_label, plain_markdown
+from dashboard.markdown import plain_label, plain_markdown, plain_name
 from dashboard.refused import carried_out, refused
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
@@ -114,8 +114,9 @@ def serving(overview: Overview) -> str:
     """Return what serves and how it is, in a sentence or two."""
     traits = [overview.quantization, text_only(overview.unserved_inputs)]
     about = "; ".join(filter(None, traits))
+    served = plain_name(overview.model)
     return (
-        f"{overview.model}{f' ({about})' if about else ''} on Quire {overview.version}, "
+        f"{served}{f' ({about})' if about else ''} on Quire {overview.version}, "
         f"up for {age(overview.uptime)}, {overview.state}. {overview.verdict.sentence}"
     )
 
