@@ -81,15 +81,22 @@ def _head(request: KeptRequest, found: Access, url: str) -> None:
 
 def _phases(request: KeptRequest) -> None:
     st.markdown("**Phases**")
+    words = phase_words(request)
+    drawing = phase_bar(request, width=1000)
+    st.html(f'<img src="{drawing}" alt="{words}" style="width: 100%; height: 24px">')
+    st.markdown(plain_markdown(words))
+
+
+def phase_words(request: KeptRequest) -> str:
+    """Say what the bar shows."""
     spent = [
         f"{phase.name} {duration(request.phases[phase.name])}"
         for phase in PHASES
         if phase.name in request.phases
     ]
-    words = " · ".join(spent) or "No phase was measured."
-    drawing = phase_bar(request.phases, width=1000)
-    st.html(f'<img src="{drawing}" alt="{words}" style="width: 100%; height: 24px">')
-    st.markdown(plain_markdown(words))
+    if request.other > 0:
+        spent.append(f"other {duration(request.other)} (hatched: in no phase)")
+    return " · ".join(spent) or "No phase was measured."
 
 
 def event_rows(request: KeptRequest) -> list[dict[str, Any]]:
