@@ -88,6 +88,15 @@ def plain_label(text: str) -> str:
     return plain_markdown(line if len(line) <= _MOST_LABEL else f"{line[: _MOST_LABEL - 1]}…")
 
 
+def plain_name(name: str) -> str:
+    """A name from elsewhere, for a sentence: as code, where nothing in it means anything else. A
+    backslash before each sign would not do, as ``\\(`` and ``\\[`` begin formulas."""
+    line = " ".join(name.split())
+    fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
+    edge = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{fence}{edge}{line}{edge}{fence}" if line else ""
+
+
 def _ends_within_paragraphs(
     text: str, tokens: Sequence[Token], spans: Sequence[tuple[int, int]]
 ) -> set[int]:

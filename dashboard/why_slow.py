@@ -9,6 +9,7 @@ from observability.outcomes import PREFIX_MISS_REASONS
 
 _WAITED_FOR = {"kv": "KV cache blocks", "slots": "a slot", "prefill": "long prompts of others"}
 _COUNTS = 0.05
+_OTHER = "other"
 _DOING = {
     "receive": "its body took {} to arrive",
     "render": "its chat template took {}",
@@ -17,14 +18,17 @@ _DOING = {
     "prefill": "its prompt took {} to compute",
     "decode": "its answer took {} to generate",
     "flush": "writes waited {} for its client",
+    _OTHER: "it spent {} outside every phase",
 }
 
 
 def slow_because(request: KeptRequest) -> str:
-    """Name the longest phase and its share of the time, and what made it long if that is known."""
+    """Name the longest phase and its share of the time, and what made it long if that is known; or
+    say that most of the time was in none."""
     phases = {name: seconds for name, seconds in request.phases.items() if seconds > 0}
     if not phases or request.total <= 0:
         return "None of its phases was measured."
+    phases[_OTHER] = request.other
     longest = max(phases, key=lambda name: phases[name])
     share = percent(min(1.0, phases[longest] / request.total))
     parts = [f"{_did(request, longest, phases[longest])} ({share} of the total)"]

@@ -533,7 +533,6 @@ function build(state) {
     return view;
   });
   board.append(band, tiles, strip, charts, slowest, age);
-  age.style.cssText = "position:absolute;right:0;top:-26px";
   board.style.position = "relative";
   state.parts = { board, band, tiles, strip, charts, slowest, age };
   state.root.append(board);

@@ -12,6 +12,7 @@ from dashboard.conversation import Choices
 from dashboard.markdown import plain_markdown
 from dashboard.play import inputs
 from dashboard.session import SERVER, pick, remembered, typed
+from dashboard.whole import UNUSABLE, whole_field
 
 T = TypeVar("T")
 
@@ -75,10 +76,9 @@ def _choices(models: list[str], pane: str) -> Choices | None:
         values |= _length_and_temperature(pane)
     if "top_p" in api.uses:
         with st.expander("More"):
-            more = _more(api.uses, pane)
-        if more is None:
-            return None
-        values |= more
+            values |= _more(api.uses, pane)
+    if UNUSABLE in values.values():
+        return None
     return Choices(model=model, api=api, **values)
 
 
@@ -87,13 +87,13 @@ def _length_and_temperature(pane: str) -> dict[str, Any]:
         "temperature": st.slider(
             "Temperature", 0.0, 2.0, step=0.05, key=remembered(f"temperature{pane}", 0.7)
         ),
-        "max_tokens": st.number_input(
+        "max_tokens": whole_field(
             "Max tokens", 1, 1_000_000, key=remembered(f"max_tokens{pane}", 512)
         ),
     }
 
 
-def _more(uses: frozenset[str], pane: str) -> dict[str, Any] | None:
+def _more(uses: frozenset[str], pane: str) -> dict[str, Any]:
     st.selectbox(
         "Preset",
         list(PRESETS),
@@ -107,8 +107,8 @@ def _more(uses: frozenset[str], pane: str) -> dict[str, Any] | None:
         "top_p": st.slider("Top p", 0.01, 1.0, step=0.01, key=remembered(f"top_p{pane}", 0.95))
     }
     if "seed" in uses:
-        values["seed"] = st.number_input(
-            "Seed", 0, None, None, 1, key=remembered(f"seed{pane}"), placeholder="random"
+        values["seed"] = whole_field(
+            "Seed", 0, value=None, key=remembered(f"seed{pane}"), placeholder="random"
         )
     if "thinking" in uses:
         chosen = st.segmented_control(
@@ -131,23 +131,18 @@ def _more(uses: frozenset[str], pane: str) -> dict[str, Any] | None:
     }
     if "tools" in uses:
         written["tools"] = _written("Tools (JSON)", f"tools{pane}", inputs.tools)
-    if any(value is _WRONG for value in written.values()):
-        return None
     return values | written
 
 
-_WRONG: Any = object()
-
-
 def _written(label: str, key: str, read: Callable[[str], T]) -> T:
-    """What was written, read; ``_WRONG`` if it cannot be, which is said below it."""
+    """What was written, read; ``UNUSABLE`` if it cannot be, which is said below it."""
     text = st.text_area(label, key=remembered(key, ""), height=90)
     try:
         return read(text)
     except ValueError as error:
         st.error(plain_markdown(str(error)))
-        wrong: T = _WRONG
-        return wrong
+        unusable: T = UNUSABLE
+        return unusable
 
 
 def _apply_preset(pane: str) -> None:

@@ -9,10 +9,11 @@ import streamlit as st
 
 from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.clock import moment
-from dashboard.markdown import plain_label, plain_markdown
+from dashboard.markdown import plain_label, plain_markdown, plain_name
 from dashboard.refused import carried_out, refused
 from dashboard.signing_in import admitted, one_server, operators_only, sign_out
 from dashboard.views.keys import keys_section
+from dashboard.whole import UNUSABLE, whole_field
 from dashboard.words import age, in_full, text_only
 from observability.admin_api import AuditRow, HotSetting, Overview, Settings
 
@@ -113,8 +114,9 @@ def serving(overview: Overview) -> str:
     """Return what serves and how it is, in a sentence or two."""
     traits = [overview.quantization, text_only(overview.unserved_inputs)]
     about = "; ".join(filter(None, traits))
+    served = plain_name(overview.model)
     return (
-        f"{overview.model}{f' ({about})' if about else ''} on Quire {overview.version}, "
+        f"{served}{f' ({about})' if about else ''} on Quire {overview.version}, "
         f"up for {age(overview.uptime)}, {overview.state}. {overview.verdict.sentence}"
     )
 
@@ -163,7 +165,7 @@ def _change(client: AdminClient, settings: Settings) -> None:
     # The revision is part of the key, so that a value saved elsewhere is seen here.
     with st.form(f"change {chosen} {settings.revision}", width=460):
         value = _value(setting)
-        if st.form_submit_button("Save"):
+        if st.form_submit_button("Save") and value is not UNUSABLE:
             carried_out(lambda: client.change_setting(chosen, value, settings.revision))
 
 
@@ -174,5 +176,5 @@ def _value(setting: HotSetting) -> float | str:
         index = setting.choices.index(str(setting.value))
         return st.selectbox(label, setting.choices, index=index)
     if setting.kind == "int":
-        return int(st.number_input(label, value=int(setting.value), step=1))
+        return whole_field(label, value=int(setting.value))
     return float(st.number_input(label, value=float(setting.value), format="%g"))

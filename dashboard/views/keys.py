@@ -11,6 +11,7 @@ from dashboard.admin_client import AdminClient
 from dashboard.clock import moment
 from dashboard.markdown import plain_markdown
 from dashboard.refused import carried_out
+from dashboard.whole import UNUSABLE, whole_field
 from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, NewKey
 
 _MADE = "key just made"  # in the session, until another page is drawn
@@ -122,7 +123,7 @@ def _create(client: AdminClient, keys: Sequence[KeyRow], models: Sequence[str]) 
         form = f"{form} after {newest.id}"
     with st.form(form, border=False):
         order = _order(newest, models)
-        if st.form_submit_button("Make key", type="primary"):
+        if st.form_submit_button("Make key", type="primary") and order is not None:
             _make(lambda: client.create_key(alias=alias, **order))
 
 
@@ -140,8 +141,9 @@ def shared_words(alias: str, keys: int) -> str:
     )
 
 
-def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
-    """Draw the fields, filled in from ``newest``, and return their values."""
+def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any] | None:
+    """Draw the fields, filled in from ``newest``, and return their values; None if one of them
+    cannot be used."""
     limits = {}
     for column, (name, label) in zip(st.columns(4), _LIMITS.items(), strict=True):
         with column:
@@ -176,16 +178,18 @@ def _order(newest: KeyRow | None, models: Sequence[str]) -> dict[str, Any]:
     }
     lifetime = _LIFETIMES[st.selectbox("Expires after", list(_LIFETIMES), width=250)]
     expires = {} if lifetime is None else {"expires_in": lifetime * _DAY_SECONDS}
-    given = {name: int(limit) for name, limit in limits.items() if limit is not None}
+    if UNUSABLE in limits.values():
+        return None
+    given = {name: limit for name, limit in limits.items() if limit is not None}
     return {**given, **order, **expires}
 
 
-def _limit(newest: KeyRow | None, name: str, label: str) -> float | None:
+def _limit(newest: KeyRow | None, name: str, label: str) -> int | None:
     # Not by ``value``: a field with an initial value cannot be emptied.
     key = f"{name} after {newest.id if newest else ''}"
     if key not in st.session_state:
         st.session_state[key] = getattr(newest, name, None)
-    return st.number_input(label, min_value=1, value=None, step=1, key=key, placeholder="no limit")
+    return whole_field(label, 1, value=None, key=key, placeholder="no limit")
 
 
 def _make(order: Callable[[], NewKey]) -> None:

@@ -10,6 +10,7 @@ from dashboard.admin_client import AdminClient, AdminRefusalError
 from dashboard.markdown import plain_markdown
 from dashboard.refused import carried_out, refused
 from dashboard.signing_in import admitted, one_server, operators_only
+from dashboard.whole import UNUSABLE, whole_field
 from dashboard.words import UNKNOWN, count, duration, number, percent
 from observability.admin_api import (
     MAX_LOAD_CONCURRENCY,
@@ -65,19 +66,19 @@ def _form(client: AdminClient, report: LoadReport) -> None:
                 max_value=float(MAX_LOAD_RATE),
                 value=1.0,
             )
-            seconds = st.number_input(
-                f"Seconds (1 to {MAX_LOAD_SECONDS})", 1, MAX_LOAD_SECONDS, 30, step=1
+            seconds = whole_field(
+                f"Seconds (1 to {MAX_LOAD_SECONDS})", 1, MAX_LOAD_SECONDS, value=30
             )
-            concurrency = st.number_input(
+            concurrency = whole_field(
                 f"Maximum in flight (1 to {MAX_LOAD_CONCURRENCY})",
                 1,
                 MAX_LOAD_CONCURRENCY,
-                32,
-                step=1,
+                value=32,
             )
         # Not disabled while a run is in progress: Streamlit would drop a click made before the
         # page knew of it, and the server has a sentence for it.
-        if st.form_submit_button("Start", type="primary"):
+        started = st.form_submit_button("Start", type="primary")
+        if started and UNUSABLE not in (seconds, concurrency):
             carried_out(lambda: client.start_load(profile, rate, seconds, concurrency))
 
 

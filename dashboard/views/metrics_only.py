@@ -19,7 +19,7 @@ from dashboard.charts import (
     specification,
 )
 from dashboard.condition import Level, condition, is_fresh
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_markdown, plain_name
 from dashboard.poller import View
 from dashboard.reading import QUANTILE_SECONDS, RATE_SECONDS, Quantiles, Reading
 from dashboard.session import poller_for, remembered
@@ -154,7 +154,7 @@ def facts(view: View) -> list[str]:
     """Return what is known of the model: its name, and what it runs on and takes."""
     engine = view.engine
     found = [
-        f"**{engine.get('model') or view.health.model or 'no model yet'}**",
+        plain_name(engine.get("model") or view.health.model) or "no model yet",
         engine.get("device", ""),
         engine.get("dtype", ""),
         engine.get("quantization", ""),

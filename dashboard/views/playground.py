@@ -9,7 +9,7 @@ import streamlit as st
 
 from dashboard import chats, server
 from dashboard.client import prepare
-from dashboard.markdown import plain_label, plain_markdown
+from dashboard.markdown import plain_label, plain_markdown, plain_name
 from dashboard.play import settings, turns
 from dashboard.play.actions import Asking, below_last, beside_question, tool_results
 from dashboard.session import chosen_server, remembered
@@ -130,7 +130,7 @@ def _welcome(asking: Asking) -> None:
         return
     model = asking.panes[0].model
     if model != "pocket":
-        st.markdown(plain_label(f"Ask **{model}** something."))
+        st.markdown(plain_label(f"Ask {plain_name(model)} something."))
         return
     st.markdown(_POCKET)
     with st.container(horizontal=True):

@@ -13,7 +13,7 @@ from dashboard.admin_client import AdminRefusalError
 from dashboard.again import PROMPT, curl_like
 from dashboard.clock import moment
 from dashboard.feeds import feeds
-from dashboard.markdown import plain_markdown
+from dashboard.markdown import plain_markdown, plain_name
 from dashboard.phase_bar import phase_bar
 from dashboard.refused import carried_out, refused
 from dashboard.session import addressed_server
@@ -59,7 +59,8 @@ def page() -> None:
 def _head(request: KeptRequest, found: Access, url: str) -> None:
     began = moment(request.received)
     end = f"{request.phase}, live" if request.live else request.outcome
-    facts = [request.key or "", request.route, request.model, began, end, duration(request.total)]
+    model = plain_name(request.model)
+    facts = [request.key or "", request.route, model, began, end, duration(request.total)]
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(plain_markdown(request.request_id), anchor=False)
         if request.live and found.operates and st.button("Cancel", icon=":material/cancel:"):
@@ -80,15 +81,22 @@ def _head(request: KeptRequest, found: Access, url: str) -> None:
 
 def _phases(request: KeptRequest) -> None:
     st.markdown("**Phases**")
+    words = phase_words(request)
+    drawing = phase_bar(request, width=1000)
+    st.html(f'<img src="{drawing}" alt="{words}" style="width: 100%; height: 24px">')
+    st.markdown(plain_markdown(words))
+
+
+def phase_words(request: KeptRequest) -> str:
+    """Say what the bar shows."""
     spent = [
         f"{phase.name} {duration(request.phases[phase.name])}"
         for phase in PHASES
         if phase.name in request.phases
     ]
-    words = " · ".join(spent) or "No phase was measured."
-    drawing = phase_bar(request.phases, width=1000)
-    st.html(f'<img src="{drawing}" alt="{words}" style="width: 100%; height: 24px">')
-    st.markdown(plain_markdown(words))
+    if request.other > 0:
+        spent.append(f"other {duration(request.other)} (hatched: in no phase)")
+    return " · ".join(spent) or "No phase was measured."
 
 
 def event_rows(request: KeptRequest) -> list[dict[str, Any]]:

@@ -203,6 +203,6 @@ def row_of(request: KeptRequest, slowest: float, form: str = _DATED) -> dict[str
         "out": request.output_tokens,
         "total": duration(request.total),
         "longest phase": longest_phase(request.phases),
-        "phases": phase_bar(request.phases, request.total / (slowest or 1.0)),
+        "phases": phase_bar(request, request.total / (slowest or 1.0)),
         "outcome": request.phase or "live" if request.live else request.outcome,
     }

@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from dashboard.markdown import plain_label, plain_markdown
+from dashboard.markdown import plain_label, plain_markdown, plain_name
 from tests.examples import examples
 
 # With raw HTML and without: what is not HTML to one is text to the other.
@@ -200,6 +200,29 @@ def test_no_name_within_a_label_is_an_image(name: str) -> None:
 def test_a_label_is_one_line_that_is_cut_where_it_is_too_long() -> None:
     assert plain_label("Result of\n $x") == r"Result of \$x"
     assert plain_label("a" * 2_000) == "a" * 999 + "…"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "**evil** :red[model] $x^2$ [l](http://evil)",
+        r"\(x\) \[y\]",
+        "`quoted`",
+        "two ``ticks",
+        ":tada: <b>bold</b> &amp; # *",
+        "org/model_v2-7b",
+    ],
+)
+def test_a_name_in_a_sentence_is_as_it_is_written(name: str) -> None:
+    sentence = plain_label(f"Ask {plain_name(name)} something.")
+    for parser in PARSERS:
+        [inline] = [token for token in parser.parse(sentence) if token.type == "inline"]
+        parts = [(token.type, token.content) for token in inline.children or ()]
+        assert parts == [("text", "Ask "), ("code_inline", name), ("text", " something.")]
+
+
+def test_no_name_is_nothing() -> None:
+    assert plain_name("") == ""
 
 
 def test_a_code_block_that_is_still_growing_is_code() -> None:

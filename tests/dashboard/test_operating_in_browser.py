@@ -7,13 +7,14 @@ import json
 import re
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_KEY_VARIABLE
+from tests.dashboard.accessible import AXE, violations
 from tests.dashboard.oidc_provider import CLIENT_ID, oidc_provider
 from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of, watched_server
 from tests.e2e.quire_server import QuireServer, free_port, until
@@ -84,6 +85,31 @@ def test_an_operator_cancels_a_request_and_a_viewer_cannot(
         assert page.get_by_role("button", name="Cancel").count() == 0
         said = stream.events[-1]
         assert "error" in said or said["choices"][0]["finish_reason"], said
+
+
+@pytest.mark.skipif(not AXE.exists(), reason="needs axe-core (make test installs it)")
+@pytest.mark.parametrize("look", ["light", "dark"])
+def test_what_an_operator_presses_is_readable(
+    browser: Browser, tmp_path: Path, look: Literal["light", "dark"]
+) -> None:
+    store = ("--stored-keys", "--store-url", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    keys = ("--admin-key", f"operate:ann={OPERATE}")
+    with watched_server(tmp_path / "log", MODEL, *keys, *store) as (_, _, dashboard):
+        page = browser.new_page(viewport={"width": 1280, "height": 1600}, color_scheme=look)
+        page.set_default_timeout(PATIENCE_MS)
+        page.goto(f"{dashboard}/load")
+        page.get_by_label("Admin key").wait_for()
+        wrong = {"signing in": violations(page)}
+        sign_in(page, OPERATE)
+        page.get_by_role("button", name="Start").hover()
+        wrong["Load"] = violations(page)
+        page.get_by_role("link", name="Admin").click()
+        page.get_by_text("New key", exact=True).click()
+        page.get_by_role("button", name="Make key").wait_for()
+        page.wait_for_timeout(500)  # unfolded, and not in the middle of it
+        wrong["a new key"] = violations(page)
+        page.close()
+    assert not any(wrong.values()), wrong
 
 
 def tiles(page: Page) -> dict[str, str]:

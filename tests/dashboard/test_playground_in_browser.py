@@ -52,6 +52,8 @@ x = \frac{a}{b}
 One
 line after another.
 
+> A quotation.
+
 COLONS"""
 COLONS = (
     "An array:int[10] of std::string, {:tada:} :material/home: :streamlit: color:red :x[y]{z} "

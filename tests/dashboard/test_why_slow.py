@@ -75,6 +75,11 @@ def test_a_refused_request_was_not_admitted() -> None:
     assert slow_because(served).startswith("It took 495 ms to be admitted to the engine (")
 
 
+def test_time_in_no_phase_is_named_where_it_was_the_longest() -> None:
+    refused = kept(phases={"receive": 0.0006, "admit": 0.0001}, other=0.023, total=0.0237)
+    assert slow_because(refused) == ("It spent 23.0 ms outside every phase (97.0 % of the total).")
+
+
 def test_without_phases_nothing_is_made_up() -> None:
     assert slow_because(kept(total=2.0)) == "None of its phases was measured."
 

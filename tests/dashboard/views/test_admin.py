@@ -56,7 +56,7 @@ def press(page: AppTest, label: str) -> None:
 
 def test_an_operator_drains_and_resumes(drawn: AppTest, served: tuple[str, str]) -> None:
     assert not drawn.exception
-    assert plain_markdown("simulated:h100-8b") in drawn.markdown[0].value
+    assert "`simulated:h100-8b` on Quire" in drawn.markdown[0].value
     assert "Sign out" in [button.label for button in drawn.button]
     client = AdminClient(served[1], OPERATE)
     idle = Condition.IDLE  # with an engine, of which a verdict speaks first
@@ -126,8 +126,8 @@ def test_a_bundle_is_offered_once_it_is_made_and_a_refusal_is_the_server_s(
 
 def test_what_serves_is_said_with_its_format_and_what_it_does_not_take() -> None:
     said = serving(overview(quantization="fp8", unserved_inputs=("image",)))
-    assert said == "m (fp8; text only, no image) on Quire 1, up for 10 s, ok. Healthy."
-    assert serving(overview()).startswith("m on Quire 1, ")
+    assert said == "`m` (fp8; text only, no image) on Quire 1, up for 10 s, ok. Healthy."
+    assert serving(overview()).startswith("`m` on Quire 1, ")
 
 
 def number(**changed: float | None) -> HotSetting:

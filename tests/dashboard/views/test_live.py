@@ -129,6 +129,22 @@ def test_a_reload_keeps_the_range(dashboard: str, browser: Browser) -> None:
     page.close()
 
 
+def test_the_age_covers_nothing_on_a_small_phone(dashboard: str, browser: Browser) -> None:
+    page = browser.new_page(viewport={"width": 320, "height": 700})
+    page.set_default_timeout(PATIENCE_MS)
+    page.goto(f"{dashboard}/live")
+    age = page.locator(".age").filter(has_text="s old")
+    age.wait_for()
+    above = page.get_by_role("radiogroup", name="Range").bounding_box()
+    shown, below = age.bounding_box(), page.locator(".band").bounding_box()
+    assert above is not None
+    assert shown is not None
+    assert below is not None
+    assert above["y"] + above["height"] <= shown["y"]
+    assert shown["y"] + shown["height"] <= below["y"]
+    page.close()
+
+
 def test_a_server_that_goes_is_said_and_its_last_figures_stay(
     tmp_path: Path, browser: Browser
 ) -> None:

@@ -45,7 +45,7 @@ def test_the_line_next_to_the_badge_says_what_serves() -> None:
     health = Health(State.READY, "m", unserved_inputs=("image", "video"))
     engine = {"model": "m", "device": "cpu", "quantization": "fp8", "max_model_len": "4096"}
     view = View(health, engine, (), age=None, now=0.0, wall=0.0, problem="")
-    known = ["**m**", "cpu", "fp8", "context of 4,096 tokens"]
+    known = ["`m`", "cpu", "fp8", "context of 4,096 tokens"]
     assert metrics_only.facts(view) == [*known, "text only, no image or video"]
     assert metrics_only.facts(replace(view, health=Health(State.READY, "m"))) == known
 

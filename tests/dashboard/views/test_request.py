@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dashboard.views.request import event_rows, step_rows
+from dashboard.views.request import event_rows, phase_words, step_rows
 from observability.admin_api import EventKind, KeptRequest, Neighbour, Prefill, RequestEvent
 from tests.dashboard.running import in_chromium, watched_server
 from tests.e2e.quire_server import until
@@ -32,6 +32,21 @@ def test_events_and_steps_are_said_with_their_units() -> None:
     assert events[1].startswith("900 ms: a step of 800 ms")
     assert events[2] == "200 ms until the client read"
     assert step_rows(request)[0]["prompts"] == "896 of req_a"
+
+
+def test_time_in_no_phase_is_said_with_the_phases() -> None:
+    request = KeptRequest(
+        request_id="r",
+        received=0.0,
+        route="x",
+        phases={"admit": 0.001, "receive": 0.002},
+        other=0.023,
+    )
+    assert phase_words(request) == (
+        "receive 2.00 ms · admit 1.00 ms · other 23.0 ms (hatched: in no phase)"
+    )
+    nothing = KeptRequest(request_id="r", received=0.0, route="x")
+    assert phase_words(nothing) == "No phase was measured."
 
 
 @in_chromium
