@@ -58,7 +58,8 @@ def beside_question(asking: Asking, index: int) -> None:
     versions = conversation.alternatives(index)
     if len(versions) > 1:
         _versions(conversation, index, versions, versions.index(turn))
-    with st.popover("Edit", icon=":material/edit:", type="tertiary"):
+    # With a key the next version's is another one; without, it would be open where this one was.
+    with st.popover("Edit", icon=":material/edit:", type="tertiary", key=f"popover-{key}"):
         st.text_area("Message", turn.question, key=key)
         st.button(
             "Send as a new branch",

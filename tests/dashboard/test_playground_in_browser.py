@@ -374,6 +374,19 @@ def test_an_edited_message_begins_a_branch_and_one_can_go_back(page: Page) -> No
     page.get_by_text("Version 1 of 2").first.wait_for()
 
 
+def test_the_box_of_a_message_that_was_edited_again_is_closed(page: Page) -> None:
+    ask(page, "First question")
+    for version, words in ((2, "Second wording"), (3, "Third wording")):
+        page.get_by_role("button", name="Edit").click()
+        box = page.get_by_role("textbox", name="Message")
+        box.fill(words)
+        box.press("Control+Enter")
+        page.get_by_role("button", name="Send as a new branch").click()
+        page.get_by_text(f"Version {version} of {version}").first.wait_for()
+        page.get_by_role("button", name="Regenerate").wait_for()
+        playwright.expect(page.get_by_test_id("stPopoverBody")).to_have_count(0, timeout=10_000)
+
+
 def test_the_code_and_the_raw_events_can_be_seen(page: Page) -> None:
     ask(page, "Hello")
     page.get_by_role("button", name="Copy as code").click()
