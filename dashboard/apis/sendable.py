@@ -9,7 +9,7 @@ from typing import Any
 MOST_LEVELS = 100
 """Python's own writers call themselves for each level, and may do so a few hundred times."""
 
-# Alone, it is no character of UTF-8. In JSON it can be written as an escape.
+# UTF-8 cannot express one; JSON can, as an escape.
 _HALF = re.compile("[\ud800-\udfff]")
 
 

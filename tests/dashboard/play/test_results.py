@@ -1,4 +1,4 @@
-"""Each pane gets the results of its own calls. The boxes are filled in Chromium, too."""
+"""Each pane gets the results of the calls it made. The boxes are filled in Chromium, too."""
 
 from __future__ import annotations
 
