@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,30 +54,57 @@ class Choices:
         )
 
 
-@dataclass(eq=False, slots=True)
-class Turn:
-    """``messages``: the visitor's question, or the results of the calls before it. One generation
-    for each pane that was open."""
+@dataclass(frozen=True, slots=True)
+class Exchange:
+    """``messages``: the visitor's question, or the results of this pane's calls before it."""
 
     messages: tuple[Message, ...]
-    generations: tuple[Generation, ...]
+    generation: Generation
+
+
+@dataclass(eq=False, slots=True)
+class Turn:
+    """``exchanges``: one for each pane that was open; None for a pane that had called no tool when
+    the other got results. At least one is there."""
+
+    exchanges: tuple[Exchange | None, ...]
+
+    @property
+    def asked(self) -> tuple[Exchange, ...]:
+        """Those of the panes that were asked."""
+        return tuple(one for one in self.exchanges if one is not None)
+
+    @property
+    def generations(self) -> tuple[Generation, ...]:
+        return tuple(exchange.generation for exchange in self.asked)
 
     @property
     def generation(self) -> Generation:
-        """The first pane's."""
+        """That of the first pane that has one."""
         return self.generations[0]
 
     @property
+    def brings_results(self) -> bool:
+        return self.asked[0].messages[0].role == "tool"
+
+    @property
     def question(self) -> str:
-        return "\n".join(message.content for message in self.messages)
+        return "\n".join(message.content for message in self.asked[0].messages)
+
+    @property
+    def size(self) -> int:
+        """Characters. The panes share a question."""
+        messages = {message for exchange in self.asked for message in exchange.messages}
+        asked = sum(len(message.content) for message in messages)
+        return asked + sum(generation.size for generation in self.generations)
 
     @property
     def running(self) -> bool:
         return any(generation.running for generation in self.generations)
 
-    def in_pane(self, pane: int) -> Generation:
+    def in_pane(self, pane: int) -> Exchange | None:
         """The first pane's where there was no second."""
-        return self.generations[min(pane, len(self.generations) - 1)]
+        return self.exchanges[min(pane, len(self.exchanges) - 1)]
 
 
 @dataclass(slots=True)
@@ -96,24 +123,32 @@ class Conversation:
     def size(self) -> int:
         """Characters of all questions and answers, hidden ones included."""
         turns = {id(turn): turn for path in (self.turns, *self.branches) for turn in path}
-        return sum(
-            len(turn.question) + sum(one.size for one in turn.generations)
-            for turn in turns.values()
-        )
+        return sum(turn.size for turn in turns.values())
 
     def copy(self) -> Conversation:
         """With the turns that have ended; they do not change any more."""
         return Conversation(_ended(self.turns), [_ended(path) for path in self.branches])
 
-    def messages(self, upto: int | None = None, pane: int = 0) -> tuple[Message, ...]:
+    def messages(self, pane: int = 0) -> tuple[Message, ...]:
         """The chat as the model gets it. An answer's reasoning is not sent back, as chat templates
         expect; a turn without any answer is left out."""
         told: list[Message] = []
-        for turn in self.turns[:upto]:
-            answer = turn.in_pane(pane).answer()
+        for exchange in self._path(pane):
+            answer = exchange.generation.answer()
             if answer.text or answer.tool_calls:
-                told += [*turn.messages, _said(answer)]
+                told += [*exchange.messages, _said(answer)]
         return tuple(told)
+
+    def _path(self, pane: int) -> list[Exchange]:
+        """A second pane begins with the first one's chat: what it had itself before it was closed
+        does not lead to what the first was asked then."""
+        path: list[Exchange] = []
+        for turn in reversed(self.turns):
+            pane = min(pane, len(turn.exchanges) - 1)
+            exchange = turn.exchanges[pane]
+            if exchange is not None:
+                path.append(exchange)
+        return path[::-1]
 
     def request(self, messages: tuple[Message, ...], choices: Choices, pane: int = 0) -> Request:
         """The whole conversation so far and ``messages``."""
@@ -122,15 +157,30 @@ class Conversation:
 
     def ask(self, url: str, question: str, panes: tuple[Choices, ...], api_key: str) -> None:
         """One answer for each of ``panes``, all begun at once."""
-        self.send(url, (Message("user", question),), panes, api_key)
+        self.send(url, ((Message("user", question),),) * len(panes), panes, api_key)
 
     def send(
-        self, url: str, messages: tuple[Message, ...], panes: tuple[Choices, ...], api_key: str
+        self,
+        url: str,
+        messages: Sequence[tuple[Message, ...]],
+        panes: tuple[Choices, ...],
+        api_key: str,
     ) -> None:
+        """``messages``: for each of ``panes``; one without any is not asked. Does nothing if none
+        is."""
+        asked = [pane for pane, own in enumerate(messages) if own]
+        if not asked:
+            return
         for generation in self.turns[-1].generations if self.turns else ():
             generation.forget_events()  # only the last answer's are shown
-        requests = [self.request(messages, one, pane) for pane, one in enumerate(panes)]
-        turn = Turn(messages, Generation.all_at_once(url, requests, api_key))
+        requests = [self.request(messages[pane], panes[pane], pane) for pane in asked]
+        begun = dict(zip(asked, Generation.all_at_once(url, requests, api_key), strict=True))
+        turn = Turn(
+            tuple(
+                Exchange(messages[pane], begun[pane]) if pane in begun else None
+                for pane in range(len(panes))
+            )
+        )
         self.turns.append(turn)
         for path in self.branches:
             if len(path) == len(self.turns) - 1 and _same(path, self.turns[:-1]):
@@ -147,13 +197,28 @@ class Conversation:
         question: str | None = None,
     ) -> None:
         """Another answer to the turn at ``index``, or to ``question`` in its place. What was there
-        stays in a separate branch."""
+        stays in a separate branch. Does nothing if none of ``panes`` can be asked."""
         self.stop()
-        messages = self.turns[index].messages
-        if question is not None:
-            messages = (Message("user", question),)
-        self.turns = self.turns[:index]
-        self.send(url, messages, panes, api_key)
+        if question is None:
+            messages = self.asked_again(index, len(panes))
+        else:
+            messages = [(Message("user", question),)] * len(panes)
+        if any(messages):
+            self.turns = self.turns[:index]
+            self.send(url, messages, panes, api_key)
+
+    def asked_again(self, index: int, panes: int) -> list[tuple[Message, ...]]:
+        """What each of ``panes`` panes is sent for another answer to the turn at ``index``: a
+        question is for all, but results only for a pane whose calls they are of."""
+        turn, before = self.turns[index], Conversation(self.turns[:index])
+        messages: list[tuple[Message, ...]] = []
+        for pane in range(panes):
+            exchange = turn.in_pane(pane)
+            own = () if exchange is None else exchange.messages
+            calls = [call.id for call in before.open_calls(pane)]
+            fits = not turn.brings_results or [message.call_id for message in own] == calls
+            messages.append(own if fits else ())
+        return messages
 
     def alternatives(self, index: int) -> list[Turn]:
         """The turns of all branches in the place of the turn at ``index``, the oldest first."""
@@ -177,11 +242,14 @@ class Conversation:
                 self.turns = list(path)
                 return
 
-    def open_calls(self) -> tuple[Call, ...]:
-        """The last answer's calls, if they await results."""
+    def open_calls(self, pane: int = 0) -> tuple[Call, ...]:
+        """The calls of the pane's last answer, if they await results."""
         if not self.turns or self.running:
             return ()
-        answer = self.turns[-1].generation.answer()
+        exchange = self.turns[-1].in_pane(pane)
+        if exchange is None:
+            return ()
+        answer = exchange.generation.answer()
         return () if answer.ending is not Ending.COMPLETE else _said(answer).calls
 
     def stop(self) -> None:

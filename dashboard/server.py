@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -52,7 +53,9 @@ class RefusalError(Exception):
 
     def __init__(self, status: int, message: str, retry_after: str | None = None) -> None:
         self.status = status
-        wait = f" Retry after {retry_after} s." if retry_after else ""
+        # Quire's limits say it themselves.
+        says_when = retry_after and re.search(rf"\b{re.escape(retry_after)} ?s\b", message)
+        wait = f" Retry after {retry_after} s." if retry_after and not says_when else ""
         super().__init__(f"The server refused ({status}): {message}{wait}")
 
 

@@ -70,6 +70,7 @@ ORDER = {
             "tracing_settings",
             "admin_settings",
             "schema_targets",
+            "wording",
         ),
         *(
             "archive_settings",

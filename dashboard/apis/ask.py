@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dashboard.apis.sendable import unsendable
+
 
 @dataclass(frozen=True, slots=True)
 class Call:
@@ -69,9 +71,12 @@ def given(**fields: Any) -> dict[str, Any]:
 
 
 def arguments_of(call: Call) -> Any:
-    """The decoded arguments; an object with the text as it is if they are not a JSON object."""
+    """The decoded arguments; an object with the text as it is if they are not a JSON object, or
+    not one that can be sent."""
     try:
         value = json.loads(call.arguments or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         value = None
-    return value if isinstance(value, dict) else {"arguments": call.arguments}
+    if not isinstance(value, dict) or unsendable(value):
+        return {"arguments": call.arguments}
+    return value

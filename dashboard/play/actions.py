@@ -9,11 +9,10 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from dashboard.answer import Answer
-from dashboard.apis.ask import Call, Message
 from dashboard.client import Generation
 from dashboard.codes import LANGUAGES
 from dashboard.conversation import Choices, Conversation, Turn
-from dashboard.markdown import plain_label, plain_markdown
+from dashboard.markdown import plain_markdown
 from dashboard.play.figures import record
 from dashboard.session import SERVER, has_page
 from dashboard.settings import server_name
@@ -28,6 +27,13 @@ class Asking:
     panes: tuple[Choices, ...] | None
     api_key: str
 
+    @property
+    def pane_count(self) -> int:
+        """While nothing can be asked, as it was last time."""
+        if self.panes is None:
+            return len(self.conversation.turns[-1].exchanges)
+        return len(self.panes)
+
     def ask(self, question: str) -> None:
         if self.panes is not None:
             self.conversation.ask(self.url, question, self.panes, self.api_key)
@@ -41,29 +47,19 @@ class Asking:
         if text.strip():
             self.ask_again(index, text)
 
-    def answered(self, calls: tuple[Call, ...], prefix: str) -> None:
-        """Sends what was written as the calls' results."""
-        if self.panes is not None:
-            messages = tuple(
-                Message(
-                    "tool", str(st.session_state.get(f"{prefix}{place}") or ""), call_id=call.id
-                )
-                for place, call in enumerate(calls)
-            )
-            self.conversation.send(self.url, messages, self.panes, self.api_key)
-
 
 def beside_question(asking: Asking, index: int) -> None:
     """Edit, and a way through the versions of this turn where there are several."""
     conversation = asking.conversation
     turn = conversation.turns[index]
-    if turn.messages[0].role != "user":
+    if turn.brings_results:
         return
     key = f"edit-{id(turn)}"
     versions = conversation.alternatives(index)
     if len(versions) > 1:
         _versions(conversation, index, versions, versions.index(turn))
-    with st.popover("Edit", icon=":material/edit:", type="tertiary"):
+    # With a key the next version's is another one; without, it would be open where this one was.
+    with st.popover("Edit", icon=":material/edit:", type="tertiary", key=f"popover-{key}"):
         st.text_area("Message", turn.question, key=key)
         st.button(
             "Send as a new branch",
@@ -89,34 +85,18 @@ def _versions(conversation: Conversation, index: int, versions: list[Turn], at: 
         )
 
 
-def tool_results(asking: Asking) -> bool:
-    """A box for the results of the calls that the last answer ended with. Returns whether there are
-    any."""
-    calls = asking.conversation.open_calls()
-    if not calls:
-        return False
-    prefix = f"result-{id(asking.conversation.turns[-1])}-"
-    with st.container(border=True):
-        for place, call in enumerate(calls):
-            st.text_area(plain_label(f"Result of {call.name}"), key=f"{prefix}{place}", height=90)
-        st.button(
-            "Send the results",
-            icon=":material/send:",
-            on_click=asking.answered,
-            args=(calls, prefix),
-            disabled=asking.panes is None,
-        )
-    return True
-
-
 def below_last(asking: Asking) -> None:
     conversation = asking.conversation
-    turn = conversation.turns[-1]
-    two = len(turn.generations) == 2
+    last = len(conversation.turns) - 1
+    turn = conversation.turns[last]
+    two = len(turn.exchanges) == 2
     if two:
-        for slot, generation in zip(st.columns(2), turn.generations, strict=True):
-            with slot, st.container(horizontal=True):
-                _about(asking, generation, generation.answer())
+        for slot, exchange in zip(st.columns(2), turn.exchanges, strict=True):
+            if exchange is not None:
+                with slot, st.container(horizontal=True):
+                    _about(asking, exchange.generation, exchange.generation.answer())
+    both = len(turn.asked) == 2
+    if both:
         _differences(turn)
     with st.container(horizontal=True, vertical_alignment="center"):
         st.button(
@@ -124,12 +104,13 @@ def below_last(asking: Asking) -> None:
             icon=":material/refresh:",
             type="tertiary",
             on_click=asking.ask_again,
-            args=(len(conversation.turns) - 1,),
-            disabled=asking.panes is None,
+            args=(last,),
+            disabled=asking.panes is None
+            or not any(conversation.asked_again(last, len(asking.panes))),
         )
-        if two:
+        if both:
             st.toggle("Mark differences", key="mark_differences")
-        else:
+        elif not two:
             _about(asking, turn.generation, turn.generation.answer())
         st.button("Clear", icon=":material/delete:", type="tertiary", on_click=conversation.clear)
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from dashboard.apis.ask import Tool
+from dashboard.apis.sendable import unsendable
 
 MOST_CHARACTERS = 100_000
 MOST_TOOLS = 128
@@ -112,8 +113,7 @@ def _json(text: str, name: str) -> Any:
         raise ValueError(f"{name}: nested too deeply.") from error
     except ValueError as error:  # of Python's own limit
         raise ValueError(f"{name}: integers may have 4,300 digits.") from error
-    try:
-        json.dumps(read, allow_nan=False)
-    except ValueError as error:
-        raise ValueError(f"{name}: NaN and infinite numbers are not valid JSON.") from error
+    wrong = unsendable(read)
+    if wrong:
+        raise ValueError(f"{name}: {wrong}.")
     return read

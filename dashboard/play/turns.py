@@ -29,24 +29,40 @@ _AVATARS = {
     "tool": ":material/build:",
 }
 
+_NOT_ASKED = "This pane called no tool, so it got no results. Your next message is for both."
+
 Slot = st.delta_generator.DeltaGenerator
 
 
 def question(turn: Turn, beside: Callable[[], None] | None = None) -> None:
-    """``beside`` draws what can be done with it."""
-    for message in turn.messages:
-        with _message(message.role), st.container(horizontal=True):
-            st.markdown(plain_markdown(message.content), width="stretch")
-            if beside is not None:
-                beside()
+    """``beside`` draws what can be done with it. Results that only one pane got, or that are not
+    the same in both, are drawn in the panes' columns."""
+    texts = {
+        exchange and tuple(message.content for message in exchange.messages)
+        for exchange in turn.exchanges
+    }
+    shared = len(texts) == 1
+    exchanges = turn.exchanges[:1] if shared else turn.exchanges
+    for slot, exchange in zip(_slots(len(exchanges)), exchanges, strict=True):
+        with slot:
+            for message in exchange.messages if exchange is not None else ():
+                with _message(message.role), st.container(horizontal=True):
+                    st.markdown(plain_markdown(message.content), width="stretch")
+                    if beside is not None:
+                        beside()
 
 
 def ended(turn: Turn) -> None:
-    answers = [generation.answer() for generation in turn.generations]
-    marked = _differences(answers)
-    for number, (slot, answer) in enumerate(zip(_slots(len(answers)), answers, strict=True)):
-        with slot, _message("assistant"):
-            _ended_answer(answer, None if marked is None else marked[number])
+    marked = _differences([generation.answer() for generation in turn.generations])
+    slots = _slots(len(turn.exchanges))
+    for pane, (slot, exchange) in enumerate(zip(slots, turn.exchanges, strict=True)):
+        with slot:
+            if exchange is None:
+                st.caption(_NOT_ASKED)
+                continue
+            with _message("assistant"):
+                answer = exchange.generation.answer()
+                _ended_answer(answer, None if marked is None else marked[pane])
 
 
 def _ended_answer(answer: Answer, marked: str | None) -> None:
@@ -81,7 +97,11 @@ def follow(turn: Turn) -> None:
     connection = connection_of_page()
     question(turn)
     growing = []
-    for slot, generation in zip(_slots(len(turn.generations)), turn.generations, strict=True):
+    for slot, exchange in zip(_slots(len(turn.exchanges)), turn.exchanges, strict=True):
+        if exchange is None:
+            slot.caption(_NOT_ASKED)
+            continue
+        generation = exchange.generation
         with slot, _message("assistant"):
             reading = PromptReading(reader_of(generation.url))
             growing.append(_Growing(generation, reading, st.empty(), st.empty(), st.empty()))

@@ -11,7 +11,8 @@ from dashboard import chats, server
 from dashboard.client import prepare
 from dashboard.markdown import plain_label, plain_markdown, plain_name
 from dashboard.play import settings, turns
-from dashboard.play.actions import Asking, below_last, beside_question, tool_results
+from dashboard.play.actions import Asking, below_last, beside_question
+from dashboard.play.results import tool_results
 from dashboard.session import chosen_server, remembered
 
 _HEIGHT = 480  # pixels, where the style sheet is not followed

@@ -13,6 +13,7 @@ from observability.admin_api import Condition, Figure, Verdict
 from service.engine.silence import EngineStatus
 from service.overview.joined_snapshot import WORST_FIRST
 from service.overview.snapshot import OneEngine, Snapshot
+from service.wording import plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,11 +159,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s"
-
-
-def plural(number: float, noun: str) -> str:
-    """Return ``1 sequence`` or ``1,200 sequences``."""
-    return f"{number:,.0f} {noun}{'' if round(number) == 1 else 's'}"
 
 
 def _percent(share: float) -> str:

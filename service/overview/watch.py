@@ -18,7 +18,7 @@ from service.admission.drain import Drain
 from service.constraint.trial import GrammarTrial
 from service.engine.engines import Engines
 from service.engine.silence import EngineStatus, engine_status, engine_statuses, link_status
-from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose, plural
+from service.overview.diagnose import THRESHOLDS, Thresholds, describe, diagnose
 from service.overview.history import LastHour
 from service.overview.joined_snapshot import largest_holder
 from service.overview.queues import AllQueues, Queues
@@ -33,6 +33,7 @@ from service.supervision.hang_watch import ENGINE_TIMEOUT_SECONDS
 from service.supervision.page import Supervision
 from service.telemetry.observed import Observed
 from service.telemetry.record import RequestRecord
+from service.wording import plural
 
 _CONDITIONS = tuple(Condition)
 _COMPUTED = ("tokens_out", "tokens_in_computed", "tokens_recomputed")

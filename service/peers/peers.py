@@ -11,6 +11,7 @@ from service.errors import OverloadedError
 from service.ids import Ids
 from service.peers.asking import PeerConnection, connected
 from service.tenants.shares import share
+from service.wording import plural
 
 # Each may hold some 200 KiB: in the kernel, in its reader, and a piece.
 MOST_FORWARDED = 512
@@ -100,11 +101,11 @@ class Peers:
             allowed = share(self._most, len(self._of_owner) - bool(own))
             if own >= allowed:
                 raise OverloadedError(
-                    f"This API worker is already forwarding {own} requests of this key, which is "
-                    "its share; retry: another connection may reach the right worker."
+                    f"This API worker is already forwarding {plural(own, 'request')} of this "
+                    "key, which is its share; retry: another connection may reach the right worker."
                 )
         if self.forwarded >= self._most and (own or not owner):
             raise OverloadedError(
-                f"This API worker is already forwarding {self._most} requests, the maximum; retry: "
-                "another connection may reach the right worker."
+                f"This API worker is already forwarding {plural(self._most, 'request')}, the "
+                "maximum; retry: another connection may reach the right worker."
             )

@@ -44,6 +44,7 @@ from service.tenants.tenant_cells import (
     WINDOW,
     TenantCells,
 )
+from service.wording import are, plural
 
 _DAY_SECONDS = 86_400
 _ROOM_WAIT = WINDOW  # seconds: then all limits per minute of others may be unused
@@ -229,8 +230,8 @@ class LimitLedger:
         if most is not None and tenant.all_open >= most:
             raise _refused(
                 RequestLimitError(
-                    f"{most:,} requests of this key are in progress, the most it may have at once; "
-                    "send the next one when one has ended."
+                    f"{plural(most, 'request')} of this key {'is' if most == 1 else 'are'} in "
+                    "progress, the most it may have at once; send the next one when one has ended."
                 ),
                 _state(tenant, limits, now),
             )
@@ -238,7 +239,8 @@ class LimitLedger:
         if most is not None and tenant.all_requests >= most:
             wait = _wait(tenant, REQUESTS, tenant.all_requests + 1 - most, now)
             error = RequestLimitError(
-                f"This key may send {most:,} requests per minute, and has; retry in {wait} s.",
+                f"This key may send {plural(most, 'request')} per minute, and has; "
+                f"retry in {wait} s.",
                 retry_after=wait,
             )
             raise _refused(error, _state(tenant, limits, now))
@@ -265,13 +267,13 @@ class LimitLedger:
         needed = f", and this request may need {tokens:,}" if tokens > 1 else ""
         if used + tokens <= budget:
             return TokenLimitError(
-                f"This key may use {budget:,} tokens per day; {used:,} are used, {held:,} are "
-                f"reserved by requests in progress{needed}. Retry when some have ended."
+                f"This key may use {plural(budget, 'token')} per day; {are(used)} used, "
+                f"{are(held)} reserved by requests in progress{needed}. Retry when some have ended."
             )
         smaller = "Shorten the prompt, limit the output, or retry" if needed else "Retry"
         return QuotaError(
-            f"This key may use {budget:,} tokens per day; {used:,} are used{needed}. {smaller} "
-            "when the next day begins, at midnight UTC."
+            f"This key may use {plural(budget, 'token')} per day; {are(used)} used{needed}. "
+            f"{smaller} when the next day begins, at midnight UTC."
         )
 
 
@@ -280,8 +282,8 @@ def _over_limit(limits: KeyLimits, tokens: int) -> RequestOverLimitError | None:
     for limit, period in ((limits.tokens_per_minute, "minute"), (limits.tokens_per_day, "day")):
         if limit is not None and tokens > limit:
             return RequestOverLimitError(
-                f"This request may need {tokens:,} tokens for prompt and output, but this key "
-                f"may use {limit:,} per {period}; shorten the prompt or limit the output."
+                f"This request may need {plural(tokens, 'token')} for prompt and output, but "
+                f"this key may use {limit:,} per {period}; shorten the prompt or limit the output."
             )
     return None
 
@@ -296,7 +298,7 @@ def _check_minute(
     if missing <= tenant.reserved:  # requests in progress may end at any moment
         wait = min(wait, _UNKNOWN_WAIT)
     return TokenLimitError(
-        f"This key may use {most:,} tokens per minute; {tenant.all_tokens:,} are used, "
+        f"This key may use {plural(most, 'token')} per minute; {are(tenant.all_tokens)} used, "
         f"or reserved by requests in progress, and this request may need {tokens:,}. "
         f"Retry in {wait} s.",
         retry_after=wait,

@@ -10,7 +10,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.apis.ask import Message
 from dashboard.chats import Chat, Chats, browser_of
 from dashboard.client import Generation
-from dashboard.conversation import Conversation, Turn
+from dashboard.conversation import Conversation, Exchange, Turn
 from tests.dashboard.foreign_server import ForeignServer
 from tests.dashboard.test_client import CHAT, REQUEST, Silence, finished, streams, text
 from tests.e2e.quire_server import until
@@ -33,7 +33,7 @@ def generation(foreign: ForeignServer) -> Generation:
 
 
 def turn(question: str, generation: Generation) -> Turn:
-    return Turn((Message("user", question),), (generation,))
+    return Turn((Exchange((Message("user", question),), generation),))
 
 
 def chat(generation: Generation, browser: str = "mine", question: str = "Hi") -> Chat:
@@ -69,7 +69,7 @@ def test_a_second_tab_goes_on_with_a_copy(generation: Generation) -> None:
     assert opened is not None
     name, copy = opened
     assert name != "name"
-    copy.conversation.turns.append(Turn("And?", generation))
+    copy.conversation.turns.append(turn("And?", generation))
     assert [turn.question for turn in held.conversation.turns] == ["Hi"]
 
 

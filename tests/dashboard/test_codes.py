@@ -10,9 +10,12 @@ import shlex
 import pytest
 
 from dashboard.apis.ask import Message
+from dashboard.apis.sendable import MOST_LEVELS
+from dashboard.apis.table import APIS, BY_NAME
 from dashboard.client import Request
 from dashboard.codes import LANGUAGES, as_curl, as_python
 from dashboard.conversation import Choices, Conversation
+from dashboard.play import inputs
 
 CHOICES = Choices("m", temperature=0.7, max_tokens=64)
 
@@ -60,3 +63,18 @@ def test_the_key_is_only_named(language: str) -> None:
     write = LANGUAGES[language][1]
     assert "QUIRE_API_KEY" in write("http://h:1", asked("Hi"), True)
     assert "QUIRE_API_KEY" not in write("http://h:1", asked("Hi"), False)
+
+
+@pytest.mark.parametrize("api", [api.name for api in APIS if "schema" in api.uses])
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_deepest_schema_that_is_taken_can_be_written(language: str, api: str) -> None:
+    schema = inputs.schema('{"a":' * MOST_LEVELS + "1" + "}" * MOST_LEVELS)
+    request = asked("Hi", Choices("m", BY_NAME[api], schema=schema))
+
+    def deep_in_calls(left: int) -> str:
+        """As deep as where Streamlit runs a page, and more."""
+        if left:
+            return deep_in_calls(left - 1)
+        return LANGUAGES[language][1]("http://h:1", request, False)
+
+    assert deep_in_calls(200).count('"a"' if language != "Python" else "'a'") == MOST_LEVELS

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
+
 from dashboard.apis.ask import Call, Message
 from dashboard.apis.table import BY_NAME
 from dashboard.client import Generation
 from dashboard.conversation import MOST_BRANCHES, Choices, Conversation
-from tests.dashboard.foreign_server import ForeignServer
+from tests.dashboard.foreign_server import Exchange, ForeignServer
 from tests.dashboard.test_client import CHAT, event, streams, text
 from tests.e2e.quire_server import until
 
@@ -75,12 +78,106 @@ def test_a_call_awaits_its_result_and_goes_along_with_it(foreign: ForeignServer)
     assert conversation.open_calls() == (Call("c1", "look", "{}"),)
     foreign.replies[CHAT] = streams(text("Rain.", "stop"), DONE)
     result = (Message("tool", "wet", call_id="c1"),)
-    conversation.send(foreign.url, result, (CHOICES,), "")
+    conversation.send(foreign.url, (result,), (CHOICES,), "")
     settled(conversation)
     sent = conversation.turns[-1].generation.request.body()["messages"]
     assert [message["role"] for message in sent] == ["user", "assistant", "tool"]
     assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "c1"
     assert conversation.open_calls() == ()
+
+
+def calling(call_id: str) -> Callable[[Exchange], None]:
+    call = {"index": 0, "id": call_id, "function": {"name": "look", "arguments": "{}"}}
+    return streams(
+        event(choices=[{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]), DONE
+    )
+
+
+def by_model(**replies: Callable[[Exchange], None]) -> Callable[[Exchange], None]:
+    def reply(exchange: Exchange) -> None:
+        replies[json.loads(exchange.body)["model"]](exchange)
+
+    return reply
+
+
+BOTH = (Choices("one"), Choices("two"))
+RAIN = streams(text("Rain.", "stop"), DONE)
+
+
+def results(*call_ids: str) -> list[tuple[Message, ...]]:
+    return [(Message("tool", "wet", call_id=one),) if one else () for one in call_ids]
+
+
+def roles(conversation: Conversation, pane: int) -> list[str]:
+    request = conversation.request(users("And now?"), CHOICES, pane)
+    return [message.role for message in request.ask.messages]
+
+
+def test_a_pane_that_called_nothing_is_not_asked_with_the_others_results(
+    foreign: ForeignServer,
+) -> None:
+    foreign.replies[CHAT] = by_model(one=RAIN, two=calling("b1"))
+    conversation = Conversation()
+    ask(conversation, foreign.url, "Look.", *BOTH)
+    assert [conversation.open_calls(pane) for pane in (0, 1)] == [(), (Call("b1", "look", "{}"),)]
+    foreign.replies[CHAT] = RAIN
+    conversation.send(foreign.url, results("", "b1"), BOTH, "")
+    settled(conversation)
+    assert [one is None for one in conversation.turns[-1].exchanges] == [True, False]
+    assert conversation.turns[-1].generation.answer().text == "Rain."
+    assert roles(conversation, 0) == ["user", "assistant", "user"]
+    assert roles(conversation, 1) == ["user", "assistant", "tool", "assistant", "user"]
+    # The second pane alone can be asked again; with the first alone there is nothing to ask.
+    assert conversation.asked_again(1, 2) == results("", "b1")
+    conversation.ask_again(foreign.url, 1, BOTH[:1], "")
+    assert len(conversation.alternatives(1)) == 1
+    conversation.ask_again(foreign.url, 1, BOTH, "")
+    settled(conversation)
+    assert len(conversation.alternatives(1)) == 2
+    assert conversation.turns[-1].exchanges[0] is None
+
+
+def test_results_have_the_ids_of_the_panes_own_calls(foreign: ForeignServer) -> None:
+    foreign.replies[CHAT] = by_model(one=calling("a1"), two=calling("b1"))
+    conversation = Conversation()
+    ask(conversation, foreign.url, "Look.", *BOTH)
+    foreign.replies[CHAT] = RAIN
+    conversation.send(foreign.url, results("a1", "b1"), BOTH, "")
+    settled(conversation)
+    for generation, call_id in zip(conversation.turns[-1].generations, ("a1", "b1"), strict=True):
+        sent = generation.request.body()["messages"]
+        assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == call_id
+
+
+def test_a_second_pane_that_is_opened_again_follows_on_from_the_first(
+    foreign: ForeignServer,
+) -> None:
+    foreign.replies[CHAT] = by_model(one=calling("a1"), two=calling("b1"))
+    conversation = Conversation()
+    ask(conversation, foreign.url, "Look.", *BOTH)
+    foreign.replies[CHAT] = RAIN
+    conversation.send(foreign.url, results("a1"), BOTH[:1], "")
+    settled(conversation)
+    first, second = (
+        conversation.request(users("Sure?"), CHOICES, pane).body()["messages"] for pane in (0, 1)
+    )
+    assert first == second
+    assert first[1]["tool_calls"][0]["id"] == first[2]["tool_call_id"] == "a1"
+    # Another answer to the results: the second pane's call was another one.
+    assert conversation.asked_again(1, 2) == results("a1", "")
+
+
+def test_the_results_of_a_chat_with_one_pane_are_for_both_once_there_are_two(
+    foreign: ForeignServer,
+) -> None:
+    foreign.replies[CHAT] = calling("a1")
+    conversation = Conversation()
+    ask(conversation, foreign.url, "Look.", BOTH[0])
+    assert conversation.open_calls(0) == conversation.open_calls(1) != ()
+    foreign.replies[CHAT] = RAIN
+    conversation.send(foreign.url, results("a1"), BOTH[:1], "")
+    settled(conversation)
+    assert conversation.asked_again(1, 2) == results("a1", "a1")
 
 
 def test_an_edited_question_begins_a_branch_and_the_old_one_stays(foreign: ForeignServer) -> None:

@@ -24,6 +24,7 @@ playwright = pytest.importorskip("playwright.sync_api", reason="needs pip instal
 pytestmark = IN_CHROMIUM
 
 CALL = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "Oslo"}}\n</tool_call>'
+CALLS = f"{CALL}\n{CALL.replace('Oslo', 'Rome')}"
 CODE = r"""Do it:
 
 - [ ] write
@@ -63,6 +64,8 @@ SCRIPT = (
     {"when": "Code", "reply": CODE.replace("COLONS", f"{COLONS}\n\n::line")},
     {"when": "Think long", "reply": f"<think>\n{'I wonder. ' * 4_000}\n</think>\n\nIt is."},
     {"when": "Think first", "reply": f"<think>\n{'I wonder. ' * 40}\n</think>\n\nIt is $x^2$."},
+    {"when": "Call twice", "count": "<tool_response>", "replies": [CALLS, "Sun.", "In both."]},
+    {"when": "Call none", "reply": "I cannot know."},
     {"when": "Weather", "count": "<tool_response>", "replies": [CALL, "It rains in Oslo."]},
     {"when": "Two colours", "unless": "Be blue", "reply": "The red fox runs."},
     {"when": "Two colours", "reply": "The blue fox runs."},
@@ -231,6 +234,68 @@ def test_a_tool_is_called_and_gets_its_result(page: Page) -> None:
     assert page.get_by_role("button", name="Send the results").count() == 0
 
 
+def two_panes_with_tools(page: Page, **systems: str) -> None:
+    """Opens two panes that offer the same tool. ``systems``: their system prompts."""
+    page.get_by_text("Two panes", exact=True).click()
+    for pane in "AB":
+        page.get_by_role("tab", name=f"Pane {pane}").click()
+        panel = page.get_by_role("tabpanel", name=f"Pane {pane}")
+        system = panel.get_by_role("textbox", name="System prompt")
+        system.fill(systems.get(pane, ""))
+        system.press("Control+Enter")
+        panel.get_by_text("More", exact=True).click()
+        panel.get_by_role("combobox", name="Preset").click()
+        page.get_by_role("option", name="Call a tool", exact=True).click()
+        tools = panel.get_by_role("textbox", name="Tools (JSON)")
+        playwright.expect(tools).to_have_value(re.compile("get_weather"), timeout=PATIENCE_MS)
+
+
+def fill_result(page: Page, box: str, text: str) -> None:
+    page.get_by_role("textbox", name=box, exact=True).fill(text)
+    page.keyboard.press("Tab")
+
+
+def copied_body(page: Page, pane: int) -> Any:
+    page.get_by_role("button", name="Copy as code").nth(pane).click()
+    command = page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").first.inner_text()
+    page.keyboard.press("Escape")
+    return json.loads(command[command.index("{") : command.rindex("}") + 1])
+
+
+def test_each_of_two_panes_gets_the_results_of_its_own_calls(page: Page) -> None:
+    two_panes_with_tools(page, B="Call twice")
+    ask(page, "Weather?", answers=2)
+    fill_result(page, "Both panes: result of get_weather", "rain")
+    fill_result(page, "Pane B: result of get_weather", "sun")
+    page.get_by_role("button", name="Send the results").click()
+    page.get_by_text("It rains in Oslo.").first.wait_for()
+    page.get_by_text("In both.").first.wait_for()
+    page.get_by_role("button", name="Regenerate").wait_for()
+    for pane, results in enumerate((["rain"], ["rain", "sun"])):
+        messages = copied_body(page, pane)["messages"]
+        ids = [call["id"] for one in messages for call in one.get("tool_calls", ())]
+        tools = [one for one in messages if one["role"] == "tool"]
+        assert [one["tool_call_id"] for one in tools] == ids
+        assert [one["content"] for one in tools] == results
+
+
+def test_a_pane_that_called_no_tool_waits_for_the_next_message(page: Page) -> None:
+    two_panes_with_tools(page, A="Call none")
+    ask(page, "Weather?", answers=2)
+    fill_result(page, "Pane B: result of get_weather", "rain")
+    page.get_by_role("button", name="Send the results").click()
+    page.get_by_text("It rains in Oslo.").first.wait_for()
+    page.get_by_text("This pane called no tool").first.wait_for()
+    page.get_by_role("button", name="Regenerate").wait_for()
+    ask(page, "And now?", answers=2)
+    assert page.get_by_text("The server refused").count() == 0
+    roles = [[one["role"] for one in copied_body(page, pane)["messages"]] for pane in (0, 1)]
+    assert roles == [
+        ["system", "user", "assistant", "user"],
+        ["user", "assistant", "tool", "assistant", "user"],
+    ]
+
+
 def test_what_is_wrong_with_what_was_written_is_said_beside_it(page: Page) -> None:
     open_more(page)
     tools = page.get_by_role("textbox", name="Tools (JSON)")
@@ -238,6 +303,10 @@ def test_what_is_wrong_with_what_was_written_is_said_beside_it(page: Page) -> No
     tools.press("Control+Enter")
     page.get_by_text("Tools: not valid JSON at line 1, column 3").first.wait_for()
     field = page.get_by_test_id("stChatInputTextArea")
+    playwright.expect(field).to_be_disabled()
+    tools.fill(r'[{"name": "a", "description": "\ud83d x"}]')
+    tools.press("Control+Enter")
+    page.get_by_text(r"Tools: \ud83d is half of a surrogate pair").first.wait_for()
     playwright.expect(field).to_be_disabled()
     tools.fill("")
     tools.press("Control+Enter")
@@ -305,6 +374,19 @@ def test_an_edited_message_begins_a_branch_and_one_can_go_back(page: Page) -> No
     page.get_by_text("Second question").first.wait_for()
     assert page.get_by_text("Another question").count() == 0
     page.get_by_text("Version 1 of 2").first.wait_for()
+
+
+def test_the_box_of_a_message_that_was_edited_again_is_closed(page: Page) -> None:
+    ask(page, "First question")
+    for version, words in ((2, "Second wording"), (3, "Third wording")):
+        page.get_by_role("button", name="Edit").click()
+        box = page.get_by_role("textbox", name="Message")
+        box.fill(words)
+        box.press("Control+Enter")
+        page.get_by_role("button", name="Send as a new branch").click()
+        page.get_by_text(f"Version {version} of {version}").first.wait_for()
+        page.get_by_role("button", name="Regenerate").wait_for()
+        playwright.expect(page.get_by_test_id("stPopoverBody")).to_have_count(0, timeout=10_000)
 
 
 def test_the_code_and_the_raw_events_can_be_seen(page: Page) -> None:

@@ -88,13 +88,23 @@ def test_a_server_that_is_not_there_is_unreachable(closed_url: str) -> None:
         list_models(closed_url, "")
 
 
-def test_a_refusal_says_what_the_server_said() -> None:
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("Too busy.", "Too busy. Retry after 3 s."),
+        ("1 of 13 places is free.", "1 of 13 places is free. Retry after 3 s."),
+        ("Busy for 13 s.", "Busy for 13 s. Retry after 3 s."),
+        ("Too busy; retry in 3 s.", "Too busy; retry in 3 s."),
+        ("Please try again in 3s.", "Please try again in 3s."),
+    ],
+)
+def test_a_refusal_says_once_what_the_server_said(said: str, shown: str) -> None:
     response = httpx.Response(
         429,
-        json={"error": {"message": "Too busy.", "type": "overloaded"}},
+        json={"error": {"message": said, "type": "overloaded"}},
         headers={"retry-after": "3"},
     )
-    assert str(refusal(response)) == ("The server refused (429): Too busy. Retry after 3 s.")
+    assert str(refusal(response)) == f"The server refused (429): {shown}"
 
 
 def test_a_refusal_without_words_still_is_a_sentence() -> None:

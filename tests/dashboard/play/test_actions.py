@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import pytest
 import streamlit as st
-from streamlit.testing.v1 import AppTest
 
-from dashboard.apis.ask import Call, Message
 from dashboard.conversation import Choices, Conversation
 from dashboard.play.actions import Asking
 from tests.dashboard.foreign_server import ForeignServer
@@ -36,30 +34,3 @@ def test_an_edit_of_spaces_changes_nothing(asking: Asking, monkeypatch: pytest.M
     asking.edited(0, "other")
     settled(asking.conversation)
     assert [turn.question for turn in asking.conversation.turns] == ["B"]
-
-
-def test_each_call_gets_its_own_result(asking: Asking, monkeypatch: pytest.MonkeyPatch) -> None:
-    asking.ask("A")
-    settled(asking.conversation)
-    monkeypatch.setattr(st, "session_state", {"r0": "rain"})
-    asking.answered((Call("c1", "f", "{}"), Call("c2", "g", "{}")), "r")
-    settled(asking.conversation)
-    assert asking.conversation.turns[-1].messages == (
-        Message("tool", "rain", call_id="c1"),
-        Message("tool", "", call_id="c2"),
-    )
-
-
-def test_a_tool_name_from_the_model_is_no_image_in_a_label() -> None:
-    def script() -> None:
-        from types import SimpleNamespace
-
-        from dashboard.apis.ask import Call
-        from dashboard.play.actions import Asking, tool_results
-
-        calls = (Call("c1", "![x](http://127.0.0.1:9/label.png) f", "{}"),)
-        conversation = SimpleNamespace(turns=[object()], open_calls=lambda: calls)
-        tool_results(Asking(conversation, "", None, ""))  # type: ignore[arg-type]
-
-    app = AppTest.from_function(script, default_timeout=60).run()
-    assert app.text_area[0].label == r"Result of !\[x](http://127.0.0.1:9/label.png) f"

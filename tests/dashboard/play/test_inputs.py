@@ -32,6 +32,9 @@ def test_tools_are_read_in_each_apis_spelling(written: str) -> None:
         ('[{"name": "f", "parameters": {"maximum": 1e999}}]', "NaN and infinite numbers"),
         ("[" + "9" * 4301 + "]", "4,300 digits"),
         ("[" * 60_000, "nested too deeply"),
+        ('{"a":' * 400 + "1" + "}" * 400, "Tools: nested more than 100 levels deep."),
+        ('[{"name": "f", "description": "\\ud83d x"}]', r"\ud83d is half of a surrogate pair"),
+        ('[{"name": "f", "parameters": {"\\udc00": 1}}]', r"\udc00 is half of a surrogate pair"),
         (" " + "[" * 100_000, "at most 100,000 characters are allowed; there are 100,001"),
     ],
 )

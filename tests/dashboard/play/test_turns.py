@@ -29,11 +29,12 @@ def drawn(*generations: Ended, mark: bool = False) -> AppTest:
         import streamlit as st
 
         from dashboard.apis.ask import Message
-        from dashboard.conversation import Turn
+        from dashboard.conversation import Exchange, Turn
         from dashboard.play import turns
 
         st.session_state["mark_differences"] = mark
-        turn = Turn((Message("user", "What?"),), generations)  # type: ignore[arg-type]
+        asked = (Message("user", "What?"),)
+        turn = Turn(tuple(Exchange(asked, one) for one in generations))  # type: ignore[attr-defined]
         turns.question(turn)
         turns.ended(turn)
 
@@ -57,10 +58,10 @@ def test_text_reasoning_and_calls_are_shown() -> None:
 def test_reasoning_that_is_cut_short_no_longer_spins_while_another_answer_grows() -> None:
     def script(generation: object) -> None:
         from dashboard.apis.ask import Message
-        from dashboard.conversation import Turn
+        from dashboard.conversation import Exchange, Turn
         from dashboard.play import turns
 
-        turns.follow(Turn((Message("user", "What?"),), (generation,)))  # type: ignore[arg-type]
+        turns.follow(Turn((Exchange((Message("user", "What?"),), generation),)))  # type: ignore[arg-type]
 
     cut = Ended(reasoning="Hm.", thought_ms=1500)
     app = AppTest.from_function(script, kwargs={"generation": cut}, default_timeout=60).run()
@@ -74,10 +75,10 @@ def test_an_answer_is_stopped_when_the_page_is_closed_and_not_when_it_lost_its_c
 ) -> None:
     def script(generation: object) -> None:
         from dashboard.apis.ask import Message
-        from dashboard.conversation import Turn
+        from dashboard.conversation import Exchange, Turn
         from dashboard.play import turns
 
-        turns.follow(Turn((Message("user", "What?"),), (generation,)))  # type: ignore[arg-type]
+        turns.follow(Turn((Exchange((Message("user", "What?"),), generation),)))  # type: ignore[arg-type]
 
     class Growing(Ended):
         cancelled = False
@@ -116,3 +117,30 @@ def test_differences_are_marked_where_one_wants_them() -> None:
     assert marks(drawn(*panes, mark=True)) == 2
     assert marks(drawn(*panes)) == 0
     assert marks(drawn(Ended(text="same"), Ended(text="same"), mark=True)) == 0
+
+
+@pytest.mark.parametrize(("pane_b", "drawn"), [("rain", 1), ("snow", 2), (None, 1)])
+def test_results_are_drawn_once_where_both_panes_got_the_same(
+    pane_b: str | None, drawn: int
+) -> None:
+    def script(generation: object, pane_b: str | None) -> None:
+        from dashboard.apis.ask import Message
+        from dashboard.conversation import Exchange, Turn
+        from dashboard.play import turns
+
+        def got(text: str, call_id: str) -> Exchange:
+            return Exchange((Message("tool", text, call_id=call_id),), generation)  # type: ignore[arg-type]
+
+        turn = Turn((got("rain", "a1"), None if pane_b is None else got(pane_b, "b1")))
+        turns.question(turn)
+        turns.ended(turn)
+
+    app = AppTest.from_function(
+        script,
+        kwargs={"generation": Ended(text="It is wet."), "pane_b": pane_b},
+        default_timeout=60,
+    ).run()
+    assert not app.exception
+    messages = [message.avatar for message in app.chat_message]
+    assert len(messages) == drawn + (1 if pane_b is None else 2)
+    assert ("This pane called no tool" in words(app)) == (pane_b is None)

@@ -20,7 +20,6 @@ from service.overview.diagnose import (
     describe,
     diagnose,
     duration,
-    plural,
 )
 from service.overview.snapshot import OneEngine, Snapshot
 
@@ -223,8 +222,3 @@ def test_every_condition_can_be_described_at_any_moment(
 )
 def test_durations_are_short(seconds: float, text: str) -> None:
     assert duration(seconds) == text
-
-
-def test_counts_agree_in_number() -> None:
-    assert plural(1, "sequence") == "1 sequence"
-    assert plural(1200, "sequence") == "1,200 sequences"

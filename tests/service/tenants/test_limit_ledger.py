@@ -442,3 +442,16 @@ def test_a_stopped_process_does_not_stop_the_others() -> None:
             other.tell(limits, 50)
             assert json.loads(other.line())["admitted"] == 50
             os.kill(stopped.process.pid, signal.SIGCONT)
+
+
+def test_words_agree_with_limits_of_one(ledger: LimitLedger, time: Time) -> None:
+    one = KeyLimits(requests_per_minute=1)
+    ledger.settle(ledger.enter("minute", one), 0)
+    with pytest.raises(RequestLimitError, match="This key may send 1 request per minute, and has"):
+        ledger.enter("minute", one)
+    ledger.enter("at once", KeyLimits(concurrent_requests=1))
+    with pytest.raises(RequestLimitError, match="1 request of this key is in progress"):
+        ledger.enter("at once", KeyLimits(concurrent_requests=1))
+    ledger.settle(ledger.enter("day", KeyLimits(tokens_per_day=1)), 1)
+    with pytest.raises(QuotaError, match=r"may use 1 token per day; 1 is used\. Retry"):
+        ledger.enter("day", KeyLimits(tokens_per_day=1))

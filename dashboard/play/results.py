@@ -1,0 +1,83 @@
+"""The boxes that take the results of the calls with which the last answers ended."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+import streamlit as st
+
+from dashboard.apis.ask import Message, arguments_of
+from dashboard.conversation import Conversation
+from dashboard.markdown import plain_label
+from dashboard.play.actions import Asking
+
+
+@dataclass(slots=True)
+class Box:
+    """Takes one result, which goes to each pane that made the call, under that pane's id of it.
+    ``places``: by pane, which of its calls this is."""
+
+    key: str
+    name: str
+    places: dict[int, int]
+
+    def label(self, panes: int) -> str:
+        if panes == 1:
+            return f"Result of {self.name}"
+        whose = "Both panes" if len(self.places) == panes else f"Pane {'AB'[min(self.places)]}"
+        return f"{whose}: result of {self.name}"
+
+
+def boxes(conversation: Conversation, panes: int) -> list[Box]:
+    """One for each open call; panes that make the same call, by its name and arguments, share
+    one."""
+    found: dict[Hashable, Box] = {}
+    for pane in range(panes):
+        times: Counter[Hashable] = Counter()
+        for place, call in enumerate(conversation.open_calls(pane)):
+            same = call.name, json.dumps(arguments_of(call), sort_keys=True)
+            times[same] += 1
+            key = f"result-{id(conversation.turns[-1])}-{pane}-{place}"
+            box = found.setdefault((same, times[same]), Box(key, call.name, {}))
+            box.places[pane] = place
+    return list(found.values())
+
+
+def tool_results(asking: Asking) -> None:
+    """Draws the boxes, if there are open calls."""
+    panes = asking.pane_count
+    drawn = boxes(asking.conversation, panes)
+    if not drawn:
+        return
+    with st.container(border=True):
+        for box in drawn:
+            st.text_area(plain_label(box.label(panes)), key=box.key, height=90)
+        st.button(
+            "Send the results",
+            icon=":material/send:",
+            on_click=send,
+            args=(asking, drawn),
+            disabled=asking.panes is None,
+        )
+
+
+def send(asking: Asking, filled: list[Box]) -> None:
+    """Sends each pane what was written for its calls, in their order."""
+    if asking.panes is None:
+        return
+    written = {
+        (pane, place): str(st.session_state.get(box.key) or "")
+        for box in filled
+        for pane, place in box.places.items()
+    }
+    messages = [
+        tuple(
+            Message("tool", written[pane, place], call_id=call.id)
+            for place, call in enumerate(asking.conversation.open_calls(pane))
+        )
+        for pane in range(len(asking.panes))
+    ]
+    asking.conversation.send(asking.url, messages, asking.panes, asking.api_key)

@@ -1,0 +1,13 @@
+"""Numbers in sentences."""
+
+from __future__ import annotations
+
+
+def plural(number: float, noun: str) -> str:
+    """Return ``1 sequence`` or ``1,200 sequences``."""
+    return f"{number:,.0f} {noun}{'' if round(number) == 1 else 's'}"
+
+
+def are(number: int) -> str:
+    """Return ``1 is`` or ``1,200 are``."""
+    return f"{number:,} {'is' if number == 1 else 'are'}"
