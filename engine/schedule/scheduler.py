@@ -10,8 +10,9 @@ take what they cost, in this order:
    ``engine.schedule.pacing``, and half of them are for short prompts, of both
    (``engine.schedule.short_prompts``).
 3. Waiting sequences are admitted in the order of ``engine.schedule.waiting`` while slots, budget
-   and blocks last. The head of the queue waits for room and is not overtaken. If it lacks a slot,
-   a running sequence of a less urgent class that has no token yet returns to the queue.
+   and blocks last. The head of the queue waits for room and is overtaken only by short prompts
+   (2). If it lacks a slot, a running sequence of a less urgent class that has no token yet returns
+   to the queue.
 
 Blocks are allocated as tokens need them, never for ``max_tokens`` in advance. When there is no
 block for a running sequence, the lowest-priority, newest running sequence is preempted: its blocks
@@ -193,8 +194,9 @@ class Scheduler:
         before = draft.for_short(prefilling[0], self._counters.steps)
         self._continue_prefills(draft, self._short.running(prefilling))
         self._room.promise(prefilling, draft.preempted)
-        while draft.budget > 0 and len(self.running) < self.max_num_seqs:
-            if (found := self._short.pop_waiting(prefilling[0], len(self.running))) is None:
+        while draft.budget > 0 and (free := self.max_num_seqs - len(self.running)) > 0:
+            found = self._short.pop_waiting(prefilling[0], len(self.running), free)
+            if found is None:
                 break
             prefilling.append(found[0])
             self._start(*found, draft, now)

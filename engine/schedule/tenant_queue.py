@@ -62,6 +62,8 @@ class TenantQueue:
         self._push_by_length(sequence)
 
     def _push_by_length(self, sequence: Sequence) -> None:
+        if sequence.params.prompt_logprobs is not None:  # its work is more than its length
+            return
         ranks = self._by_length.setdefault(sequence.num_tokens.bit_length(), [])
         heapq.heappush(ranks, sequence.rank)
         self._num_by_length += 1
@@ -99,8 +101,8 @@ class TenantQueue:
                 continue
             if found is None or one.rank < found.rank:
                 found = one
-        head = self.head()
-        if found is None or head is None or found.rank[:2] > head.rank[:2]:
+        best = self._foremost()
+        if found is None or best is None or found.rank[:2] > best.rank[:2]:
             return None
         return found
 

@@ -10,7 +10,7 @@
    the lowest counter of those that wait, so that idle time earns nothing.
 4. Within a tenant, rank decides: priority, then arrival (``engine.schedule.tenant_queue``).
 
-With one tenant in one class only rule 4 remains.
+With one tenant in one class only rule 4 remains, and short prompts out of turn (below).
 
 Work is counted in tokens: a prompt's at admission, those in the prefix cache at a tenth, those with
 logprobs at what these cost; generated tokens at twice a prompt's, once they exist. What is computed
@@ -24,7 +24,8 @@ The bounds that follow, for a sequence that waits:
 - Besides, while prompts of others are computed, short ones may go ahead of it out of turn
   (``engine.schedule.short_prompts``): with at most half of the prompt tokens of the steps that it
   waits, and one such prompt more; and none of a tenant that has been given ``_MOST_EARLY_WORK``
-  more than its own. Its own tenant's short ones do so, too, if their priority is not worse.
+  more than the one that has been given least. Its own tenant's short ones do so, too, if their
+  priority is not worse than that of all its others.
 - While a class waits, the others are given at most (d + o) / f of work until its next turn,
   beyond the admission under way: f is its floor, d the work it has been given by its floor and not
   yet earned, and o what is owed to other classes by theirs.
@@ -58,9 +59,9 @@ URGENCY: Final = {each: place for place, each in enumerate(ServiceClass)}
 
 # How many tenants a class remembers, beyond those with live sequences.
 _MOST_IDLE = 1024
-# How many tenants' heads ``heads`` yields besides the first.
+# How many tenants ``candidates`` looks at.
 _MOST_HEADS = 16
-# How much more work, at a weight of 1, their tenants may have been given than the first one's.
+# How much more work, at a weight of 1, they may have been given than the one with the least.
 _MOST_EARLY_WORK = 2048
 
 
@@ -211,10 +212,10 @@ class WaitingQueue:
         return self._pop_of(queue)
 
     def candidates(self, most_tokens: int) -> Iterator[Sequence]:
-        """Yield those that may go out of turn while a long prompt is computed: the head, then the
-        heads of the other tenants of its class, in the order of their turns, and after each its
-        tenant's foremost prompt of at most so many tokens. Few, as there may be many tenants, and
-        none of a tenant that is far ahead of the head's, so that each is given its share."""
+        """Yield those that may go out of turn while a long prompt is computed: the head, then, in
+        the order of the tenants of its class by what they have been given, each one's head and its
+        foremost prompt of at most so many tokens. Few, as there may be many tenants, and none of a
+        tenant that is far ahead of another, so that each is given its share."""
         head = self.head()
         if head is None:
             return
@@ -222,18 +223,17 @@ class WaitingQueue:
         if self._begun:
             return
         group = self._classes[head.service_class]
-        own = group.tenants[head.tenant]
-        if (short := own.foremost_of(most_tokens)) is not None and short is not head:
-            yield short
-        if self._num_queues == 1:
-            return
-        tenants = group.waiting.values()
-        for queue in heapq.nsmallest(_MOST_HEADS, tenants, key=lambda queue: queue.counter):
-            if queue is own or queue.counter > own.counter + _MOST_EARLY_WORK / queue.weight:
+        queues = heapq.nsmallest(
+            _MOST_HEADS, group.waiting.values(), key=lambda queue: queue.counter
+        )
+        least = queues[0].counter
+        for queue in queues:
+            if queue.counter > least + _MOST_EARLY_WORK / queue.weight:
                 continue
-            if (other := queue.head()) is not None:
+            if (other := queue.head()) is not None and other is not head:
                 yield other
-            if (short := queue.foremost_of(most_tokens)) is not None and short is not other:
+            short = queue.foremost_of(most_tokens)
+            if short is not None and short is not other and short is not head:
                 yield short
 
     def pop_early(self, sequence: Sequence) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import itertools
 import json
 from array import array
@@ -13,7 +12,7 @@ from typing import Any
 from tokenizers import Tokenizer as FastTokenizer
 
 from engine.architecture.tokenizer_files import TOKENIZER, read_tokenizer
-from pocket import MODEL_DIR
+from service.checkpoint.tokenizer_cost import is_cheap
 from service.checkpoint.vocabulary import UnsupportedTokenizerError, Vocabulary, read_vocabulary
 
 # How much of a long text is encoded at first, in characters per token that may be kept. English has
@@ -66,11 +65,6 @@ def _is_panic(error: BaseException) -> bool:
     return (kind.__module__, kind.__name__) == ("pyo3_runtime", "PanicException")
 
 
-@functools.cache
-def _own_text() -> str:
-    return read_tokenizer(MODEL_DIR)
-
-
 class EncodedText:
     """The token ids of a text or a pair of texts, and the type of each token. Read lazily: few
     texts are truncated, and only pairs have types."""
@@ -95,16 +89,16 @@ class EncodedText:
 
 
 class Tokenizer:
-    """Encoding is thread-safe; everything else is read-only after construction. ``is_own``: it is
-    that of Quire's embedded model, and thus trusted."""
+    """Encoding is thread-safe; everything else is read-only after construction. ``is_cheap``: its
+    cost is known to be in proportion to the text."""
 
     def __init__(self, directory: Path) -> None:
         """Raises FileNotFoundError without a tokenizer.json, ConfigError, or
         UnsupportedTokenizerError."""
         text = read_tokenizer(directory)
-        self.is_own = text == _own_text()
         fields = json.loads(text)
         self._fast = FastTokenizer.from_str(json.dumps(fields) if _made_linear(fields) else text)
+        self.is_cheap = is_cheap(fields)
         self._fast.no_truncation()
         self._fast.no_padding()
         added = self._fast.get_added_tokens_decoder()

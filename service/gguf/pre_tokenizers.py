@@ -113,3 +113,5 @@ PRE_TOKENIZERS = {
     **dict.fromkeys(("smollm", "starcoder", "refact"), _DIGITS_APART),
     "command-r": _DIGITS_APART._replace(nfc=True),
 }
+
+KNOWN_PATTERNS = frozenset(one for each in PRE_TOKENIZERS.values() for one in each.patterns)

@@ -76,7 +76,7 @@ class Preparation:
     ) -> None:
         self.model = model
         self._renders_here = model.checkpoint.has_own_template
-        self._tokenizes_here = model.checkpoint.tokenizer.is_own
+        self._tokenizes_here = model.checkpoint.tokenizer.is_cheap
         self._limits = limits
         self._processes = processes
         self._grammar_trial = grammar_trial
@@ -117,7 +117,7 @@ class Preparation:
 
     def is_quick(self, step: Step[Any], size: int) -> bool:
         """True if the event loop can do a job of ``size`` bytes: it is small and uses no template
-        and no tokenizer but our own."""
+        but our own and no tokenizer that may be costly."""
         renders = self._renders_here or not step.uses_template
         tokenizes = self._tokenizes_here or not step.uses_tokenizer
         return size <= IN_LOOP_BYTES and renders and tokenizes

@@ -40,6 +40,7 @@ class Server:
             max_num_seqs=self.max_num_seqs,
             max_num_batched_tokens=self.budget,
             enable_prefix_caching=False,
+            prompt_logprob_work=3.0,
         )
 
     def add(
@@ -49,10 +50,11 @@ class Server:
         *,
         uid: int | None = None,
         max_tokens: int = OUTPUT,
+        prompt_logprobs: int | None = None,
         **traits: object,
     ) -> Sequence:
         uid = next(self.uids) if uid is None else uid
-        params = SamplingParams(max_tokens=max_tokens)
+        params = SamplingParams(max_tokens=max_tokens, prompt_logprobs=prompt_logprobs)
         one = Sequence(uid, f"r{uid}", [1] * tokens, tokens, params, tenant=tenant, **traits)  # type: ignore[arg-type]
         self.scheduler.add(one)
         return one
@@ -104,6 +106,34 @@ def test_a_short_prompt_does_not_overtake_a_better_priority_of_its_tenant() -> N
         assert short.first_scheduled_time is None
     server.step()
     assert urgent.first_scheduled_time is not None
+
+
+def test_short_prompts_of_one_tenant_leave_those_of_others_their_share() -> None:
+    """The first has a long one that waits, too, and thus the turn."""
+    server = Server(max_model_len=20_000)
+    server.add("a", 4000)
+    server.step()
+    for tokens in (4000, *[30] * 500):
+        server.add("a", tokens)
+    assert server.steps_to_first_token(server.add("b", 10)) <= 3
+
+
+def test_short_prompts_do_not_take_the_last_slot() -> None:
+    server = Server(max_num_seqs=4)
+    server.add("a", 2000)
+    server.step()
+    head = server.add("a", 2000)
+    for _ in range(20):
+        server.add("a", 30, max_tokens=1000)
+    assert server.steps_to_first_token(head) <= 2 * 4000 / BUDGET + 20
+
+
+def test_one_with_prompt_logprobs_does_not_hide_those_after_it() -> None:
+    server = Server()
+    server.add("a", 4000)
+    server.step()
+    server.add("a", 900, prompt_logprobs=1)
+    assert server.steps_to_first_token(server.add("a", 10)) == 1
 
 
 def test_a_prompt_larger_than_its_part_of_a_step_has_half_of_each() -> None:

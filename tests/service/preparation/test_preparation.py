@@ -69,7 +69,7 @@ def chat(**fields: Any) -> bytes:
     return json.dumps({"messages": USER, **fields}).encode()
 
 
-async def test_only_our_own_template_and_tokenizer_are_used_on_the_loop(
+async def test_only_our_own_template_and_a_cheap_tokenizer_are_used_on_the_loop(
     tmp_path: Path,
 ) -> None:
     directory = write_tiny_checkpoint(tmp_path / "tiny")
@@ -85,9 +85,10 @@ async def test_only_our_own_template_and_tokenizer_are_used_on_the_loop(
         (model(), CHAT, IN_LOOP_BYTES + 1, False),
         (other, CHAT, 100, False),
         (other, TOKENIZE, 100, False),  # its body may have messages
-        (other, COMPLETION, 100, False),
+        (other, COMPLETION, 100, True),
         (other, FORM, 100, True),
         (Model(stranger, other.signer, other.seal), CHAT, 100, False),
+        (Model(stranger, other.signer, other.seal), COMPLETION, 100, False),
     ):
         assert preparation(of, NoProcesses()).is_quick(step, size) is is_quick
 
