@@ -157,7 +157,7 @@ class CompletionAnswer:
             parts.append(_part(choice, shown, end, HiddenOffsets(offsets)))
         return parts
 
-    def output_offsets(self, choice: Choice) -> Offsets:
+    def output_offsets(self, choice: Choice) -> OutputOffsets:
         request = self.generation.request
         return OutputOffsets(
             self._vocabulary,
