@@ -1,7 +1,7 @@
 """Measures how long a short request waits while long prompts are computed.
 
     python -m bench.newcomer                     # pocket, one thread, prompts of 3,500 tokens
-    python -m bench.newcomer --one-key           # both send with the same key, or with none
+    python -m bench.newcomer --one-key           # A and B have the same key, or none
 
 Key A sends long prompts; 50 ms later key B sends one of 10 tokens. In seconds: from B's arrival to
 its first token, also where A sends nothing (``newcomer_alone``); where B never comes, the longest

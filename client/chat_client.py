@@ -72,7 +72,7 @@ class ChatClient:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ServerError(f"{self.url} is not an OpenAI-compatible server ({error})") from error
         except (OSError, http.client.HTTPException) as error:
-            raise ServerError(f"{self.url} sent no whole list of models: {error}") from error
+            raise ServerError(f"{self.url} did not send a whole list of models: {error}") from error
         finally:
             connection.close()
 
@@ -157,7 +157,7 @@ def _events(response: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
 
 
 def _pieces(event: dict[str, Any]) -> Iterator[Piece]:
-    """Raises ValueError for an event of a wrong form. Null is the same as nothing, as for OpenAI's
+    """Raises ValueError for an event of a wrong form. Null counts as missing, as for OpenAI's
     SDKs."""
     choices = event.get("choices") or []
     if not isinstance(choices, list):
@@ -205,4 +205,6 @@ def error_message(body: Any) -> str:
     error = body.get("error") if isinstance(body, dict) else None
     if isinstance(error, dict) and isinstance(error.get("message"), str):
         return str(error["message"])
+    if isinstance(error, str) and error:
+        return error
     raise ValueError("not an error object")

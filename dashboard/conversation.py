@@ -200,14 +200,14 @@ class Conversation:
         stays in a separate branch. Does nothing if none of ``panes`` can be asked."""
         self.stop()
         if question is None:
-            messages = self.asked_again(index, len(panes))
+            messages = self.messages_again(index, len(panes))
         else:
             messages = [(Message("user", question),)] * len(panes)
         if any(messages):
             self.turns = self.turns[:index]
             self.send(url, messages, panes, api_key)
 
-    def asked_again(self, index: int, panes: int) -> list[tuple[Message, ...]]:
+    def messages_again(self, index: int, panes: int) -> list[tuple[Message, ...]]:
         """What each of ``panes`` panes is sent for another answer to the turn at ``index``: a
         question is for all, but results only for a pane whose calls they are of."""
         turn, before = self.turns[index], Conversation(self.turns[:index])

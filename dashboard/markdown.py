@@ -89,7 +89,7 @@ def plain_label(text: str) -> str:
 
 
 def plain_name(name: str) -> str:
-    """A name from elsewhere, for a sentence: as code, where nothing in it means anything else. A
+    """A name from elsewhere, for a sentence: as code, in which no character is formatting. A
     backslash before each sign would not do, as ``\\(`` and ``\\[`` begin formulas."""
     line = " ".join(name.split())
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))

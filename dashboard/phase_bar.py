@@ -24,7 +24,7 @@ _HEX = {
 }
 
 
-# Lines on the page's own colour, which no phase has: seen on white and on black.
+# Lines that show the page through, in a colour that no phase has: visible on white and black.
 _HATCHED = (
     '<pattern id="other" width="7" height="7" patternUnits="userSpaceOnUse" '
     'patternTransform="rotate(45)" fill="#8291a5"><rect width="7" height="7" fill-opacity=".2"/>'

@@ -9,7 +9,7 @@ import streamlit as st
 from dashboard.markdown import plain_markdown
 from dashboard.words import in_full
 
-# What a field gives if nothing can be done with what is in it; the reason is then shown below it.
+# What a field returns if its content cannot be used; the reason is then shown below it.
 UNUSABLE: Any = object()
 _MOST = 2**53 - 1  # the browser's numbers are exact up to here
 

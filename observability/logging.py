@@ -45,7 +45,7 @@ _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _json_lines: LineWriter | None = None
 
 # Libraries that log every connection or request (ours is the request log line), every plug-in that
-# they load, statistics at their end, or every SQL statement with its values, which must not be
+# they load, or statistics as they end; or every SQL statement with its values, which must not be
 # logged.
 _QUIET_LOGGERS = (
     *("_granian", "granian.access", "httpx", "httpcore", "urllib3", "asyncio"),
@@ -170,6 +170,7 @@ def _without_escapes(
     for key, value in event_dict.items():
         if isinstance(value, str):
             event_dict[key] = for_terminal(value)
+    event_dict["event"] = str(event_dict.get("event", "")).replace("\n", "\u240a")
     return event_dict
 
 

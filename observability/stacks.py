@@ -31,7 +31,7 @@ def _stderr_that_never_waits() -> int:
 
     Standard error itself stays as it is, since other processes have the same open file, and its
     ``O_NONBLOCK`` would be theirs, too. Linux opens a pipe or a terminal again by its name in
-    /proc. A file would get another position there, and needs no reader; a socket cannot be
+    /proc. A file opened again would have another position, and needs no reader; a socket cannot be
     opened."""
     try:
         mode = os.fstat(_STDERR).st_mode

@@ -1,4 +1,4 @@
-"""Makes text of others safe to show on a terminal. Standard library only."""
+"""Makes text from elsewhere safe to show on a terminal. Standard library only."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 MOST_LEVELS = 100
-"""Python's own writers call themselves for each level, and may do so a few hundred times."""
+"""Python's JSON writers call themselves for each level, and can do so a few hundred times."""
 
 # UTF-8 cannot express one; JSON can, as an escape.
 _HALF = re.compile("[\ud800-\udfff]")

@@ -29,7 +29,7 @@ class Asking:
 
     @property
     def pane_count(self) -> int:
-        """While nothing can be asked, as it was last time."""
+        """Of the last turn while nothing can be asked."""
         if self.panes is None:
             return len(self.conversation.turns[-1].exchanges)
         return len(self.panes)
@@ -58,7 +58,7 @@ def beside_question(asking: Asking, index: int) -> None:
     versions = conversation.alternatives(index)
     if len(versions) > 1:
         _versions(conversation, index, versions, versions.index(turn))
-    # With a key the next version's is another one; without, it would be open where this one was.
+    # The key makes the next version's a new popover; without it, that one would stay open.
     with st.popover("Edit", icon=":material/edit:", type="tertiary", key=f"popover-{key}"):
         st.text_area("Message", turn.question, key=key)
         st.button(
@@ -106,7 +106,7 @@ def below_last(asking: Asking) -> None:
             on_click=asking.ask_again,
             args=(last,),
             disabled=asking.panes is None
-            or not any(conversation.asked_again(last, len(asking.panes))),
+            or not any(conversation.messages_again(last, len(asking.panes))),
         )
         if both:
             st.toggle("Mark differences", key="mark_differences")

@@ -1,4 +1,4 @@
-"""The boxes that take the results of the calls with which the last answers ended."""
+"""The boxes for the results of the calls that the last answers ended with."""
 
 from __future__ import annotations
 

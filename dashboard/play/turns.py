@@ -29,7 +29,7 @@ _AVATARS = {
     "tool": ":material/build:",
 }
 
-_NOT_ASKED = "This pane called no tool, so it got no results. Your next message is for both."
+_NOT_ASKED = "This pane called no tool, so it got no results. Your next message goes to both."
 
 Slot = st.delta_generator.DeltaGenerator
 

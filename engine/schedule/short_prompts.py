@@ -37,7 +37,7 @@ class ShortPrompts:
         self, first: Sequence, num_running: int, free_slots: int
     ) -> tuple[Sequence, list[int]] | None:
         """Remove the foremost waiting prompt that is short while this running one is first; return
-        it with its cached blocks. None if there is none, or no slot or room for it and the head."""
+        it with its cached blocks. None if there is none, or not a slot and room for both."""
         head, most = self._waiting.head(), self._most(first)
         for sequence in self._waiting.candidates(int(most)):
             # One that ranks above the first would be first from then on, with whole steps, and
@@ -47,7 +47,7 @@ class ShortPrompts:
             hits = self._prefix.match(sequence)
             if self._left(sequence, len(hits) * self._prefix.block_size) > most:
                 continue
-            if head is not sequence and free_slots < 2:  # the last one is the head's
+            if head is not sequence and free_slots < 2:  # the last slot is the head's
                 return None
             kept = 0 if head is None or head is sequence else head.num_tokens
             if not self._room.fits(sequence, hits, num_running, kept):

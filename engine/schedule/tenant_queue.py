@@ -92,7 +92,7 @@ class TenantQueue:
 
     def foremost_of(self, most_tokens: int) -> Sequence | None:
         """Return the first by rank of those with at most so many tokens, if its priority is not
-        worse than the head's. Of those whose length has as many bits as ``most_tokens``, only the
+        worse than the best. Of those whose length has as many bits as ``most_tokens``, only the
         first is considered."""
         found = None
         for bits in range(1, most_tokens.bit_length() + 1):
@@ -110,7 +110,7 @@ class TenantQueue:
         ranks = self._by_length.get(bits)
         while ranks:
             sequence = self._members.get(ranks[0][-1])
-            # It has more tokens than then if it ran meanwhile and was preempted.
+            # It has more tokens than when it was pushed if it has run since and was preempted.
             if sequence is not None and sequence.num_tokens.bit_length() == bits:
                 return sequence
             heapq.heappop(ranks)

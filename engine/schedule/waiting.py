@@ -10,7 +10,7 @@
    the lowest counter of those that wait, so that idle time earns nothing.
 4. Within a tenant, rank decides: priority, then arrival (``engine.schedule.tenant_queue``).
 
-With one tenant in one class only rule 4 remains, and short prompts out of turn (below).
+With one tenant in one class only rule 4 remains, apart from short prompts (below).
 
 Work is counted in tokens: a prompt's at admission, those in the prefix cache at a tenth, those with
 logprobs at what these cost; generated tokens at twice a prompt's, once they exist. What is computed
@@ -25,7 +25,7 @@ The bounds that follow, for a sequence that waits:
   (``engine.schedule.short_prompts``): with at most half of the prompt tokens of the steps that it
   waits, and one such prompt more; and none of a tenant that has been given ``_MOST_EARLY_WORK``
   more than the one that has been given least. Its own tenant's short ones do so, too, if their
-  priority is not worse than that of all its others.
+  priority is not worse than that of any of its others.
 - While a class waits, the others are given at most (d + o) / f of work until its next turn,
   beyond the admission under way: f is its floor, d the work it has been given by its floor and not
   yet earned, and o what is owed to other classes by theirs.
@@ -60,7 +60,7 @@ URGENCY: Final = {each: place for place, each in enumerate(ServiceClass)}
 # How many tenants a class remembers, beyond those with live sequences.
 _MOST_IDLE = 1024
 # How many tenants ``candidates`` looks at.
-_MOST_HEADS = 16
+_MOST_TENANTS = 16
 # How much more work, at a weight of 1, they may have been given than the one with the least.
 _MOST_EARLY_WORK = 2048
 
@@ -224,7 +224,7 @@ class WaitingQueue:
             return
         group = self._classes[head.service_class]
         queues = heapq.nsmallest(
-            _MOST_HEADS, group.waiting.values(), key=lambda queue: queue.counter
+            _MOST_TENANTS, group.waiting.values(), key=lambda queue: queue.counter
         )
         least = queues[0].counter
         for queue in queues:

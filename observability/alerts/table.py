@@ -340,7 +340,7 @@ _SERVER_ALERTS = (
         ),
         (
             "Restore the database; Quire tries again every two seconds. Requests with "
-            "`store: false` are not affected. Do not stop the server before: usage and ended "
+            "`store: false` are not affected. Do not stop the server before then: usage and ended "
             "requests in its memory would be lost.",
         ),
         "api",

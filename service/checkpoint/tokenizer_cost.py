@@ -1,7 +1,8 @@
-"""Whether a ``tokenizer.json`` is known to be cheap. Pure.
+"""Whether encoding with a ``tokenizer.json`` is known to be cheap. Pure.
 
-The file is the model author's: a regular expression may take any time, and a replacement may make a
-short text a thousand times longer. The published ones use a few well-known patterns.
+The file is the model author's: a regular expression may take any time, a replacement may make a
+short text a thousand times longer, and steps may be repeated thousands of times. The published ones
+have few steps and well-known patterns.
 """
 
 from __future__ import annotations
@@ -14,31 +15,68 @@ from service.gguf.pre_tokenizers import KNOWN_PATTERNS
 _KNOWN: Final = KNOWN_PATTERNS | {
     "[\r\n]",  # in some files as the characters themselves
     r"\p{L}+|\p{N}|\n+|[^\s\p{L}\p{N}]+(?: [^\s\p{L}\p{N}]+)*|\s",  # the embedded model's
+    *(" {2,}", "[0-9][0-9][0-9]", r"\s+"),  # T5 and others of SentencePiece, Falcon, CLIP
 }
+_MOST_STEPS = 16
 _MOST_REPLACEMENTS = 4
-_MOST_CHARS = 4  # of the text that a replacement inserts: a text grows to 256 times its length
+_MOST_CHARS = 4  # that a replacement inserts: four of them make a text up to 256 times as long
+_MOST_AFFIX_CHARS = 16
+_MOST_WORD_CHARS = 256  # that WordPiece looks at; the time grows with their square
+_MOST_PIECE_CHARS = 256  # likewise for Unigram
+_MOST_ADDED_IDS = 16
 
 
 def is_cheap(fields: Any) -> bool:
     """Return whether encoding takes time and memory in proportion to the text. ``fields``: those of
     the file."""
-    replacements = 0
-    for step in _steps([fields.get("normalizer"), fields.get("pre_tokenizer")]):
-        pattern = step.get("pattern")
-        regex = pattern.get("Regex") if isinstance(pattern, dict) else None
-        if regex is not None and regex not in _KNOWN:
-            return False
-        if len(step.get("content") or step.get("prepend") or "") > _MOST_CHARS:
-            return False
-        replacements += "content" in step
-    return replacements <= _MOST_REPLACEMENTS
+    steps = list(_steps([fields.get("normalizer"), fields.get("pre_tokenizer")], _MOST_STEPS + 1))
+    replacements = sum("content" in step for step in steps)
+    return (
+        len(steps) <= _MOST_STEPS
+        and replacements <= _MOST_REPLACEMENTS
+        and all(map(_is_cheap_step, steps))
+        and _is_cheap_model(fields["model"])
+        and _added_ids(fields.get("post_processor")) <= _MOST_ADDED_IDS
+    )
 
 
-def _steps(rest: list[Any]) -> Iterator[dict[str, Any]]:
-    while rest:
+def _is_cheap_step(step: dict[str, Any]) -> bool:
+    pattern = step.get("pattern")
+    if isinstance(pattern, dict):
+        regex = pattern.get("Regex")
+        if regex not in _KNOWN if regex is not None else not pattern.get("String"):
+            return False
+    return len(step.get("content") or step.get("prepend") or "") <= _MOST_CHARS
+
+
+def _is_cheap_model(model: dict[str, Any]) -> bool:
+    affixes = (model.get("continuing_subword_prefix"), model.get("end_of_word_suffix"))
+    if any(len(affix or "") > _MOST_AFFIX_CHARS for affix in affixes):
+        return False
+    kind = model.get("type")
+    if kind == "Unigram":
+        return all(len(piece) <= _MOST_PIECE_CHARS for piece, _ in model["vocab"])
+    if kind == "WordPiece":
+        return int(model.get("max_input_chars_per_word") or 0) <= _MOST_WORD_CHARS
+    return kind == "BPE"
+
+
+def _added_ids(processor: Any) -> int:
+    """Return how many ids it adds to a text, at most."""
+    added = 0
+    for step in _steps([processor], _MOST_STEPS):
+        ids = [len(token["ids"]) for token in (step.get("special_tokens") or {}).values()]
+        pieces = (*(step.get("single") or ()), *(step.get("pair") or ()))
+        added += max(ids, default=0) * len(pieces)
+    return added
+
+
+def _steps(rest: list[Any], most: int) -> Iterator[dict[str, Any]]:
+    while rest and most:
         step = rest.pop()
         if isinstance(step, list):
             rest += step
         elif isinstance(step, dict):
+            most -= 1
             yield step
-            rest += [step.get("normalizers"), step.get("pretokenizers")]
+            rest += [step.get("normalizers"), step.get("pretokenizers"), step.get("processors")]

@@ -41,6 +41,11 @@ _BEST_FIRST = (
     *(EngineStatus.OK, EngineStatus.SILENT, EngineStatus.LOADING),
     *(EngineStatus.LOST, EngineStatus.FAILING),
 )
+# Of several engines, a verdict is about the one whose status comes first here.
+WORST_FIRST = (
+    *(EngineStatus.SILENT, EngineStatus.FAILING, EngineStatus.LOST),
+    *(EngineStatus.LOADING, EngineStatus.OK),
+)
 
 
 def engine_status(

@@ -60,8 +60,10 @@ def as_utf8(body: bytes) -> bytes:
     """Return a JSON text without the byte order mark that some clients write, which RFC 8259 lets a
     reader ignore. Raises InvalidRequestError for UTF-16."""
     # The first character of JSON is ASCII: half of it is zero in UTF-16.
-    if body.startswith(_UTF16_MARKS) or body[:2].count(0) == 1:
-        raise InvalidRequestError("The body is in UTF-16, but JSON must be sent in UTF-8.")
+    if body.startswith(_UTF16_MARKS) or (len(body) > 1 and body[:2].count(0) == 1):
+        raise InvalidRequestError(
+            "This is not UTF-8 (it looks like UTF-16 or UTF-32). Send JSON in UTF-8."
+        )
     return body.removeprefix(codecs.BOM_UTF8)
 
 

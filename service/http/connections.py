@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from observability.logging import get_logger
-from service.http.pause import Pause
+from service.http.pause import PauseLog
 from service.http.spare_descriptor import NO_NUMBER, SpareDescriptor
 
 _DESCRIPTORS = "/dev/fd"
@@ -86,7 +86,7 @@ class _Connection:
 class Connections:
     """``idle_timeout``: seconds that a connection may stay open between requests;
     ``first_timeout``: before its first request. ``most``: how many are accepted. ``warns``: if no
-    descriptor is free, which all servers of a process notice. ``on_count``: hears how many are open
+    descriptor is free, which all servers of a process notice. ``on_count``: gets how many are open
     after each scan."""
 
     def __init__(
@@ -103,7 +103,7 @@ class Connections:
         self.most = most
         self._warns = warns
         self._on_count = on_count
-        self._pause = Pause()
+        self._pause = PauseLog()
         self._kept_free = max(1, most // _SPARE)
         self._spare = SpareDescriptor()
         self._tried_at = 0.0  # all numbers, as descriptors could not be listed

@@ -1,4 +1,4 @@
-"""Says in the log when a port accepts no more connections, and when it does again."""
+"""Says in the log when a port accepts no more connections, and when it accepts them again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LOG_SECONDS = 60.0
 _log = get_logger()
 
 
-class Pause:
+class PauseLog:
     """The HTTP server stops accepting at its limit by itself, and does not report it."""
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Pause:
         self._logged_at = float("-inf")
 
     def note(self, connections: int, most: int, port: int) -> None:
-        """Call it after each count of the open ``connections``, of which ``most`` are accepted."""
+        """Call it after each count of the open ``connections``; at most ``most`` are accepted."""
         now = time.monotonic()
         if connections >= most and self._since is None:
             self._since = now
@@ -29,7 +29,9 @@ class Pause:
             if self._is_logged:
                 self._logged_at = now
                 _log.warning(
-                    "all connections are in use: new ones wait", port=port, connections=connections
+                    "all connections of this API worker are in use",
+                    port=port,
+                    connections=connections,
                 )
         elif connections < most and self._since is not None:
             if self._is_logged:

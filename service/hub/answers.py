@@ -17,7 +17,7 @@ from service.hub.place import is_commit
 _MOST_NAME = 255
 _DIGEST = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 _ETAG = re.compile(r'(?:W/)?"?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"?')
-_UNUSUAL = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")  # control characters: people see names
+_UNUSUAL = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")  # control characters: names are shown
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 

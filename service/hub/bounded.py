@@ -1,6 +1,6 @@
 """Ends a transfer that sends more than the hub announced, before it is written.
 
-The library compares sizes only after the last byte, which a body without an end never has.
+The library compares sizes only after the last byte, which an endless body never has.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from service.hub.units import in_units
 
 
 def bounded_transfer(name: str, most: int | None) -> type[tqdm]:
-    """Return what the library reports each piece of a file to before it writes it: a progress bar.
-    ``name``: the file's; ``most``: its bytes, None if no one knows."""
+    """Return a progress bar to which the library reports each piece of a file before writing it.
+    ``name``: the file's; ``most``: its size in bytes, None if it is unknown."""
 
     class BoundedTransfer(tqdm):
         """``initial``: bytes that are there already. Raises HubError."""
@@ -30,8 +30,8 @@ def bounded_transfer(name: str, most: int | None) -> type[tqdm]:
             self._there += int(n or 0)
             if self._most is not None and self._there > self._most:
                 raise HubError(
-                    f"the hub sends more than {in_units(self._most)} of {name}, the most that it "
-                    "may have, so the download was ended; look for a faulty proxy or mirror "
+                    f"the hub sends more than {in_units(self._most)} of {name}, the file's limit, "
+                    "so the download was ended; look for a faulty proxy or mirror "
                     "(HF_ENDPOINT)"
                 )
             return super().update(n)

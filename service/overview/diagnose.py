@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 from engine.queueing import WaitingReason
 from observability.admin_api import Condition, Figure, Verdict
-from service.engine.silence import EngineStatus
-from service.overview.joined_snapshot import WORST_FIRST
+from service.engine.silence import WORST_FIRST, EngineStatus
 from service.overview.snapshot import OneEngine, Snapshot
 from service.wording import plural
 

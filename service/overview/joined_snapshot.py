@@ -8,14 +8,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from service.engine.silence import EngineStatus
+from service.engine.silence import WORST_FIRST, EngineStatus
 from service.overview.snapshot import OneEngine, Snapshot
 
-# Of several engines that are not well, a verdict is about the first with the first of these.
-WORST_FIRST = (
-    *(EngineStatus.SILENT, EngineStatus.FAILING, EngineStatus.LOST),
-    *(EngineStatus.LOADING, EngineStatus.OK),
-)
 # Each worker's own.
 _ADDED = (
     *("in_flight", "sequences", "waiting", "prefilling", "grammars_waiting"),

@@ -89,7 +89,7 @@ class Overviews:
         return self._watch.condition.value
 
     def verdict(self) -> Verdict:
-        since = time.time() - self._watch.condition_seconds
+        since = time.time() - max(0.0, time.monotonic() - self._watch.condition_since)
         return msgspec.structs.replace(self._watch.verdict, since=since)
 
     def now(self) -> Overview:

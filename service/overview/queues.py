@@ -41,7 +41,7 @@ class AllQueues:
         )
 
     def connections(self) -> tuple[int, int]:
-        """Return how many are open and how many are accepted, also if there is one worker. All
+        """Return how many are open and how many may be, also if there is one worker. All
         accept from the same socket."""
         self._metrics.workers.look()
         metrics = connection_metrics.OPEN_CONNECTIONS, connection_metrics.CONNECTION_LIMIT

@@ -38,7 +38,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     draining: bool = False
     drain_seconds_left: float = 0.0
     in_flight: int = 0  # requests
-    connections: int = 0  # to the public port, of all workers
+    connections: int = 0  # to the public HTTP port, at all workers
     connection_limit: int = 0
     receiving: int = 0  # requests whose body is still arriving
     silence: float = 0.0

@@ -16,7 +16,7 @@ HOLD_SECONDS = 3.0
 AT_ONCE = frozenset(
     {
         *(Condition.DOWN, Condition.SILENT, Condition.LOADING, Condition.DRAINING),
-        Condition.ENGINES,
+        *(Condition.ENGINES, Condition.CONNECTIONS),
     }
 )
 

@@ -97,9 +97,9 @@ class ServerWatch:
         return describe(self.condition, self._diagnosed)
 
     @property
-    def condition_seconds(self) -> float:
-        """How long it has done so, as of the last look."""
-        return max(0.0, self._last_look - self._steady.since)
+    def condition_since(self) -> float:
+        """When that began, by the monotonic clock."""
+        return self._steady.since
 
     def look(self, now: float) -> None:
         link = self.parts.link

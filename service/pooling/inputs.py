@@ -96,7 +96,7 @@ def encode_texts(
 def untokenizable(param: str) -> InvalidRequestError:
     return InvalidRequestError(
         f"The model's tokenizer gives up on '{param}': one of its regular expressions takes too "
-        "many steps for this text. Change the text; long runs of one character are a usual cause.",
+        "many steps for this text. Change the text; long runs of one character are a common cause.",
         param=param,
     )
 

@@ -19,7 +19,7 @@ from observability.admin_api import AuditRow, KeptRequest, RequestPage, RequestQ
 from observability.logging import get_logger
 from observability.usage_table import UsageTable
 from service.errors import StoreUnavailableError
-from service.store.archive_condition import ARCHIVE_AWAY, ArchiveCondition, Unstored, incomplete
+from service.store.archive_condition import ArchiveCondition, Unstored, incomplete
 from service.store.audit_writer import AuditWriter
 from service.store.place import StorePlace
 from service.store.query_turns import QueryTurnError, QueryTurns, within
@@ -132,7 +132,7 @@ class RequestArchive:
 
     async def _run(self) -> None:
         while True:
-            is_last = self._closing.is_set()  # the database may have come back in the pause
+            is_last = self._closing.is_set()  # one more attempt: the database may be back
             try:
                 await self._connect()
                 await self._serve()
@@ -354,7 +354,7 @@ class RequestArchive:
             return await self._turns.take(read(self._database), _ANSWER_SECONDS)
         except self._database.FAILURES as error:
             _log.warning("archive query failed", error=self._explain(error))
-            said = str(error) if isinstance(error, QueryTurnError) else ARCHIVE_AWAY
+            said = str(error) if isinstance(error, QueryTurnError) else self._condition.sentence
             raise StoreUnavailableError(said) from error
 
     async def _written(self, work: Awaitable[None]) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from observability.logging import get_logger
 
 ARCHIVE_AWAY = "The database of requests and usage is unavailable; retry."
-_NEVER_TRIED = "the database could not be reached"
+_NOT_REACHED = "the database could not be reached"
 
 _log = get_logger()
 
@@ -24,7 +24,7 @@ class Unstored(NamedTuple):
 
 
 class ArchiveCondition:
-    """``on_away`` hears whether anything cannot be stored from then on."""
+    """``on_away``: called with whether storing fails from then on."""
 
     def __init__(self, on_away: Callable[[bool], None]) -> None:
         self.is_away = False
@@ -33,7 +33,7 @@ class ArchiveCondition:
 
     @property
     def sentence(self) -> str:
-        """Why a reader gets nothing."""
+        """Why a reader gets an error."""
         return incomplete(self._reason) if self._reason else ARCHIVE_AWAY
 
     def change(self, *, away: bool) -> None:
@@ -56,9 +56,9 @@ class ArchiveCondition:
         seconds."""
         if not any(unstored):
             return
-        reason = self._reason or _NEVER_TRIED
+        reason = self._reason or _NOT_REACHED
         if cut_after is not None:
-            reason = f"the database did not accept it within {cut_after:g} s"
+            reason = f"the database did not accept them within {cut_after:g} s"
         _log.error(
             "requests, usage or audit entries were not stored; if the server ends, they are lost",
             **unstored._asdict(),
@@ -67,7 +67,7 @@ class ArchiveCondition:
 
 
 def incomplete(reason: str) -> str:
-    """Return why a reader does not get the part that could be read."""
+    """Return why a reader does not get what the database already has."""
     return (
         "Requests or usage in memory cannot be written to the database, so the answer would be "
         f"incomplete: {reason}. Restore the database; Quire tries again every two seconds."

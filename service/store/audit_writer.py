@@ -19,7 +19,7 @@ _log = get_logger()
 
 
 class AuditWriter:
-    """Has the rows until they are stored, or refused."""
+    """Keeps the rows until they are stored or refused."""
 
     def __init__(self) -> None:
         self._rows: deque[AuditRow] = deque()

@@ -86,7 +86,7 @@ def test_a_url_that_is_not_http_is_refused_at_once(url: str) -> None:
     [
         (400, '{"error": {"message": "No such model."}}', "400: No such model."),
         (502, "<html>", "502 Bad Gateway"),
-        (500, '{"error": "text"}', "500 Internal Server Error"),
+        (500, '{"error": "text"}', "500: text"),
     ],
 )
 def test_a_refusal_is_shown_in_the_servers_words_if_it_has_any(

@@ -49,7 +49,7 @@ def test_answers_go_along_without_their_reasoning(foreign: ForeignServer) -> Non
     )
 
 
-def test_a_question_that_failed_is_not_asked_again(foreign: ForeignServer, closed_url: str) -> None:
+def test_a_question_that_failed_is_not_sent_again(foreign: ForeignServer, closed_url: str) -> None:
     conversation = Conversation()
     ask(conversation, closed_url, "Anyone?")
     assert contents(conversation, "Hello?") == ["Hello?"]
@@ -128,7 +128,7 @@ def test_a_pane_that_called_nothing_is_not_asked_with_the_others_results(
     assert roles(conversation, 0) == ["user", "assistant", "user"]
     assert roles(conversation, 1) == ["user", "assistant", "tool", "assistant", "user"]
     # The second pane alone can be asked again; with the first alone there is nothing to ask.
-    assert conversation.asked_again(1, 2) == results("", "b1")
+    assert conversation.messages_again(1, 2) == results("", "b1")
     conversation.ask_again(foreign.url, 1, BOTH[:1], "")
     assert len(conversation.alternatives(1)) == 1
     conversation.ask_again(foreign.url, 1, BOTH, "")
@@ -164,10 +164,10 @@ def test_a_second_pane_that_is_opened_again_follows_on_from_the_first(
     assert first == second
     assert first[1]["tool_calls"][0]["id"] == first[2]["tool_call_id"] == "a1"
     # Another answer to the results: the second pane's call was another one.
-    assert conversation.asked_again(1, 2) == results("a1", "")
+    assert conversation.messages_again(1, 2) == results("a1", "")
 
 
-def test_the_results_of_a_chat_with_one_pane_are_for_both_once_there_are_two(
+def test_the_results_in_a_chat_with_one_pane_go_to_both_once_there_are_two(
     foreign: ForeignServer,
 ) -> None:
     foreign.replies[CHAT] = calling("a1")
@@ -177,7 +177,7 @@ def test_the_results_of_a_chat_with_one_pane_are_for_both_once_there_are_two(
     foreign.replies[CHAT] = RAIN
     conversation.send(foreign.url, results("a1"), BOTH[:1], "")
     settled(conversation)
-    assert conversation.asked_again(1, 2) == results("a1", "a1")
+    assert conversation.messages_again(1, 2) == results("a1", "a1")
 
 
 def test_an_edited_question_begins_a_branch_and_the_old_one_stays(foreign: ForeignServer) -> None:

@@ -65,7 +65,7 @@ def test_an_answer_counts_from_when_it_came() -> None:
     assert probes.answers([A]) == [2]
 
 
-def test_what_is_being_asked_is_not_asked_again() -> None:
+def test_what_is_being_asked_is_not_messages_again() -> None:
     begun, may_end, asked = threading.Event(), threading.Event(), []
 
     def ask(url: str, key: str) -> str:

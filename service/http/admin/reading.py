@@ -121,7 +121,7 @@ async def found_request(request: AdminCall, request_id: str) -> tuple[KeptReques
             "record has expired."
         )
         if desk.archive is None or not desk.archive.keeps_requests:
-            said += " It stores no requests, and remembers only the latest that have ended."
+            said += " The server stores no requests and remembers only the latest that have ended."
         raise not_found(said, told.headers)
     return found, told.headers
 

@@ -356,7 +356,7 @@ def test_of_many_tenants_few_heads_are_looked_at() -> None:
     for number in range(100):
         server.submit(f"t{number}", tokens=100)
         server.submit(f"t{number}", tokens=5)
-    assert len(list(server.queue.candidates(10))) <= 2 * waiting._MOST_HEADS + 2
+    assert len(list(server.queue.candidates(10))) <= 2 * waiting._MOST_TENANTS + 2
 
 
 def test_cached_tokens_count_a_tenth() -> None:

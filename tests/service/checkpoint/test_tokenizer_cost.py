@@ -30,29 +30,66 @@ def sequence(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", name: list(steps)}
 
 
-@pytest.mark.parametrize(
-    ("fields", "cheap"),
-    [
-        ({"normalizer": None, "pre_tokenizer": None}, True),
-        ({"pre_tokenizer": sequence("pretokenizers", split(LLAMA3), BYTE_LEVEL)}, True),
-        ({"pre_tokenizer": sequence("pretokenizers", split("(a|aa)+$"), BYTE_LEVEL)}, False),
-        ({"pre_tokenizer": split("(a|aa)+$")}, False),
-        ({"normalizer": sequence("normalizers", {"type": "Prepend", "prepend": "▁"})}, True),
-        ({"normalizer": {"type": "Prepend", "prepend": "▁" * 10**6}}, False),
-        ({"normalizer": replace("▁")}, True),
-        ({"normalizer": replace("▁" * 10**6)}, False),
-        ({"normalizer": sequence("normalizers", *[replace("  ")] * 24)}, False),
-        ({"normalizer": {"type": "Replace", "pattern": {"Regex": "(a|aa)+$"}}}, False),
-    ],
-    ids=[
-        *("nothing", "known", "unknown", "alone", "prepended", "much prepended", "replaced"),
-        *("much replaced", "again and again", "by a regex"),
-    ],
-)
-def test_only_known_patterns_and_short_replacements_are_cheap(
-    fields: dict[str, Any], cheap: bool
-) -> None:
-    assert is_cheap(fields) is cheap
+BPE = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
+BERT = {
+    "model": {
+        "type": "WordPiece",
+        "max_input_chars_per_word": 100,
+        "continuing_subword_prefix": "##",
+    },
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {}}, {"Sequence": {}}, {"SpecialToken": {}}],
+        "pair": [{"SpecialToken": {}}] * 5,
+        "special_tokens": {"[CLS]": {"ids": [101]}, "[SEP]": {"ids": [102]}},
+    },
+}
+T5 = {
+    "model": {"type": "Unigram", "vocab": [["a", -1.0], ["\u2581the", -2.0]]},
+    "normalizer": sequence("normalizers", {"type": "Precompiled"}, replace("\u2581")),
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581"},
+}
+CHEAP = {
+    "nothing": {},
+    "Llama 3": {"pre_tokenizer": sequence("pretokenizers", split(LLAMA3), BYTE_LEVEL)},
+    "prepended": {"normalizer": sequence("normalizers", {"type": "Prepend", "prepend": "\u2581"})},
+    "replaced": {"normalizer": replace("\u2581")},
+    "BERT": BERT,
+    "T5": T5,
+    "spaces": {"normalizer": {**replace("\u2581"), "pattern": {"Regex": " {2,}"}}},
+}
+COSTLY = {
+    "unknown": {"pre_tokenizer": sequence("pretokenizers", split("(a|aa)+$"), BYTE_LEVEL)},
+    "alone": {"pre_tokenizer": split("(a|aa)+$")},
+    "much prepended": {"normalizer": {"type": "Prepend", "prepend": "a" * 10**6}},
+    "much replaced": {"normalizer": replace("a" * 10**6)},
+    "again and again": {"normalizer": sequence("normalizers", *[replace("  ")] * 5)},
+    "by a regex": {"normalizer": {"type": "Replace", "pattern": {"Regex": "(a|aa)+$"}}},
+    "between all": {"normalizer": {**replace("abcd"), "pattern": {"String": ""}}},
+    "many steps": {"normalizer": sequence("normalizers", *[{"type": "NFC"}] * 1000)},
+    "many pre-tokenizers": {"pre_tokenizer": sequence("pretokenizers", *[BYTE_LEVEL] * 1000)},
+    "long words": {"model": {**BERT["model"], "max_input_chars_per_word": 10**9}},
+    "long prefix": {"model": {**BERT["model"], "continuing_subword_prefix": "a" * 10**5}},
+    "long pieces": {"model": {"type": "Unigram", "vocab": [["a" * 4000, -1.0]]}},
+    "many ids": {
+        "post_processor": {
+            **BERT["post_processor"],
+            "special_tokens": {"[CLS]": {"ids": [1] * 10**5}},
+        }
+    },
+    "another model": {"model": {"type": "New"}},
+}
+
+
+@pytest.mark.parametrize("name", CHEAP)
+def test_what_well_known_models_have_is_cheap(name: str) -> None:
+    assert is_cheap({"model": BPE, **CHEAP[name]})
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_may_be_costly_is_not(name: str) -> None:
+    assert not is_cheap({"model": BPE, **COSTLY[name]})
 
 
 def test_the_embedded_model_s_is_cheap() -> None:

@@ -151,7 +151,7 @@ def test_a_body_in_utf_16_is_refused_in_words(
 ) -> None:
     reply = client.post(path, content='{"prompt": "é"}'.encode(encoding))
     assert reply.status_code == 400
-    expected = "The body is in UTF-16, but JSON must be sent in UTF-8."
+    expected = "This is not UTF-8 (it looks like UTF-16 or UTF-32). Send JSON in UTF-8."
     assert reply.json()["error"]["message"] == expected
 
 

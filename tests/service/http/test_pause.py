@@ -7,7 +7,7 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
-from service.http.pause import Pause
+from service.http.pause import PauseLog
 
 
 def test_a_pause_and_its_end_are_logged_but_not_every_second(
@@ -15,7 +15,7 @@ def test_a_pause_and_its_end_are_logged_but_not_every_second(
 ) -> None:
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    pause = Pause()
+    pause = PauseLog()
     with capture_logs() as logs:
         for seconds, connections in (
             *((0, 95), (1, 96), (1, 96), (2, 90)),  # a pause of three seconds
@@ -24,7 +24,7 @@ def test_a_pause_and_its_end_are_logged_but_not_every_second(
         ):
             now[0] += seconds
             pause.note(connections, 96, 8000)
-    begin, end = "all connections are in use: new ones wait", "accepting connections again"
+    begin, end = "all connections of this API worker are in use", "accepting connections again"
     assert [line["event"] for line in logs] == [begin, end, begin, end]
     assert [line.get("after_seconds") for line in logs] == [None, 3.0, None, 6.0]
     assert [line["log_level"] for line in logs] == ["warning", "info"] * 2

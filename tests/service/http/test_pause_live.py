@@ -66,9 +66,9 @@ def test_connections_held_by_bodies_that_do_not_arrive_are_the_verdict(
         )
         assert [figure["value"] for figure in found["figures"]] == [MOST] * 3
         assert gauges(service) == (MOST, MOST)
-        [line] = logged(service, "all connections are in use: new ones wait")
+        [line] = logged(service, "all connections of this API worker are in use")
         assert (line["level"], line["port"], line["connections"]) == ("warning", service.port, MOST)
     until(lambda: logged(service, "accepting connections again"), 30, "the end of the pause")
     assert service.get("/health/ready")[0] == 200
     assert gauges(service)[0] < MOST
-    assert len(logged(service, "all connections are in use: new ones wait")) == 1
+    assert len(logged(service, "all connections of this API worker are in use")) == 1

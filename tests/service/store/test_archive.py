@@ -419,7 +419,7 @@ async def test_it_says_when_nothing_can_be_stored_and_when_it_can_again(tmp_path
     assert line["error"] == "no such table: quire_requests (OperationalError)"
 
 
-async def test_what_is_pending_is_named_by_whoever_cannot_read_without_it(tmp_path: Path) -> None:
+async def test_a_reader_that_needs_what_is_pending_says_why_it_cannot_read(tmp_path: Path) -> None:
     """While the archive writes nothing by itself, and once it has noticed."""
     wanted = r"would be incomplete: no such table: quire_usage \(OperationalError\)\. Restore"
     with pytest.MonkeyPatch.context() as patch:
@@ -449,7 +449,7 @@ async def test_the_end_counts_what_was_not_stored(tmp_path: Path) -> None:
     assert _unstored(lines) == [{"event": _UNSTORED, **line, "error": error}]
 
 
-async def test_the_end_says_what_a_database_that_was_never_there_does_not_have(
+async def test_the_end_says_what_a_database_that_was_never_reached_lacks(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "file").touch()

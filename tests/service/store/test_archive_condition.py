@@ -35,6 +35,6 @@ def test_the_end_is_logged_if_anything_waits() -> None:
         one.end(SOME, cut_after=None)
     assert [line["error"] for line in lines if "usage_of_keys" in line] == [
         "the database could not be reached",
-        "the database did not accept it within 5 s",
+        "the database did not accept them within 5 s",
         "no room",
     ]

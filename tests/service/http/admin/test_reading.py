@@ -146,7 +146,7 @@ def test_a_server_without_a_store_says_that_it_forgets_requests(
     assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
     assert reply.json()["detail"] == (
         "Request 'req_none' was not found: this server never received it, or its record has "
-        "expired. It stores no requests, and remembers only the latest that have ended."
+        "expired. The server stores no requests and remembers only the latest that have ended."
     )
 
 
