@@ -92,7 +92,9 @@ def run(
     print(f"Quire {VERSION} on {platform.platform()}")
     failed = False
     for finding in _findings(model, settings_problem, service, needs_gpu):
-        print(for_terminal(str(finding)), flush=True)
+        # Names that are not text keep their bytes: they are how the operator finds them.
+        text = str(finding).encode(errors="backslashreplace").decode()
+        print(for_terminal(text), flush=True)
         failed |= finding.level is Level.FAIL
     print("Something above must be fixed first." if failed else "Quire can run here.")
     return 1 if failed else 0

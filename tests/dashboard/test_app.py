@@ -27,7 +27,7 @@ def live(quire: QuireServer, monkeypatch: pytest.MonkeyPatch) -> AppTest:
 def test_the_live_page_says_what_runs_and_how_it_is(live: AppTest) -> None:
     text = words(live.run())
     assert "Ready" in text
-    assert "**tiny** · cpu · float32" in text
+    assert "`tiny` · cpu · float32" in text
     assert "context of 32,768 tokens" in text
 
 

@@ -249,7 +249,9 @@ def test_figures_are_the_servers_to_the_digit_while_the_dashboard_is_starved(
         assert f"first token {duration(line['ttft_ms'] / 1000)} " in shown
         assert f"queue {duration(line['queue_ms'] / 1000)} " in shown
         assert f"{line['prompt_tokens']} prompt tokens ({line['cached_tokens']} cached)" in shown
-        page.get_by_role("button", name="Timings").click()
+        timings = page.get_by_role("button", name="Timings")
+        playwright.expect(timings).to_have_count(1)  # those of the answer before are gone
+        timings.click()
         told = page.get_by_test_id("stPopoverBody").get_by_test_id("stCode").inner_text()
         figures = json.loads(told)
         assert figures["time_to_first_token_ms"] == line["ttft_ms"]

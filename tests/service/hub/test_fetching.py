@@ -184,7 +184,7 @@ def test_a_file_that_has_no_end_is_not_written(
         where.blobs.mkdir(parents=True)
         part = where.blobs / f"{repository.digest(name)}.0badbad0.incomplete"
         part.write_bytes(repository.files[name][:begun])
-    with pytest.raises(HubError, match=f"the hub sends more than .* of {name}, the most"):
+    with pytest.raises(HubError, match=f"the hub sends more than .* of {name}, the file's limit"):
         Fetching(where, retry_seconds=()).run()
     assert [*where.blobs.glob(f"{repository.digest(name)}*")] == []
     assert max(request.sent for request in hub.downloads(name)) < ENDLESS_BYTES
