@@ -249,6 +249,9 @@ def test_figures_are_the_servers_to_the_digit_while_the_dashboard_is_starved(
         assert f"first token {duration(line['ttft_ms'] / 1000)} " in shown
         assert f"queue {duration(line['queue_ms'] / 1000)} " in shown
         assert f"{line['prompt_tokens']} prompt tokens ({line['cached_tokens']} cached)" in shown
+        # Drawn for the last time: a popover that is open while the page is drawn anew closes.
+        playwright.expect(page.get_by_test_id("stChatInputTextArea")).to_be_enabled()
+        page.locator("[data-testid=stApp][data-test-script-state=notRunning]").wait_for()
         timings = page.get_by_role("button", name="Timings")
         playwright.expect(timings).to_have_count(1)  # those of the answer before are gone
         timings.click()
