@@ -30,13 +30,14 @@ def is_cheap(fields: Any) -> bool:
     """Return whether encoding takes time and memory in proportion to the text. ``fields``: those of
     the file."""
     steps = list(_steps([fields.get("normalizer"), fields.get("pre_tokenizer")], _MOST_STEPS + 1))
+    processors = list(_steps([fields.get("post_processor")], _MOST_STEPS + 1))
     replacements = sum("content" in step for step in steps)
     return (
-        len(steps) <= _MOST_STEPS
+        max(len(steps), len(processors)) <= _MOST_STEPS
         and replacements <= _MOST_REPLACEMENTS
         and all(map(_is_cheap_step, steps))
         and _is_cheap_model(fields["model"])
-        and _added_ids(fields.get("post_processor")) <= _MOST_ADDED_IDS
+        and sum(map(_added_ids, processors)) <= _MOST_ADDED_IDS
     )
 
 
@@ -61,14 +62,11 @@ def _is_cheap_model(model: dict[str, Any]) -> bool:
     return kind == "BPE"
 
 
-def _added_ids(processor: Any) -> int:
+def _added_ids(processor: dict[str, Any]) -> int:
     """Return how many ids it adds to a text, at most."""
-    added = 0
-    for step in _steps([processor], _MOST_STEPS):
-        ids = [len(token["ids"]) for token in (step.get("special_tokens") or {}).values()]
-        pieces = (*(step.get("single") or ()), *(step.get("pair") or ()))
-        added += max(ids, default=0) * len(pieces)
-    return added
+    ids = [len(token["ids"]) for token in (processor.get("special_tokens") or {}).values()]
+    pieces = (*(processor.get("single") or ()), *(processor.get("pair") or ()))
+    return max(ids, default=0) * len(pieces)
 
 
 def _steps(rest: list[Any], most: int) -> Iterator[dict[str, Any]]:

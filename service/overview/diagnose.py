@@ -12,7 +12,7 @@ from engine.queueing import WaitingReason
 from observability.admin_api import Condition, Figure, Verdict
 from service.engine.silence import WORST_FIRST, EngineStatus
 from service.overview.snapshot import OneEngine, Snapshot
-from service.wording import plural
+from service.wording import are, plural
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,10 +280,9 @@ def _state_of(engine: OneEngine, now: Snapshot) -> str:
 
 def _connections(now: Snapshot) -> _Description:
     wait = ", and new ones wait" if now.connections >= now.connection_limit else ""
-    verb = "is" if now.receiving == 1 else "are"
     return (
         f"Connections: {now.connections:,} of {now.connection_limit:,} are in use{wait}; "
-        f"{plural(now.receiving, 'request')} {verb} still arriving.",
+        f"{are(now.receiving, 'request')} still arriving.",
         (
             Figure("connections", now.connections),
             Figure("requests arriving", now.receiving),

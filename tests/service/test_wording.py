@@ -14,3 +14,5 @@ def test_verbs_agree_in_number() -> None:
     assert are(1) == "1 is"
     assert are(1200) == "1,200 are"
     assert are(0) == "0 are"
+    assert are(1, "request") == "1 request is"
+    assert are(1200, "request") == "1,200 requests are"

@@ -78,6 +78,9 @@ COSTLY = {
             "special_tokens": {"[CLS]": {"ids": [1] * 10**5}},
         }
     },
+    "many processors": {
+        "post_processor": {"type": "Sequence", "processors": [{"type": "ByteLevel"}] * 1000}
+    },
     "another model": {"model": {"type": "New"}},
 }
 

@@ -23,10 +23,11 @@ from service.errors import (
     OverloadedError,
     SlowReaderError,
 )
-from service.generation.request import GenerationRequest
+from service.generation.request import Generation, GenerationRequest
 from service.pooling.inputs import Input
 from service.pooling.request import PooledTexts, PoolingRequest
 from service.serving.exchange import Exchange, OpenExchanges
+from service.serving.services import Services
 from service.telemetry.observer import NoTelemetry
 from service.telemetry.record import RequestRecord
 from service.telemetry.usage import usage_of_request
@@ -191,13 +192,16 @@ def test_open_exchanges_are_found_by_request_and_trace() -> None:
     assert exchanges.find("abc") is None
 
 
-async def test_cancelling_ends_the_generation_and_frees_its_sequences() -> None:
-    desk = loaded()
-    of = services(desk)
+async def begun(of: Services) -> tuple[Exchange, Generation]:
     exchange = Exchange(record(), NoTelemetry())
     request = GenerationRequest("req_1", [[1, 2, 3]], SamplingParams(max_tokens=8), 0.0)
     generation = await of.generator.start(request, exchange.caller)
     exchange.began(generation)
+    return exchange, generation
+
+
+async def test_cancelling_ends_the_generation_and_frees_its_sequences() -> None:
+    exchange, generation = await begun(services(loaded()))
     assert exchange.cancel(OperatorCancelError("It was cancelled."))
     with pytest.raises(OperatorCancelError) as caught:
         await generation.advance()
@@ -210,10 +214,7 @@ async def test_cancelling_ends_the_generation_and_frees_its_sequences() -> None:
 async def test_what_is_complete_and_only_has_to_be_sent_is_not_cancelled() -> None:
     desk = loaded()
     of = services(desk)
-    exchange = Exchange(record(), NoTelemetry())
-    request = GenerationRequest("req_1", [[1, 2, 3]], SamplingParams(max_tokens=8), 0.0)
-    generation = await of.generator.start(request, exchange.caller)
-    exchange.began(generation)
+    exchange, generation = await begun(of)
     say(of, desk, "Hello.")
     while not generation.done:
         await generation.advance()
