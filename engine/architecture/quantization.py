@@ -8,6 +8,7 @@ served as such, so lists of exceptions are not needed here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from engine.architecture.compressed_tensors import early_section, read_compressed
@@ -33,12 +34,28 @@ from engine.architecture.schemes import (
 )
 from engine.architecture.text_part import QUANTIZATION
 
-MODELOPT = "hf_quant_config.json"
-"""Where NVIDIA's tool says what other checkpoints say in config.json."""
-
 _MODELOPT_SECTION = "quantization"
 _SEMANTICS = "weight_scale_semantics"
 _GPTQ, _GPTQ_V2 = "gptq", "gptq_v2"
+_GPTQ_FORMATS = ("checkpoint_format", "format")  # newer name, older name
+
+
+@dataclass(frozen=True, slots=True)
+class _SeparateFile:
+    """A file in which some tools write what others write to config.json."""
+
+    name: str
+    method: str
+    section: str | None = None
+
+
+_SEPARATE = (
+    _SeparateFile("hf_quant_config.json", "modelopt", _MODELOPT_SECTION),
+    _SeparateFile("quantize_config.json", _GPTQ),  # AutoGPTQ's
+    _SeparateFile("quant_config.json", "awq"),  # early AutoAWQ's
+)
+SEPARATE_FILES = tuple(each.name for each in _SEPARATE)
+"""Files that may say how weights are quantized where config.json does not."""
 
 
 def read_quantization(directory: Path) -> QuantizedFormat | None:
@@ -48,10 +65,9 @@ def read_quantization(directory: Path) -> QuantizedFormat | None:
     section = _section(fields)
     if section is None and (text := fields.section("text_config")) is not None:
         section = _section(text)
-    if section is None and (directory / MODELOPT).is_file():
-        section = read_object(directory / MODELOPT).section(_MODELOPT_SECTION)
-        if section is not None:
-            section.values.setdefault("quant_method", "modelopt")
+    if section is None:
+        found = (_separate_section(directory, each) for each in _SEPARATE)
+        section = next((each for each in found if each is not None), None)
     return None if section is None else quantized_format(section)
 
 
@@ -59,6 +75,17 @@ def _section(fields: ConfigFields) -> ConfigFields | None:
     name, early = QUANTIZATION
     found = fields.section(name)
     return early_section(fields.section(early)) if found is None else found
+
+
+def _separate_section(directory: Path, file: _SeparateFile) -> ConfigFields | None:
+    path = directory / file.name
+    if not path.is_file():
+        return None
+    whole = read_object(path)
+    section = whole if file.section is None else whole.section(file.section)
+    if section is None:
+        return None
+    return ConfigFields(section.source, {"quant_method": file.method, **section.values})
 
 
 def quantized_format(fields: ConfigFields) -> QuantizedFormat:
@@ -102,40 +129,39 @@ def _read_fbgemm(fields: ConfigFields) -> QuantizedFormat:
 # --- AWQ and GPTQ --------------------------------------------------------------------------------
 
 
-def _group(fields: ConfigFields) -> int | None:
+def _group(fields: ConfigFields, name: str = "group_size") -> int | None:
     """-1: all inputs."""
-    found = fields.integer("group_size", 128, low=-1, high=MOST_INPUTS)
+    found = fields.integer(name, 128, low=-1, high=MOST_INPUTS)
     if found == 0:
-        raise fields.error("group_size", "-1 (all inputs) or the number of inputs", found)
+        raise fields.error(name, "-1 (all inputs) or the number of inputs", found)
     return None if found == -1 else found
 
 
+def _present(fields: ConfigFields, *names: str) -> str:
+    """Return the first of ``names`` that ``fields`` has, the last if it has none."""
+    return next((name for name in names if fields.has(name)), names[-1])
+
+
 def _read_awq(fields: ConfigFields) -> QuantizedFormat:
-    name = "version" if fields.has("version") else "format"
+    name = _present(fields, "version", "format")
     version = fields.text(name, "gemm").lower()
     if version != "gemm":
         raise fields.error(name, "gemm (other layouts are not read)", version)
-    bits = fields.integer("bits", 4, low=1, high=32)
+    name = _present(fields, "w_bit", "bits")
+    bits = fields.integer(name, 4, low=1, high=32)
     if bits != 4:
-        raise fields.error("bits", "4", bits)
+        raise fields.error(name, "4", bits)
     if not fields.flag("zero_point", True):
         raise fields.error("zero_point", "true", False)
-    group = _group(fields)
+    group = _group(fields, _present(fields, "q_group_size", "group_size"))
     return _everywhere(f"awq, 4 bits, {in_groups(group)}", Awq(group))
 
 
 def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
-    # If they differ, transformers goes by the older name, GPTQModel by the newer.
-    name = "checkpoint_format" if fields.has("checkpoint_format") else "format"
-    kind = fields.text(name, _GPTQ)
-    if kind not in (_GPTQ, _GPTQ_V2):
-        raise fields.error(name, "gptq or gptq_v2 (other layouts are not read)", kind)
+    kind = _gptq_kind(fields)
     if fields.flag("is_marlin_format", False):
         raise fields.error("is_marlin_format", "false", True)
-    pack = fields.text("pack_dtype", "int32").removeprefix("torch.")
-    if pack != "int32":
-        raise fields.error("pack_dtype", "int32", pack)
-    usual = _gptq_scheme(fields, kind)
+    usual = _gptq_scheme(fields)
     rules: list[ModuleRule] = []
     dynamic = fields.section("dynamic") or ConfigFields(fields.source, {})
     if len(dynamic.values) > MOST_RULES:
@@ -145,9 +171,12 @@ def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
             rules.append((name_pattern(dynamic, text[2:]), None))
             continue
         own = dynamic.section(text)
-        merged = {**fields.values, **(own.values if own else {})}
+        own_values = own.values if own else {}
+        merged = {**fields.values, **own_values}
+        if any(name in own_values for name in _GPTQ_FORMATS):
+            merged |= {name: own_values.get(name) for name in _GPTQ_FORMATS}
         source = f"{dynamic.source}: {text[:80]}"
-        scheme = _gptq_scheme(ConfigFields(source, merged), kind)
+        scheme = _gptq_scheme(ConfigFields(source, merged))
         rules.append((name_pattern(dynamic, text.removeprefix("+:")), scheme))
     rules.append((every, usual))
     title = "gptq" if kind == _GPTQ else "gptq v2"
@@ -157,13 +186,25 @@ def _read_gptq(fields: ConfigFields) -> QuantizedFormat:
     )
 
 
-def _gptq_scheme(fields: ConfigFields, kind: str) -> Gptq:
+def _gptq_kind(fields: ConfigFields) -> str:
+    # If they differ, transformers goes by the older name, GPTQModel by the newer.
+    name = _present(fields, *_GPTQ_FORMATS)
+    kind = fields.text(name, _GPTQ)
+    if kind not in (_GPTQ, _GPTQ_V2):
+        raise fields.error(name, "gptq or gptq_v2 (other layouts are not read)", kind)
+    return kind
+
+
+def _gptq_scheme(fields: ConfigFields) -> Gptq:
+    pack = fields.text("pack_dtype", "int32").removeprefix("torch.")
+    if pack != "int32":
+        raise fields.error("pack_dtype", "int32", pack)
     bits = fields.integer("bits", low=1, high=32)
     if bits not in (2, 4, 8):
         raise fields.error("bits", "2, 4 or 8", bits)
     group = _group(fields)
     ordered = group is not None and fields.flag("desc_act", False)
-    return Gptq(bits, group, kind == _GPTQ, ordered)
+    return Gptq(bits, group, _gptq_kind(fields) == _GPTQ, ordered)
 
 
 # --- 4-bit floats --------------------------------------------------------------------------------

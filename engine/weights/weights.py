@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.architecture.errors import ConfigError, WeightsError
 from engine.architecture.fields import read_object
+from engine.architecture.quantization import SEPARATE_FILES
 from engine.architecture.schemes import is_codes
 from engine.architecture.text_part import TextModelPart, text_name
 from engine.sharding.shard import Part
@@ -235,8 +236,8 @@ def refuse_codes(stored: Mapping[str, Described]) -> None:
         if is_codes(each.name, each.dtype):
             raise WeightsError(
                 f"{each.name} is stored in few bits, but config.json has no quantization_config, "
-                "which says how; add it (older tools wrote its fields to quantize_config.json or "
-                "quant_config.json), or serve the original checkpoint"
+                f"which says how, and there is no {' or '.join(SEPARATE_FILES)}; add "
+                "one, or serve the original checkpoint"
             )
 
 

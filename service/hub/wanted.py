@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 
 import msgspec
 
-from engine.architecture.quantization import MODELOPT
+from engine.architecture.quantization import SEPARATE_FILES
 from engine.gguf.part_names import part_name
 from service.hub.errors import NotServableError
 
@@ -23,7 +23,7 @@ SINGLE_WEIGHTS = "model.safetensors"
 _CONFIG = "config.json"
 _TOKENIZER = "tokenizer.json"
 _SMALL = (
-    *(_CONFIG, "generation_config.json", MODELOPT, WEIGHTS_INDEX),
+    *(_CONFIG, "generation_config.json", *SEPARATE_FILES, WEIGHTS_INDEX),
     *(_TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
     *("chat_template.jinja", "additional_chat_templates/*.jinja", "response_template.json"),
     *("processor_config.json", "chat_template.json"),  # chat templates of image-text models

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from engine.architecture.errors import ConfigError
 from engine.architecture.fields import ConfigFields
-from engine.architecture.quantization import MODELOPT, quantized_format, read_quantization
+from engine.architecture.quantization import quantized_format, read_quantization
 from engine.architecture.schemes import (
     BY_ROW,
     WHOLE,
@@ -100,6 +100,14 @@ def test_modules_of_gptq_may_differ() -> None:
     assert found.scheme_of("lm_head") == found.scheme_of("other") == Gptq(4, 128, True)
 
 
+@pytest.mark.parametrize("usual", ["format", "checkpoint_format"])
+@pytest.mark.parametrize("own", ["format", "checkpoint_format"])
+def test_modules_of_gptq_may_have_the_other_version(usual: str, own: str) -> None:
+    found = read(**{**GPTQ, usual: "gptq", "dynamic": {"+:.*mlp.*": {own: "gptq_v2"}}})
+    assert found.scheme_of("model.layers.0.mlp.up_proj") == Gptq(4, 128, False)
+    assert found.scheme_of("other") == Gptq(4, 128, True)
+
+
 @pytest.mark.parametrize(
     ("values", "named"),
     [
@@ -119,6 +127,8 @@ def test_modules_of_gptq_may_differ() -> None:
         ({**GPTQ, "group_size": 2**40}, "group_size"),
         ({**GPTQ, "group_size": [128]}, "group_size"),
         ({**GPTQ, "checkpoint_format": "marlin"}, "checkpoint_format must be gptq or gptq_v2"),
+        ({**GPTQ, "dynamic": {"mlp": {"format": "marlin"}}}, "mlp: format must be gptq or gptq_v2"),
+        ({**GPTQ, "dynamic": {"mlp": {"pack_dtype": "int8"}}}, "mlp: pack_dtype must be int32"),
         ({**GPTQ, "is_marlin_format": True}, "is_marlin_format"),
         ({**GPTQ, "pack_dtype": "int8"}, "pack_dtype"),
         ({**GPTQ, "dynamic": []}, "dynamic"),
@@ -174,7 +184,7 @@ def test_what_is_not_read_is_named(values: dict[str, Any], named: str) -> None:
 def test_a_file_of_its_own_may_say_it(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     assert read_quantization(tmp_path) is None
-    own = tmp_path / MODELOPT
+    own = tmp_path / "hf_quant_config.json"
     own.write_text(json.dumps({"producer": {}}))
     assert read_quantization(tmp_path) is None
     own.write_text(json.dumps({"quantization": {"quant_algo": "NVFP4", "group_size": 16}}))
@@ -185,6 +195,45 @@ def test_a_file_of_its_own_may_say_it(tmp_path: Path) -> None:
     found = read_quantization(tmp_path)
     assert found is not None
     assert found.scheme_of("x") == Awq(128)
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "scheme"),
+    [
+        (
+            "quantize_config.json",
+            {"bits": 4, "group_size": 128, "desc_act": True, "model_name_or_path": None},
+            Gptq(4, 128, True, ordered=True),
+        ),
+        (
+            "quantize_config.json",
+            {"bits": 8, "group_size": -1, "checkpoint_format": "gptq_v2"},
+            Gptq(8, None, False),
+        ),
+        ("quantize_config.json", {**AWQ, "quant_method": "awq"}, Awq(128)),
+        (
+            "quant_config.json",
+            {"zero_point": True, "q_group_size": 64, "w_bit": 4, "version": "GEMM"},
+            Awq(64),
+        ),
+    ],
+    ids=["gptq", "gptq v2", "awq in the other's", "awq"],
+)
+def test_older_tools_wrote_files_of_their_own(
+    name: str, values: dict[str, Any], scheme: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_text(json.dumps(values))
+    found = read_quantization(tmp_path)
+    assert found is not None
+    assert found.scheme_of("model.layers.0.mlp.up_proj") == scheme
+
+
+def test_an_error_in_such_a_file_names_it(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "quant_config.json").write_text(json.dumps({"w_bit": 3, "version": "GEMM"}))
+    with pytest.raises(ConfigError, match=r"quant_config\.json: w_bit must be 4, not 3"):
+        read_quantization(tmp_path)
 
 
 @pytest.mark.parametrize("inside", [False, True])

@@ -16,6 +16,7 @@ from safetensors.torch import load_file, save_file
 from engine.architecture.config import load_model_config
 from engine.architecture.encoder_config import load_encoder_config
 from engine.architecture.errors import WeightsError
+from engine.messages import SamplingParams
 from engine.model import bert
 from engine.run.loader import (
     DecoderOptions,
@@ -25,7 +26,7 @@ from engine.run.loader import (
     parameter_shapes,
 )
 from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, checkpoint_files
-from tests.engine.driving import load_runner
+from tests.engine.driving import Engine, load_runner
 from tests.engine.quantized.making import quantize_directory
 from tests.engine.tiny_encoders import SCORERS, save_encoder
 from tests.engine.tiny_models import VARIANTS, Variant, save_model
@@ -104,9 +105,27 @@ def test_few_bits_that_config_json_does_not_describe_are_refused(
     with pytest.raises(
         WeightsError,
         match=r"down_proj\.\w+ is stored in few bits, but config\.json has no "
-        r"quantization_config, which says how; add it",
+        r"quantization_config, which says how, and there is no hf_quant_config\.json or "
+        r"quantize_config\.json or quant_config\.json; add one",
     ):
         load_runner(model, model_impl=model_impl)
+
+
+def greedy(model: Path, model_impl: str) -> list[int]:
+    params = SamplingParams(temperature=0.0, max_tokens=8, ignore_eos=True)
+    return Engine(model, model_impl=model_impl).generate([[3, 1, 4, 1, 5]], params)[0].token_ids
+
+
+@pytest.mark.parametrize("model_impl", ["native", "transformers"])
+def test_few_bits_that_a_file_of_the_tool_describes_are_read(model_impl: str, model: Path) -> None:
+    config = (model / "config.json").read_text()
+    quantize_directory(model, "gptq", 32)
+    described = json.loads((model / "config.json").read_text())
+    expected = greedy(model, model_impl)
+    (model / "config.json").write_text(config)
+    own = {name: described["quantization_config"][name] for name in ("bits", "group_size")}
+    (model / "quantize_config.json").write_text(json.dumps(own))
+    assert greedy(model, model_impl) == expected
 
 
 def test_a_copy_of_the_tied_head_and_recomputed_buffers_are_ignored(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ def names(found: list[HubFile]) -> list[str]:
 NEEDED = (
     *(
         "config.json",
-        "hf_quant_config.json",
+        *("hf_quant_config.json", "quantize_config.json", "quant_config.json"),
         "generation_config.json",
         "tokenizer.json",
         "tokenizer_config.json",
