@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from queue import Queue
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -63,6 +64,10 @@ def test_prompts_have_their_lengths_and_share_what_the_recorded_ones_did() -> No
     assert all(FIRST_TOKEN_ID <= token < FIRST_TOKEN_ID + TOKEN_IDS for token in one)
 
 
+def test_a_prompt_is_not_longer_than_recorded_whatever_its_blocks_are() -> None:
+    assert [len(prompt_of(line(0, length, (0, 1, 2)), 0)) for length in (1, 5, 17)] == [1, 5, 17]
+
+
 def test_a_file_is_read_in_the_order_of_time(tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     lines: list[dict[str, Any]] = [
@@ -104,7 +109,7 @@ def test_the_summary_has_throughput_and_quantiles() -> None:
         Replayed(0.0, 0.1, [0.01, 0.02], 100, 60, 3),
         Replayed(error="HTTP 429", reason="Too many wait."),
         Replayed(error="HTTP 429", reason="The key's limit is reached."),
-        Replayed(error="cut"),
+        Replayed(prompt_tokens=50, output_tokens=7, error="cut"),
     ]
     text = "\n".join(summary(answers, 2.0))
     assert "failed: 2 HTTP 429, 1 cut\n  HTTP 429: Too many wait.\ntokens" in text
@@ -168,6 +173,34 @@ async def test_requests_are_sent_and_streams_are_read() -> None:
     assert all(one.ttft is not None and len(one.gaps) == 1 for one in found[:2])
 
 
+async def test_a_faster_replay_ends_sooner_and_an_answer_with_its_last_byte() -> None:
+    event = b'data: {"choices": [{"text": "a"}]}\n\n'
+    body = 3 * event + b"data: [DONE]\n\n"
+    open_until_the_end = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        open_until_the_end.append(writer)
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    begun = monotonic()
+    async with asyncio.timeout(30):
+        found = await replayed(
+            [line(0.0, 5, ()), line(60.0, 5, ())], f"127.0.0.1:{port}", speed=600.0
+        )
+    seconds = monotonic() - begun
+    for writer in open_until_the_end:
+        writer.close()
+    server.close()
+    for one in found:
+        assert one.error is None
+        assert one.ttft is not None
+        assert len(one.gaps) == 2
+        assert one.ttft + sum(one.gaps) <= seconds
+
+
 @pytest.mark.parametrize(
     ("sent", "error", "reason"),
     [
@@ -212,6 +245,19 @@ def test_a_server_that_cannot_be_reached_is_named(
     assert run(path, url, model="m", key=None, speed=1.0) == 1
     shown = capsys.readouterr().out
     assert f"failed: 2 not connected\n  not connected: no connection to {url}: " in shown
+
+
+def test_one_failed_request_is_a_failure_of_the_replay(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    statuses = [200, 500]
+    with ForeignServer() as server:
+        server.replies[COMPLETIONS] = lambda exchange: exchange.answer(
+            statuses.pop(), "data: [DONE]\n\n"
+        )
+        path = trace(tmp_path / "trace.jsonl", 0, 0)
+        assert run(path, server.url, model="m", key=None, speed=1.0) == 1
+    assert "failed: 1 HTTP 500\n" in capsys.readouterr().out
 
 
 def test_a_server_without_models_is_reported(tmp_path: Path) -> None:

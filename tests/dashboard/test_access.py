@@ -54,6 +54,14 @@ def test_a_typed_key_admits_its_browser_to_what_it_may_do(
     assert access(0).standing is Standing.STRANGER
 
 
+def test_a_typed_key_is_forgotten_in_time(
+    server: AdminServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dashboard.access, "_REMEMBERED_SECONDS", 0.0)
+    remember_key(0, KEY)
+    assert access(0).standing is Standing.STRANGER
+
+
 def test_wrong_keys_are_not_remembered_and_push_nobody_out(
     server: AdminServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,6 +32,15 @@ def test_replicas_behind_one_address_are_told_apart() -> None:
     assert histories.alternating() == ["pod-0:8000", "pod-1:8000", "pod-2:8000"]
 
 
+def test_a_server_that_answered_for_long_before_another_did_alternates_with_it() -> None:
+    histories = Histories(30.0)
+    for second in range(100):
+        histories.append(second, page("a:8000", 500))
+    histories.append(100, page("b:8000", 500))
+    histories.append(101, page("a:8000", 500))
+    assert histories.alternating() == ["a:8000", "b:8000"]
+
+
 def test_a_server_that_takes_the_place_of_another_is_no_restart_of_it() -> None:
     histories = Histories(30.0)
     histories.append(1, page("old:8000", 500))

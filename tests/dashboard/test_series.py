@@ -42,6 +42,23 @@ def test_a_restart_of_the_server_is_no_negative_rate() -> None:
     assert scrapes.increase("tokens_total", 1) == 5
 
 
+def test_every_restart_is_corrected_for_and_a_series_may_be_missing_in_between() -> None:
+    scrapes = history((0, {TOKENS: 100}), (1, {TOKENS: 4}), (2, {OTHER: 1}), (3, {TOKENS: 3}))
+    assert scrapes.increase("tokens_total", 10, {"model": "a"}) == 4 + 3
+
+
+def test_a_window_keeps_its_first_scrape_if_a_timer_was_a_little_early_or_late() -> None:
+    scrapes = history((0, {TOKENS: 0}), (5, {TOKENS: 50}), (10.05, {TOKENS: 100}), seconds=10)
+    assert scrapes.increase("tokens_total", 10) == 100
+    assert scrapes.increase("tokens_total", 5) == 50
+
+
+def test_series_of_one_label_value_are_one_rate() -> None:
+    failed = Series("tokens_total", (("model", "a"), ("outcome", "failed")))
+    scrapes = history((0, {TOKENS: 0, failed: 0}), (2, {TOKENS: 10, failed: 4}))
+    assert scrapes.rates_by("tokens_total", "model", 10) == {"a": 7}
+
+
 def test_a_series_that_appears_later_began_at_zero() -> None:
     scrapes = history((0, {TOKENS: 100}), (1, {TOKENS: 100, OTHER: 3}))
     assert scrapes.increase("tokens_total", 10) == 3

@@ -79,6 +79,18 @@ def test_a_sign_in_by_oidc_ends_after_the_set_hours(
     assert labels(by_oidc("load", sub="ann")) == ["Sign in"]  # no one knows since when
 
 
+@pytest.mark.parametrize(
+    ("groups", "operates"),
+    [(["staff"], False), (["staff", "ops"], True), ("ops", True), ("drops", False), (None, False)],
+    ids=["another", "among others", "one name", "a longer name", "none"],
+)
+def test_of_those_signed_in_by_oidc_only_the_operators_may_load_the_server(
+    server: AdminServer, groups: object, operates: bool
+) -> None:
+    page = by_oidc("load", iat=int(time.time()), groups=groups)
+    assert ("Start" in labels(page)) == operates
+
+
 def test_the_documented_example_of_sign_in_by_oidc_has_what_a_provider_needs() -> None:
     """The provider of tests/dashboard/test_operating_in_browser.py, which sends groups only if they
     are requested."""

@@ -111,6 +111,20 @@ def test_prompt_tokens_with_logprobs_are_timed_as_what_they_cost() -> None:
     assert seen == [(1, 35)]
 
 
+def test_a_step_launched_early_is_timed_from_the_end_of_the_one_before() -> None:
+    now = [1.0]
+    core = EngineCore(
+        CheckingRunner(vocab_size=1000),
+        max_num_seqs=8,
+        max_num_batched_tokens=256,
+        clock=lambda: now[0],
+    )
+    plan = StepPlan((ScheduledSequence(sequence(1, [1, 2], []), 0, 2, completes=True),))
+    assert core.flights.figures(Flight(plan, 0.0)).seconds == 1.0
+    now[0] = 1.5
+    assert core.flights.figures(Flight(plan, 0.25)).seconds == 0.5
+
+
 def test_prompts_that_cannot_be_timed_keep_nobody_from_being_served() -> None:
     for settings in ({"num_kv_blocks": 20}, {"num_kv_blocks": 100, "fail_steps": 1}):
         engine = ReadyToServe(**settings)

@@ -84,6 +84,17 @@ def test_connections_without_news_share_a_message(ledger: Ledger) -> None:
     assert outputs[BOB] is outputs[3]
 
 
+def test_the_load_is_reported_only_to_those_that_choose_among_engines(ledger: Ledger) -> None:
+    several = Ledger(lambda: 9.0, reports_load=True)
+    several.open(ALICE)
+    for one in (ledger, several):
+        running = entry(one, ALICE, 1, 0).sequence
+    assert ledger.load([running]) is None
+    load = several.load([running])
+    assert load is not None
+    assert load.tokens == running.num_prompt_tokens + running.num_output_tokens == 3
+
+
 def test_a_handle_in_use_is_a_broken_protocol_on_its_own_connection(ledger: Ledger) -> None:
     entered = entry(ledger, ALICE, 7, 0)
     with pytest.raises(ProtocolError, match="handle 7"):

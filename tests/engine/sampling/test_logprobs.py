@@ -8,6 +8,7 @@ import torch
 from engine.messages import (
     token_mask,
 )
+from engine.sampling.logprobs import token_logprobs
 from engine.step.step import SampledToken
 from tests.engine.sampling.rows import params, sampler, sequence, some_logits
 
@@ -36,3 +37,10 @@ def test_rows_without_logprobs_report_none() -> None:
     rows = [sequence(1, params(logprobs=1)), sequence(2, params())]
     results = sampler().sample(some_logits(rows=2), rows)
     assert [getattr(result, "logprobs", None) is None for result in results] == [False, True]
+
+
+def test_no_more_alternatives_are_reported_than_there_are_tokens() -> None:
+    logits = torch.tensor([[0.0, 2.0, 1.0], [5.0, 4.0, 3.0]])
+    both = token_logprobs(logits, [2, 0], [20, 1])
+    assert [[top.token_id for top in one.top] for one in both] == [[1, 2, 0], [0]]
+    assert [one.rank for one in both] == [2, 1]

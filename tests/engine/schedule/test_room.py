@@ -40,3 +40,15 @@ def test_what_running_prompts_lack_is_promised_to_them_except_to_preempted_ones(
     assert one.fits(sequence(56), [], 0)
     assert not one.fits(sequence(57), [], 0)
     assert one.for_more(8, 2) == 4
+
+
+def test_blocks_that_others_hold_are_shared_and_those_that_nobody_holds_are_taken() -> None:
+    pool = BlockPool(NUM_BLOCKS, lambda *_: None)
+    held = pool.allocate_all(NUM_BLOCKS // 2)
+    one = Room(pool, 4)
+    assert one.fits(sequence(60), held[:5], 0)
+    assert not one.fits(sequence(61), held[:5], 0)
+    for block in held:
+        pool.release(block)
+    assert one.fits(sequence(80), held[:5], 0)
+    assert not one.fits(sequence(81), held[:5], 0)

@@ -17,7 +17,7 @@ from engine.queueing import ServiceClass
 from engine.schedule import waiting
 from engine.schedule.tenant_queue import MOST_OUT_OF_TURN, TenantQueue
 from engine.schedule.waiting import FLOORS, WaitingQueue
-from engine.step.sequence import Sequence
+from engine.step.sequence import MOST_OVERTAKEN, Sequence
 
 PARAMS = SamplingParams(max_tokens=1000)
 INTERACTIVE, STANDARD, BATCH = ServiceClass
@@ -285,6 +285,55 @@ def test_idle_time_earns_nothing() -> None:
         server.step()
     taken = Counter(one.tenant for one in server.admitted[before:])
     assert abs(taken["idle"] - taken["busy"]) <= 2
+
+
+def owed_to_batch(queue: WaitingQueue) -> tuple[Sequence, Sequence]:
+    """Let an urgent class run until the turn is that of a batch sequence; return this one and an
+    urgent one that waits."""
+    batch = sequence(0, "a", service_class=BATCH)
+    queue.enter(batch)
+    for uid in itertools.count(1):
+        queue.enter(urgent := sequence(uid, "b", service_class=INTERACTIVE))
+        if queue.head() is batch:
+            return batch, urgent
+        queue.charge(queue.pop())
+    raise AssertionError
+
+
+def test_what_a_class_was_owed_is_void_once_nothing_of_it_waits() -> None:
+    queue = WaitingQueue()
+    batch, urgent = owed_to_batch(queue)
+    queue.discard(batch)
+    queue.enter(sequence(1000, "a", service_class=BATCH))
+    assert queue.head() is urgent
+
+
+def test_a_sequence_admitted_by_its_floor_or_overtaken_often_yields_no_more() -> None:
+    queue = WaitingQueue()
+    batch, urgent = owed_to_batch(queue)
+    assert queue.pop() is batch
+    queue.charge(batch)
+    assert queue.yields_to(urgent, [batch]) is None
+    other = WaitingQueue()
+    other.enter(batch)
+    other.charge(other.pop())
+    other.enter(urgent)
+    assert other.yields_to(urgent, [batch]) is batch
+    batch.num_overtaken = MOST_OVERTAKEN
+    assert other.yields_to(urgent, [batch]) is None
+
+
+def test_tenants_with_sequences_are_not_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waiting, "_MOST_IDLE", 4)
+    queue = WaitingQueue()
+    running = [sequence(uid, f"tenant-{uid}") for uid in range(8)]
+    for one in running:
+        queue.enter(one)
+        queue.charge(queue.pop())
+    for one in running:
+        queue.put_back(one)
+        assert queue.pop() is one
+        queue.leave(one)
 
 
 def test_a_sequence_that_has_begun_to_stream_comes_back_before_all_others() -> None:

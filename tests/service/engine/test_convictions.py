@@ -86,6 +86,16 @@ def test_a_folder_that_did_not_change_is_not_listed_again(tmp_path: Path) -> Non
     assert digest(1) in first
 
 
+def test_what_is_added_within_one_tick_of_the_clock_is_seen(tmp_path: Path) -> None:
+    folder = tmp_path / "convicted"
+    first, second = Convictions(folder), Convictions(folder)
+    tick = time.time_ns()
+    for number in (1, 2):
+        first.add(digest(number))
+        os.utime(folder, ns=(tick, tick))
+        assert digest(number) in second
+
+
 def test_a_file_of_another_kind_in_the_folder_hides_nothing(tmp_path: Path) -> None:
     folder = tmp_path / "convicted"
     first, second = Convictions(folder), Convictions(folder)

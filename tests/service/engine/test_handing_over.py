@@ -88,6 +88,8 @@ async def test_sequences_are_sent_in_order_of_arrival_and_then_it_is_free() -> N
     await parts.until(lambda: parts.done == 1)
     assert parts.writer.sent == [1, 2, 3]
     assert parts.sequences.in_state(SequenceState.UNSENT) == []
+    await asyncio.sleep(0.01)
+    assert parts.done == 1
 
 
 async def test_those_that_come_when_it_has_just_ended_are_sent_too() -> None:
@@ -164,6 +166,18 @@ async def test_the_wait_for_an_engine_ends() -> None:
     await parts.until(lambda: one.failure is not None)
     assert isinstance(one.failure, EngineUnavailableError)
     assert not parts.handing_over.is_waiting
+
+
+async def test_an_engine_that_came_in_time_keeps_its_sequences() -> None:
+    parts = Parts(restart_timeout=0.05)
+    one = parts.add()
+    parts.handing_over.engine_lost("it died", has_other=False)
+    parts.handing_over.engine_lost("it died again", has_other=False)
+    parts.begin()
+    await parts.until(lambda: parts.done == 1)
+    await asyncio.sleep(0.1)  # longer than the wait
+    assert one.failure is None
+    assert parts.writer.sent == [one.handle]
 
 
 @pytest.mark.parametrize("has_other", [False, True])

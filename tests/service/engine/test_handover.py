@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 import pytest
 import structlog
 
@@ -145,6 +146,56 @@ def test_the_accused_runs_alone_first_and_is_refused_after_a_second_death_on_tri
     with pytest.raises(CrashingRequestError):
         server.handover.suspects.check(killer.message)
     assert server.send(server.handover.order()) == [innocent]
+
+
+def test_a_conviction_refuses_every_request_that_is_the_same() -> None:
+    server = Server()
+    killer, same, other = server.running(tokens=False), server.open(sent=False), server.open()
+    assert killer.message is not None
+    assert same.message is not None
+    same.message = msgspec.structs.replace(
+        same.message, prompt_token_ids=killer.message.prompt_token_ids
+    )
+    server.handover.engine_lost("gone")
+    assert server.send(server.handover.order()) == [killer]
+    server.handover.engine_lost("gone")
+    order = server.handover.order()
+    assert server.send(order) == []
+    assert server.send(order) == [killer]
+    server.handover.engine_lost("gone")
+    assert isinstance(killer.failure, CrashingRequestError)
+    assert isinstance(same.failure, CrashingRequestError)
+    assert other.is_open
+
+
+def test_one_that_has_passed_its_trial_is_not_accused_of_a_later_death() -> None:
+    server = Server()
+    suspect = server.running(tokens=False)
+    server.handover.engine_lost("gone")
+    order = server.handover.order()
+    assert server.send(order) == [suspect]
+    server.give_token(suspect)
+    assert server.send(order) == []
+    server.handover.engine_lost("gone")
+    assert not server.handover.suspects.is_accused(suspect)
+
+
+def test_another_engine_gets_all_but_the_suspects() -> None:
+    server = Server()
+    trusted, suspect, waiting = server.running(), server.running(tokens=False), server.open()
+    server.handover.engine_lost("gone", has_other=True)
+    assert server.handover.release() == [trusted, waiting]
+    assert list(server.sequences) == [suspect]
+
+
+def test_a_death_during_a_trial_ends_it() -> None:
+    server = Server()
+    server.running(tokens=False)
+    server.handover.engine_lost("gone")
+    server.send(server.handover.order())
+    assert server.handover.on_trial
+    server.handover.engine_lost("gone")
+    assert not server.handover.on_trial
 
 
 def test_the_wait_ends_a_fixed_time_after_the_first_death_unless_an_engine_ran_a_step() -> None:

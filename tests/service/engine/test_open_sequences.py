@@ -73,6 +73,24 @@ def test_sequences_that_an_engine_aborts_by_itself_are_kept_for_the_next() -> No
     assert not sequence.is_open
 
 
+def test_sequences_that_move_to_another_engine_wait_there_in_order_of_arrival() -> None:
+    (left, (first, third)), (there, (second,)) = opened(1, 3), opened(2)
+    left.take_back()
+    there.take_back()
+    for sequence in (third, first):
+        left.give_away(sequence)
+        there.adopt(sequence)
+    assert (left.num_waiting, there.num_waiting) == (0, 3)
+    assert there.in_state(SequenceState.UNSENT) == [first, second, third]
+
+
+def test_the_parts_of_a_prompt_are_added_up() -> None:
+    sequences, (sequence,) = opened(1)
+    for tokens in (64, 64, 7):
+        sequences.apply(step({}, prefilled=[Prefilled(1, tokens)]), keep_aborted=False)
+    assert sequence.prompt_tokens_computed == 135
+
+
 def test_failing_one_twice_counts_once() -> None:
     sequences, [sequence] = opened(1)
     sequences.fail([sequence, sequence], EngineFailedError("gone"))

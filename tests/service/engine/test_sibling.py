@@ -35,10 +35,13 @@ def table(folder: Path, number: int, prompt: list[int], salt: str = "") -> Prefi
 def test_the_load_is_the_last_report_and_what_it_cannot_include(tmp_path: Path) -> None:
     one = sibling(tmp_path)
     assert one.load() == 0
+    now = time.monotonic()
     one.sent(100)
     assert one.load() == 100
     before = time.monotonic() - 1.0
     one.link.stats = EngineStats(load=EngineLoad(40, before))
+    assert one.load() == 140
+    one.link.stats = EngineStats(load=EngineLoad(40, now + 0.01))  # it was on its way
     assert one.load() == 140
     one.link.stats = EngineStats(load=EngineLoad(150, time.monotonic() + 1.0))
     assert one.load() == 150

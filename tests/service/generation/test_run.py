@@ -20,6 +20,7 @@ from service.generation.run import (
     Run,
     RunLimits,
     RunLog,
+    RunMemory,
     RunRegistry,
 )
 from service.tenants.caller import ANYBODY, Caller
@@ -121,6 +122,17 @@ def test_a_log_stays_within_its_bytes_and_keeps_the_last_event() -> None:
         assert log.size <= 100
     log.append(b"data: %b\n\n" % (b"x" * 500))
     assert log.next - log.first == 1
+
+
+def test_a_released_log_counts_no_more_whatever_is_appended_or_dropped() -> None:
+    memory = RunMemory()
+    log = RunLog(100, memory, "me", beside=5)
+    log.append(event(0))
+    assert memory.of("me") == memory.used == 5 + log.size
+    log.release()
+    for number in range(1, 100):
+        log.append(event(number))
+        assert memory.of("me") == memory.used == 0
 
 
 async def test_a_reader_that_fell_behind_what_is_kept_is_told(generation: Generation) -> None:

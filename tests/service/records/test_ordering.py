@@ -40,3 +40,16 @@ def test_a_query_that_cannot_be_answered_says_what_is_allowed() -> None:
     for broken in ("!", "x" * 600, "ä", base64.urlsafe_b64encode(b"[1]").decode(), ""):
         with pytest.raises(QueryError, match="unchanged"):
             Ordering.of(RequestQuery(cursor=broken))
+
+
+def test_an_error_names_the_parameter_at_fault() -> None:
+    cursor = Ordering.of(RequestQuery(sort="-total")).cursor(Position(False, 1.0, "a"))
+    for field, query in (
+        ("sort", RequestQuery(sort="colour")),
+        ("limit", RequestQuery(limit=0)),
+        ("cursor", RequestQuery(sort="total", cursor=cursor)),
+        ("cursor", RequestQuery(sort="-total", cursor=f"{cursor[:4]}!{cursor[4:]}")),
+    ):
+        with pytest.raises(QueryError) as refusal:
+            Ordering.of(query)
+        assert refusal.value.field == field

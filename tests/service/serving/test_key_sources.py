@@ -190,6 +190,9 @@ async def test_keys_of_the_store_follow_it_and_stay_while_it_is_away(tmp_path: P
     await sources.look()
     with pytest.raises(UnauthorizedError, match="revoked"):
         ring.check(sent)
+    later = await desk.create(KeyGrant(alias="later"))
+    await sources.look_early()
+    assert ring.check(f"Bearer {later.text}".encode()).alias == "later"
     await desk.close()
     await sources.close()
 
@@ -328,11 +331,13 @@ async def test_limits_are_those_of_the_newest_key_that_has_not_expired(tmp_path:
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=0.3)
     first = '[[keys]]\nalias = "filed"\nkey = "file-key-1"\nrequests_per_minute = 5\n'
     second = '[[keys]]\nalias = "filed"\nkey = "file-key-2"\nrequests_per_minute = 9\n'
-    path.write_text(f"{first}{second}expires = {end.isoformat()}\n")
+    third = '[[keys]]\nalias = "lasting"\nkey = "file-key-3"\nexpires = 2999-01-01T00:00:00Z\n'
+    path.write_text(f"{first}{second}expires = {end.isoformat()}\n{third}")
     ring = KeyRing((), changes=True)
     sources = KeySources(ring, file=path)
     assert ring.check(KEY % 1).limits == KeyLimits(9)
     while ring.check(KEY % 1).limits == KeyLimits(9):
+        assert time.time() < end.timestamp() + 20
         await sources.look()
     assert time.time() >= end.timestamp()
     assert ring.check(KEY % 1).limits == KeyLimits(5)

@@ -40,6 +40,7 @@ def test_a_caller_is_the_digest_of_its_key() -> None:
         (b"", b" sk-one"),
         (b"Basic c2stdHdv", b"sk-one"),
         (b"Bearer ", b"sk-one"),
+        (b"Bearer   ", b"sk-one"),
         (b"sk-two", b"sk-one"),
     ],
 )
@@ -68,6 +69,25 @@ def test_a_key_that_is_the_only_one_shares_with_nobody() -> None:
     assert (caller.shares, caller.may_hurry) == (False, True)
     assert not KeyRing([])
     assert RING
+
+
+def test_a_key_may_no_more_than_it_says_whatever_other_keys_of_its_alias_may() -> None:
+    narrow, narrow_text = new_key(
+        KeyGrant(alias="team", scopes=(KeyScope.READ,), models=("small",))
+    )
+    wide, wide_text = new_key(
+        KeyGrant(alias="team", service_class=ServiceClass.BATCH, weight=4.0, tokens_per_minute=5)
+    )
+    ring = KeyRing([], changes=True)
+    ring.replace([narrow, wide])
+    caller = ring.check(b"", narrow_text.encode())
+    assert caller.scopes == {KeyScope.READ}
+    assert caller.models == {"small"}
+    assert caller.limits == KeyLimits(tokens_per_minute=5)
+    assert (caller.service_class, caller.weight) == (ServiceClass.BATCH, 4.0)
+    caller = ring.check(b"", wide_text.encode())
+    assert caller.may(KeyScope.INFERENCE)
+    assert caller.models is None
 
 
 def test_two_keys_of_one_alias_are_one_tenant_known_by_the_first() -> None:

@@ -67,6 +67,42 @@ async def test_what_another_replica_admitted_counts_here() -> None:
         two.enter(TEAM)
 
 
+async def test_of_many_tenants_all_are_reported_and_those_without_limits_here_not_noted() -> None:
+    source = Exchange()
+    (one, sharing_one), (two, sharing_two) = replica(source), replica(source)
+    aliases = [f"tenant-{number}" for number in range(150)]
+    for alias in (*aliases, "team"):
+        assert one.enter(Caller(alias=alias, limits=GRANT.limits))
+    await sharing_one.exchange()
+    assert source.used[one.ledger.memory.identity].keys() == {*aliases, "team"}
+    await sharing_two.exchange()
+    assert two.ledger.memory.aliases() == ["team"]
+
+
+@pytest.mark.parametrize(
+    ("leads", "limits", "shares"),
+    [
+        (True, {"requests_per_minute": 5}, True),
+        (False, {"requests_per_minute": 5}, False),
+        (True, {"tokens_per_day": 5}, False),  # which comes from the usage
+        (True, {}, False),
+    ],
+    ids=["leads", "follows", "budget", "unlimited"],
+)
+async def test_only_the_leading_worker_shares_and_only_if_there_is_something_to_share(
+    leads: bool, limits: dict[str, int], shares: bool
+) -> None:
+    source, keys, heard = Exchange(), KeyRing(api_keys([])), asyncio.Event()
+    keys.replace([new_key(KeyGrant(alias="team", **limits))[0]])  # type: ignore[arg-type]
+    sharing = LimitSharing(
+        Metering(), keys, source, lambda: leads, seconds=0.0, on_alone=lambda alone: heard.set()
+    )
+    running = asyncio.create_task(sharing.run())
+    await asyncio.wait_for(heard.wait(), 10)
+    running.cancel()
+    assert bool(source.used) == shares
+
+
 async def test_nothing_is_left_of_what_the_others_no_longer_report() -> None:
     source = Exchange()
     (one, sharing_one), (two, sharing_two) = replica(source), replica(source)

@@ -178,6 +178,27 @@ async def test_usage_is_exact_though_written_twice_and_continued_by_the_next_wor
         assert await other.archive.find(kept(1).request_id) == kept(1)
 
 
+async def test_what_was_used_since_the_last_write_is_stored_at_the_end(url: str) -> None:
+    async with archived(url) as one:
+        assert await one.archive.usage("key", NOON, NOON + HOUR) == []  # the next is not due yet
+        one.use(NOON, ALICE, output_tokens=7)
+    async with archived(url) as other:
+        [row] = await other.archive.usage("key", NOON, NOON + HOUR)
+    assert (row.group, row.output_tokens) == ("alice", 7)
+
+
+async def test_all_requests_are_stored_at_the_end_though_usage_is_due(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("service.store.usage_writer._SECONDS", 0.0)
+    requests = [kept(number) for number in range(300)]  # several batches
+    async with archived(url) as one:
+        one.keep(*requests)
+    async with archived(url) as other:
+        page = await other.archive.query(RequestQuery(sort="-ended", limit=len(requests) + 1))
+    assert ids(page.requests) == ids(requests)
+
+
 @pytest.mark.debian
 async def test_usage_that_a_failover_lost_is_written_again(postgres: Postgres) -> None:
     await execute(postgres.url, "CREATE DATABASE failed_over")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,25 @@ async def test_entries_are_written_once(tmp_path: Path) -> None:
             assert one.count == 0
         rows = await database.rows(audit_statement(10))
         assert [row.action for row in rows] == ["action 2", "action 1"]
+        await database.close()
+
+
+async def test_entries_that_come_during_writes_at_the_same_time_are_written_once(
+    tmp_path: Path,
+) -> None:
+    url = f"sqlite:///{tmp_path}/store.sqlite3"
+    async with opened(url):
+        database = ArchiveDatabase(store_place(url))
+        one = AuditWriter()
+        one.keep(entry(1))
+        writing = [asyncio.create_task(one.write(database)) for _ in range(2)]
+        await asyncio.sleep(0)
+        one.keep(entry(2))
+        await asyncio.gather(*writing)
+        await one.write(database)
+        rows = await database.rows(audit_statement(10))
+        assert [row.action for row in rows] == ["action 2", "action 1"]
+        assert one.count == 0
         await database.close()
 
 

@@ -31,6 +31,13 @@ def test_the_log_line_of_a_failure_contains_nothing_of_the_response() -> None:
     assert database.explain(TimeoutError()) == "TimeoutError"
 
 
+def test_the_log_line_of_a_failure_does_not_contain_the_password() -> None:
+    database = Database(store_place("postgresql://quire:hunter2@db.example/quire"))
+    failure = OSError("cannot connect to postgresql://quire:hunter2@db.example/quire")
+    said = database.explain(failure)
+    assert said == "OSError: cannot connect to postgresql://quire:…@db.example/quire"
+
+
 @pytest.fixture
 async def database(tmp_path: Path) -> AsyncIterator[Database]:
     database = Database(store_place(f"sqlite:///{tmp_path}/store.sqlite3"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from service.store.key_database import KeyDatabase
 from service.store.place import store_place
@@ -70,6 +71,47 @@ async def test_a_key_that_was_revoked_meanwhile_is_not_among_those_that_a_new_on
         keys[2], ending=[key.id for key in keys[:2]], at=7.0, revokes=True
     )
     assert [(key.id, key.revoked) for key in ended] == [(keys[1].id, 7.0)]
+    await database.close()
+
+
+async def test_a_new_key_ends_those_before_it_no_later_than_they_would_have(url: str) -> None:
+    database = KeyDatabase(store_place(url))
+    await database.bring_up_to_date()
+    ids = []
+    for expires in (None, 100.0, 3.0):
+        key = structs.replace(new_key(KeyGrant(alias="team"))[0], expires=expires)
+        await database.add(key)
+        ids.append(key.id)
+    await database.add(new_key(KeyGrant(alias="team"))[0], ending=ids, at=7.0)
+    ended = {key.id: key.expires for key in await database.keys()}
+    assert [ended[name] for name in ids] == [7.0, 7.0, 3.0]
+    await database.close()
+
+
+async def test_a_key_that_was_changed_meanwhile_does_not_get_its_end_back(url: str) -> None:
+    database = KeyDatabase(store_place(url))
+    await database.bring_up_to_date()
+    first, second, third = (new_key(KeyGrant(alias="team"))[0] for _ in range(3))
+    await database.add(first)
+    _, [ended] = await database.add(second, ending=[first.id], at=7.0)
+    await database.add(third, ending=[first.id], at=5.0)
+    await database.revoke([second.id], 1.0, restored=[(ended, first)])
+    found = {key.id: key for key in await database.keys()}
+    assert found[first.id].expires == 5.0
+    assert found[second.id].revoked == 1.0
+    await database.close()
+
+
+async def test_of_two_keys_made_at_one_moment_the_one_added_last_is_the_newest(url: str) -> None:
+    database = KeyDatabase(store_place(url))
+    await database.bring_up_to_date()
+    keys = [
+        structs.replace(new_key(KeyGrant(alias="team"))[0], id=name, created=1e9)
+        for name in ("key_b", "key_a", "key_c")
+    ]
+    for key in keys:
+        await database.add(key)
+    assert [key.id for key in await database.keys()] == ["key_b", "key_a", "key_c"]
     await database.close()
 
 

@@ -45,6 +45,7 @@ async def test_a_change_is_told_and_a_use_is_not(store: KeyStore, url: str) -> N
     told = await store.newer(revision)
     assert told is not None
     assert told[1] == (made.key,)
+    await other.note_use({made.key.id: 3.0})
     await other.note_use({made.key.id: 5.0, "key_unknown": 6.0})
     await other.note_use({made.key.id: 4.0})
     await other.close()
@@ -64,6 +65,13 @@ async def test_rotation_makes_a_like_key_and_ends_the_ones_before(store: KeyStor
     assert len(await store.keys()) == 3
     with pytest.raises(NoSuchKeyError):
         await store.rotate("nobody", overlap=0)
+
+
+async def test_rotation_allows_what_the_newest_key_does(store: KeyStore) -> None:
+    newest = KeyGrant(alias="team", tokens_per_minute=5)
+    await store.create(TEAM)
+    await store.create(newest)
+    assert (await store.rotate("team", overlap=3600)).key.grant == newest
 
 
 async def test_rotation_without_an_overlap_revokes_so_that_no_clock_matters(

@@ -98,6 +98,14 @@ async def test_only_its_owner_sees_or_deletes_it(url: str) -> None:
         assert not await store.delete("resp_o", "me")
 
 
+async def test_a_response_in_progress_can_be_deleted_once(url: str) -> None:
+    async with opened(url) as store:
+        await store.put(msgspec.structs.replace(record("resp_o"), status="in_progress"))
+        assert await store.delete("resp_o", "me")
+        await until(lambda: not store._gone)
+        assert not await store.delete("resp_o", "me")
+
+
 async def test_deleting_while_the_end_is_written_does_not_make_the_store_unavailable(
     url: str,
 ) -> None:
@@ -208,6 +216,15 @@ async def test_what_was_too_slow_to_be_stored_is_not_found_later(
         assert await store.get("resp_w1", "me") is None
         assert await other.get("resp_w1", "me") is None
         await store.put(record("resp_w2"))
+
+
+async def test_an_update_that_was_too_slow_takes_no_newer_one_along() -> None:
+    store = ResponseStore(store_place(""), MANY)
+    older, newer = updated(record("resp_v")), updated(record("resp_v", text="end"))
+    for each in (older, newer):
+        assert store.save(each)
+    store._drop(older)
+    assert await store.get("resp_v", "me") is newer
 
 
 async def test_a_slow_store_gets_time_to_write_the_rest_when_it_closes(
@@ -363,6 +380,13 @@ async def test_beyond_the_count_the_oldest_go(url: str) -> None:
             await asyncio.sleep(0.005)
         left = await names(store, [f"resp_c{number}" for number in range(8)], "me")
         assert left == ["resp_c5", "resp_c6", "resp_c7"]
+
+
+def test_many_new_responses_and_large_ones_are_swept_early() -> None:
+    limits = StoreLimits(responses=640, bytes=6400, ttl=60)
+    assert not limits.may_be_exceeded(10, 100)
+    assert limits.may_be_exceeded(11, 0)
+    assert limits.may_be_exceeded(1, 101)
 
 
 async def test_beyond_the_bytes_the_oldest_go(url: str) -> None:
@@ -539,6 +563,21 @@ async def test_waiting_for_the_store_to_load_ends_when_it_closes(
     await store.close()
     with pytest.raises(StoreUnavailableError):
         await asyncio.wait_for(waiting, 5)
+
+
+async def test_only_the_first_requests_wait_for_a_database_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service.store.store._FIRST_SECONDS", 0.01)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        store = ResponseStore(store_place(f"postgresql://q@127.0.0.1:{port}/quire"), MANY)
+        store.open()
+        await store.attempted()
+        waiting = asyncio.ensure_future(store.attempted())
+        await asyncio.sleep(0)
+        assert waiting.done()
+        await store.close()
 
 
 async def test_without_a_store_nothing_is_kept_and_nothing_is_found() -> None:

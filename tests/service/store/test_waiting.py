@@ -42,3 +42,13 @@ async def test_waiting_ends_in_time_for_all() -> None:
     with pytest.raises(StoreUnavailableError, match="too slow"):
         await other
     assert said == [True]
+
+
+async def test_one_who_leaves_takes_nobody_along() -> None:
+    waiting = WaitingWrites()
+    leaving, staying = (asyncio.create_task(waiting.written("resp_a", 60)) for _ in range(2))
+    await asyncio.sleep(0)
+    leaving.cancel()
+    await asyncio.wait({leaving})
+    waiting.note("resp_a")
+    await staying

@@ -27,7 +27,8 @@ from service.errors import (
 from service.tenants import limit_memory
 from service.tenants.key_limits import KeyLimits
 from service.tenants.limit_ledger import LimitLedger, LimitUse, MinuteUse
-from service.tenants.tenant_cells import REQUESTS, TOKENS, USED, WINDOW
+from service.tenants.limit_memory import LimitMemory
+from service.tenants.tenant_cells import OPEN_LEASE, REQUESTS, TOKENS, USED, WINDOW
 
 ROOT = Path(__file__).resolve().parents[3]
 CHILD = Path(__file__).with_name("limit_child.py")
@@ -98,6 +99,70 @@ def test_tokens_are_reserved_and_then_settled(ledger: LimitLedger, time: Time) -
     assert ledger.state("team", limits).tokens_left == 0
     time.now += WINDOW
     assert ledger.state("team", limits).tokens_left == 100
+
+
+def test_who_retries_when_it_was_told_to_is_admitted(ledger: LimitLedger, time: Time) -> None:
+    limits = KeyLimits(requests_per_minute=1)
+    time.now += 0.5
+    ledger.settle(ledger.enter("team", limits), 0)
+    with pytest.raises(RequestLimitError) as refusal:
+        ledger.enter("team", limits)
+    assert refusal.value.retry_after is not None
+    time.now += refusal.value.retry_after
+    ledger.enter("team", limits)
+
+
+def test_the_tokens_count_until_a_minute_after_the_last_and_the_requests_after_theirs(
+    ledger: LimitLedger, time: Time
+) -> None:
+    limits = KeyLimits(requests_per_minute=9, tokens_per_minute=100)
+    use = ledger.enter("team", limits)
+    time.now += 5
+    ledger.take(use, 80)
+    assert use.state.requests_reset == WINDOW - 5
+    assert use.state.tokens_reset == WINDOW
+
+
+def test_the_end_of_a_request_longer_than_a_minute_changes_no_other_second(
+    ledger: LimitLedger, time: Time
+) -> None:
+    limits = KeyLimits(requests_per_minute=9, tokens_per_minute=100)
+    long, refused = ledger.enter("team", limits), ledger.enter("team", limits)
+    ledger.take(long, 80)
+    time.now += WINDOW
+    ledger.take(ledger.enter("team", limits), 50)
+    ledger.settle(long, 10)
+    ledger.settle(refused, 0, counts=False)
+    left = ledger.state("team", limits)
+    assert (left.requests_left, left.tokens_left) == (8, 50)
+
+
+def test_what_was_used_beyond_the_reservation_counts_from_the_end(
+    ledger: LimitLedger, time: Time
+) -> None:
+    limits = KeyLimits(tokens_per_minute=100)
+    use = ledger.enter("team", limits)
+    ledger.take(use, 20)
+    time.now += WINDOW - 1
+    ledger.settle(use, 50)
+    assert ledger.state("team", limits).tokens_left == 50
+    time.now += 1
+    assert ledger.state("team", limits).tokens_left == 70
+    time.now += WINDOW - 1
+    assert ledger.state("team", limits).tokens_left == 100
+
+
+def test_what_others_used_is_forgotten_a_minute_after_it_was_last_heard(
+    ledger: LimitLedger, time: Time
+) -> None:
+    limits = KeyLimits(requests_per_minute=10, tokens_per_minute=100)
+    ledger.note_others({"team": MinuteUse(4, 30)}, ["team"])
+    time.now += WINDOW - 1
+    left = ledger.state("team", limits)
+    assert (left.requests_left, left.tokens_left) == (6, 70)
+    time.now += 1
+    left = ledger.state("team", limits)
+    assert (left.requests_left, left.tokens_left) == (10, 100)
 
 
 @pytest.mark.parametrize(
@@ -217,6 +282,32 @@ def test_a_tenant_whose_use_of_the_day_is_stored_gives_its_place_up(
     assert ledger.used_today("one") == 600
     with pytest.raises(QuotaError):
         ledger.take(use, 401)
+
+
+def test_a_tenant_whose_request_takes_minutes_keeps_its_place(
+    ledger: LimitLedger, time: Time, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 1)
+    limits = KeyLimits(concurrent_requests=1)
+    long = ledger.enter("one", limits)
+    time.now += 2 * WINDOW
+    with pytest.raises(OverloadedError):
+        ledger.enter("two", limits)
+    ledger.settle(long, 0)
+    time.now += 2
+    ledger.settle(ledger.enter("two", limits), 0)
+
+
+def test_what_others_have_in_progress_counts_as_long_as_they_report_it(
+    ledger: LimitLedger, time: Time
+) -> None:
+    limits = KeyLimits(concurrent_requests=3)
+    ledger.note_others({"team": MinuteUse(in_progress=3)}, ["team"])
+    time.now += OPEN_LEASE - 1
+    with pytest.raises(RequestLimitError):
+        ledger.enter("team", limits)
+    time.now += 1
+    ledger.enter("team", limits)
 
 
 def test_what_the_store_knows_of_the_day_counts(ledger: LimitLedger) -> None:
@@ -407,6 +498,17 @@ def test_what_a_killed_process_had_reserved_of_the_day_is_free_again() -> None:
         doomed.end()
         other.tell(limits, 20, tokens=100, used=None)
         assert other.answer() == 10
+
+
+def test_the_column_of_a_killed_process_can_be_taken_again() -> None:
+    limits = KeyLimits(concurrent_requests=1)
+    with children(2) as ((doomed, other), descriptor):
+        doomed.tell(limits, 1, used=None)
+        assert doomed.answer() == 1
+        doomed.end()
+        other.tell(limits, 1, used=None)
+        assert other.answer() == 1  # it has swept
+        assert LimitMemory(os.dup(descriptor))._column < 2
 
 
 def test_a_process_killed_at_any_moment_leaves_right_totals() -> None:

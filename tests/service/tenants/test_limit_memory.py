@@ -23,6 +23,47 @@ def test_totals_are_added_up_after_a_worker_was_killed_between_two_stores() -> N
         assert memory.tenant("team")[REQUESTS] == 3
 
 
+def test_whichever_tenant_a_killed_worker_was_at_has_its_totals_added_up() -> None:
+    memory = LimitMemory(None)
+    for _ in range(2):  # a tenant that is new, and one that is known
+        with memory.lock():
+            other = memory.tenant("other")
+        assert memory.hold()
+        tenant = memory.tenant("team")
+        tenant[REQUESTS] = 99
+        memory._unlock(limit_memory._MUTEX)  # as the kernel does when the worker is killed
+        with memory.lock():
+            assert (tenant[REQUESTS], other[REQUESTS]) == (0, 0)
+
+
+def test_a_worker_does_not_count_for_the_tenant_that_another_gave_the_place_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limit_memory, "MOST_TENANTS", 1)
+    clock = [1e6]
+    descriptor = os.memfd_create("memory-under-test")
+    one, other = (LimitMemory(os.dup(descriptor), clock=lambda: clock[0]) for _ in range(2))
+    for memory in (one, other):
+        with memory.lock():
+            memory.tenant("before").count_requests(int(clock[0]), 1)
+    clock[0] += WINDOW
+    with one.lock():
+        one.tenant("after")
+    with other.lock():
+        assert other.known("before") is None
+        assert other.known("after") is not None
+
+
+def test_a_worker_that_was_killed_while_it_filled_the_file_stops_no_other() -> None:
+    descriptor = os.memfd_create("memory-under-test")
+    os.ftruncate(descriptor, 1 << 20)
+    memory = LimitMemory(descriptor)
+    with memory.lock():
+        memory.tenant("team").count_requests(0, 1)
+    with LimitMemory(os.dup(descriptor)).lock():
+        assert memory.tenant("team")[REQUESTS] == 1
+
+
 def test_workers_of_one_memory_see_the_same_tenants() -> None:
     descriptor = os.memfd_create("memory-under-test")
     one, other = LimitMemory(descriptor), LimitMemory(os.dup(descriptor))

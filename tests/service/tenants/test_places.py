@@ -25,6 +25,7 @@ def test_each_place_is_taken_once_and_found_again_when_free() -> None:
     places.free(taken[1])
     assert places.owned() == _counted(a=2)
     assert places.take("c") == taken[1]
+    assert places.owned() == _counted(a=2, c=1)
     for place in taken:
         places.free(place)
     assert places.owned() == Counter()

@@ -76,6 +76,19 @@ async def test_an_owners_smallest_request_goes_first() -> None:
         assert work.order == ["first", "small", "big"]
 
 
+async def test_a_request_that_has_waited_long_goes_before_smaller_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("service.tenants.turns._PATIENCE_SECONDS", 0.0)
+    async with working() as work:
+        await work.begin("first", "a")
+        await work.begin("big", "a", 90)
+        await work.begin("small", "a", 5)
+        await work.end("first", "big", "small")
+        assert work.order == ["first", "big", "small"]
+    assert not work.turns._queues  # nothing is kept of an owner of whom nothing waits
+
+
 async def test_large_work_leaves_a_slot_to_small_work() -> None:
     async with working(2) as work:
         await work.begin("large", "a", 200)

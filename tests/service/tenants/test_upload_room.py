@@ -50,3 +50,13 @@ def test_one_key_leaves_room_to_the_others() -> None:
             one_more(FREE_BYTES + 100)
         arriving.enter_context(room.arriving(OTHER))(FREE_BYTES + 100)
         assert room.held == MOST // 2 + 100
+
+
+def test_keys_whose_bodies_have_arrived_take_no_share() -> None:
+    room = UploadRoom(MOST)
+    for number in range(100):
+        with room.arriving(Caller(f"gone-{number}", shares=True)) as gained:
+            gained(FREE_BYTES + 100)
+    with room.arriving(ONE) as first, room.arriving(ONE) as second:
+        first(FREE_BYTES + 100)
+        second(FREE_BYTES + MOST // 2 - 100)
