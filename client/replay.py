@@ -95,16 +95,17 @@ def _line(text: str, number: int) -> TraceLine:
 
 
 def prompt_of(line: TraceLine, number: int) -> list[int]:
-    """Return token ids: of each block those that its number always has, and after the last whole
-    block some that no other prompt has."""
+    """Return token ids, at least one: of each block those that its number always has, and after the
+    last whole block some that no other prompt has."""
+    length = max(1, line.input_length)
     ids: list[int] = []
     for block in line.hash_ids:
-        if len(ids) < line.input_length:
+        if len(ids) < length:
             ids += random.Random(block).choices(_IDS, k=line.block_size)
-    missing = line.input_length - len(ids)
+    missing = length - len(ids)
     if missing > 0:
         ids += random.Random(f"rest of {number}").choices(_IDS, k=missing)
-    return ids[: max(1, line.input_length)]
+    return ids[:length]
 
 
 _IDS = range(FIRST_TOKEN_ID, FIRST_TOKEN_ID + TOKEN_IDS)

@@ -37,11 +37,15 @@ class PendingRecords:
 
     def add(self, record: StoredResponse) -> bool:
         """Append a record in place of any with the same id; False if there is no room."""
-        if len(self) >= _MOST_PENDING or self._bytes + _size_of(record) > _MOST_PENDING_BYTES:
+        older = self._records.get(record.id)
+        count, size = len(self), self._bytes
+        if older is not None:
+            count, size = count - 1, size - _size_of(older)
+        if count >= _MOST_PENDING or size + _size_of(record) > _MOST_PENDING_BYTES:
             return False
         self.drop(record.id)
         self._records[record.id] = record
-        self._bytes += _size_of(record)
+        self._bytes = size + _size_of(record)
         return True
 
     def restore(self, records: Iterable[StoredResponse]) -> None:

@@ -45,6 +45,20 @@ def test_what_is_dropped_makes_room(monkeypatch: pytest.MonkeyPatch, limit: str,
     assert pending.add(record("resp_c", text="c" * 2000))
 
 
+@pytest.mark.parametrize(("limit", "most"), [("_MOST_PENDING", 2), ("_MOST_PENDING_BYTES", 5000)])
+def test_what_is_full_still_takes_the_newer_state_of_a_record(
+    monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    monkeypatch.setattr(f"service.store.pending.{limit}", most)
+    pending = PendingRecords()
+    for name in ("resp_a", "resp_b"):
+        assert pending.add(record(name, text="a" * 2000))
+    newer = record("resp_a", text="b" * 2000)
+    assert pending.add(newer)
+    assert pending.get("resp_a") is newer
+    assert not pending.add(record("resp_c", text="c" * 2000))
+
+
 @pytest.mark.parametrize("part", ["input", "context", "events"])
 def test_every_part_of_a_record_takes_room(monkeypatch: pytest.MonkeyPatch, part: str) -> None:
     monkeypatch.setattr("service.store.pending._MOST_PENDING_BYTES", 5000)
