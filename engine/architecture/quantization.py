@@ -42,17 +42,21 @@ _GPTQ_FORMATS = ("checkpoint_format", "format")  # newer name, older name
 
 @dataclass(frozen=True, slots=True)
 class _SeparateFile:
-    """A file in which some tools write what others write to config.json."""
+    """A file in which some tools write what others write to config.json. ``marks``: fields of
+    which it has one; a file of that name without any is another tool's, about other weights."""
 
     name: str
     method: str
     section: str | None = None
+    marks: tuple[str, ...] = ()
 
 
 _SEPARATE = (
     _SeparateFile("hf_quant_config.json", "modelopt", _MODELOPT_SECTION),
-    _SeparateFile("quantize_config.json", _GPTQ),  # AutoGPTQ's
-    _SeparateFile("quant_config.json", "awq"),  # early AutoAWQ's
+    # AutoGPTQ's. Converters to ONNX have a file of the same name.
+    _SeparateFile("quantize_config.json", _GPTQ, marks=("bits", "quant_method")),
+    # Early AutoAWQ's.
+    _SeparateFile("quant_config.json", "awq", marks=("w_bit", "bits", "quant_method")),
 )
 SEPARATE_FILES = tuple(each.name for each in _SEPARATE)
 """Files that may say how weights are quantized where config.json does not."""
@@ -83,7 +87,7 @@ def _separate_section(directory: Path, file: _SeparateFile) -> ConfigFields | No
         return None
     whole = read_object(path)
     section = whole if file.section is None else whole.section(file.section)
-    if section is None:
+    if section is None or (file.marks and not any(map(section.has, file.marks))):
         return None
     return ConfigFields(section.source, {"quant_method": file.method, **section.values})
 

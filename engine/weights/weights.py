@@ -236,8 +236,8 @@ def refuse_codes(stored: Mapping[str, Described]) -> None:
         if is_codes(each.name, each.dtype):
             raise WeightsError(
                 f"{each.name} is stored in few bits, but config.json has no quantization_config, "
-                f"which says how, and there is no {' or '.join(SEPARATE_FILES)}; add "
-                "one, or serve the original checkpoint"
+                f"which says how, and there is no {' or '.join(SEPARATE_FILES)}; add one ('quire "
+                "pull' fetches it if the repository has it), or serve the original checkpoint"
             )
 
 

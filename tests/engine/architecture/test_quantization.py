@@ -229,6 +229,24 @@ def test_older_tools_wrote_files_of_their_own(
     assert found.scheme_of("model.layers.0.mlp.up_proj") == scheme
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"per_channel": True, "reduce_range": True, "per_model_config": {"model": {}}},
+        {"modes": ["fp16", "q8"], "per_channel": False, "block_size": None},
+        {},
+    ],
+    ids=["older", "newer", "empty"],
+)
+@pytest.mark.parametrize("name", ["quantize_config.json", "quant_config.json"])
+def test_files_of_that_name_about_onnx_weights_are_ignored(
+    name: str, values: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / name).write_text(json.dumps(values))
+    assert read_quantization(tmp_path) is None
+
+
 def test_an_error_in_such_a_file_names_it(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / "quant_config.json").write_text(json.dumps({"w_bit": 3, "version": "GEMM"}))
