@@ -202,6 +202,15 @@ def test_one_with_prompt_logprobs_does_not_hide_those_after_it() -> None:
     assert server.steps_to_first_token(server.add("a", 10)) == 1
 
 
+def test_a_short_one_with_prompt_logprobs_goes_ahead_of_its_tenant_s_long_ones() -> None:
+    server = Server()
+    for _ in range(3):
+        server.add("a", LONG)
+    server.step()
+    scored = server.add("a", 10, prompt_logprobs=0)
+    assert server.steps_to_first_token(scored) == 1
+
+
 def test_a_prompt_larger_than_its_part_of_a_step_has_half_of_each() -> None:
     server = Server()
     long = server.add("a", LONG)
