@@ -159,6 +159,8 @@ class Scheduler:
         if self._waiting.is_shared:
             self._waiting.settle(self.running)
         prefilling = self._continue_decodes(draft, sitting_out)
+        if prefilling:
+            self._short.keep_first(prefilling)
         if self._pacer is not None and (prefilling or self._waiting):
             draft.limit(self._pacer.limits(len(draft.items)), prefilling, self._waiting)
         if prefilling:

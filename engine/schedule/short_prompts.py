@@ -5,6 +5,9 @@ before it leave. So others would wait until a long one has had its last step. Th
 step's prompt tokens is for *short* prompts: those with at most a quarter of the work that the first
 prompt has left. The first prompt takes at most twice as long for it, and prompts of about the same
 length are computed one after the other, as their mean time to the first token is then least.
+
+A short prompt that ranks above the first one (by priority, or as it is older) would itself be first
+from then on, with whole steps. So while the other is computed, it remains the first.
 """
 
 from __future__ import annotations
@@ -23,9 +26,24 @@ class ShortPrompts:
         self._waiting = waiting
         self._prefix = prefix
         self._room = room
+        # Running prompts that rank above the first: the uids of both.
+        self._ahead: dict[int, int] = {}
+
+    def keep_first(self, prefilling: list[Sequence]) -> None:
+        """Put the first of the running prompts, which come by rank, before those that have started
+        early while it was first."""
+        if not self._ahead:
+            return
+        uids = {one.uid for one in prefilling}
+        self._ahead = {
+            uid: first for uid, first in self._ahead.items() if uid in uids and first in uids
+        }
+        if self._ahead:
+            place = next(at for at, one in enumerate(prefilling) if one.uid not in self._ahead)
+            prefilling.insert(0, prefilling.pop(place))
 
     def running(self, prefilling: list[Sequence]) -> list[Sequence]:
-        """Return the short ones of the running prompts, which come by rank; the shortest first."""
+        """Return the short ones of the running prompts; the shortest first."""
         if len(prefilling) < 2:
             return []
         most = self._most(prefilling[0])
@@ -40,9 +58,7 @@ class ShortPrompts:
         it with its cached blocks. None if there is none, or not a slot and room for both."""
         head, most = self._waiting.head(), self._most(first)
         for sequence in self._waiting.candidates(int(most)):
-            # One that ranks above the first would be first from then on, with whole steps, and
-            # its tokens could preempt the other.
-            if sequence.rank < first.rank or not self._may_be_short(sequence, most):
+            if not self._may_be_short(sequence, most):
                 continue
             hits = self._prefix.match(sequence)
             if self._left(sequence, len(hits) * self._prefix.block_size) > most:
@@ -53,6 +69,8 @@ class ShortPrompts:
             if not self._room.fits(sequence, hits, num_running, kept):
                 return None
             self._waiting.pop_early(sequence)
+            if sequence.rank < first.rank:
+                self._ahead[sequence.uid] = first.uid
             return sequence, hits
         return None
 

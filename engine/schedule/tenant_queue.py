@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 
 from engine.step.sequence import Sequence
 
@@ -19,33 +20,36 @@ class TenantQueue:
 
     ``push`` and ``pop`` are O(log n). ``discard`` is amortised O(1): the entry stays in its heaps
     as a tombstone and is skipped later; tombstones are removed once they are the majority.
-    ``foremost_of`` looks at one entry for each power of two up to the length.
+    ``foremost_of`` looks at one entry for each power of two up to the work.
 
+    ``prompt_logprob_work``: as in ModelInfo.
     ``counter``: the tenant's work so far divided by its ``weight`` (``engine.schedule.waiting``).
     ``live``: its sequences that wait or run.
     """
 
     __slots__ = (
         "_by_age",
-        "_by_length",
+        "_by_work",
         "_heap",
         "_members",
-        "_num_by_length",
+        "_num_by_work",
         "_out_of_turn",
         "counter",
         "live",
+        "prompt_logprob_work",
         "weight",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, prompt_logprob_work: float = 1.0) -> None:
+        self.prompt_logprob_work = prompt_logprob_work
         self.counter = 0.0
         self.weight = 1.0
         self.live = 0
         self._heap: list[tuple[int, int, int]] = []  # ranks, which end with the uid
         self._by_age: list[int] = []  # uids
-        # Ranks by the bit length of the number of tokens.
-        self._by_length: dict[int, list[tuple[int, int, int]]] = {}
-        self._num_by_length = 0
+        # Ranks by the bit length of the work.
+        self._by_work: dict[int, list[tuple[int, int, int]]] = {}
+        self._num_by_work = 0
         self._members: dict[int, Sequence] = {}
         self._out_of_turn = 0  # taken since the oldest one last had its turn
 
@@ -59,14 +63,19 @@ class TenantQueue:
         self._members[sequence.uid] = sequence
         heapq.heappush(self._heap, sequence.rank)
         heapq.heappush(self._by_age, sequence.uid)
-        self._push_by_length(sequence)
+        self._push_by_work(sequence)
 
-    def _push_by_length(self, sequence: Sequence) -> None:
-        if sequence.params.prompt_logprobs is not None:  # its work is more than its length
-            return
-        ranks = self._by_length.setdefault(sequence.num_tokens.bit_length(), [])
+    def _push_by_work(self, sequence: Sequence) -> None:
+        ranks = self._by_work.setdefault(self._work(sequence).bit_length(), [])
         heapq.heappush(ranks, sequence.rank)
-        self._num_by_length += 1
+        self._num_by_work += 1
+
+    def _work(self, sequence: Sequence) -> int:
+        """Return the work of all tokens, in plain ones."""
+        tokens = len(sequence.token_ids)
+        if sequence.params.prompt_logprobs is None:
+            return tokens
+        return math.ceil(tokens * self.prompt_logprob_work)
 
     def head(self) -> Sequence | None:
         """Return the sequence whose turn is next."""
@@ -90,14 +99,14 @@ class TenantQueue:
             heapq.heappop(self._by_age)
         return None
 
-    def foremost_of(self, most_tokens: int) -> Sequence | None:
-        """Return the first by rank of those with at most so many tokens, if its priority is not
-        worse than the best. Of those whose length has as many bits as ``most_tokens``, only the
+    def foremost_of(self, most_work: int) -> Sequence | None:
+        """Return the first by rank of those with at most so much work, if its priority is not
+        worse than the best. Of those whose work has as many bits as ``most_work``, only the
         first is considered."""
         found = None
-        for bits in range(1, most_tokens.bit_length() + 1):
+        for bits in range(1, most_work.bit_length() + 1):
             one = self._foremost_of_bits(bits)
-            if one is None or one.num_tokens > most_tokens:
+            if one is None or self._work(one) > most_work:
                 continue
             if found is None or one.rank < found.rank:
                 found = one
@@ -107,14 +116,14 @@ class TenantQueue:
         return found
 
     def _foremost_of_bits(self, bits: int) -> Sequence | None:
-        ranks = self._by_length.get(bits)
+        ranks = self._by_work.get(bits)
         while ranks:
             sequence = self._members.get(ranks[0][-1])
-            # It has more tokens than when it was pushed if it has run since and was preempted.
-            if sequence is not None and sequence.num_tokens.bit_length() == bits:
+            # It has more work than when it was pushed if it has run since and was preempted.
+            if sequence is not None and self._work(sequence).bit_length() == bits:
                 return sequence
             heapq.heappop(ranks)
-            self._num_by_length -= 1
+            self._num_by_work -= 1
         return None
 
     def pop(self) -> Sequence:
@@ -136,8 +145,8 @@ class TenantQueue:
         if len(self._by_age) > most:
             self._by_age = list(self._members)
             heapq.heapify(self._by_age)
-        if self._num_by_length > most:
-            self._by_length.clear()
-            self._num_by_length = 0
+        if self._num_by_work > most:
+            self._by_work.clear()
+            self._num_by_work = 0
             for member in self._members.values():
-                self._push_by_length(member)
+                self._push_by_work(member)

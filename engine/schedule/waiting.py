@@ -131,7 +131,7 @@ class WaitingQueue:
         if queue is None:
             if len(group.tenants) >= _MOST_IDLE:
                 group.forget_idle()
-            queue = group.tenants[sequence.tenant] = TenantQueue()
+            queue = group.tenants[sequence.tenant] = TenantQueue(self.prompt_logprob_work)
             self._num_known = sum(len(each.tenants) for each in self._ranked)
         queue.live += 1
         queue.weight = sequence.weight
@@ -211,10 +211,10 @@ class WaitingQueue:
             raise IndexError("nothing waits")
         return self._pop_of(queue)
 
-    def candidates(self, most_tokens: int) -> Iterator[Sequence]:
+    def candidates(self, most_work: int) -> Iterator[Sequence]:
         """Yield those that may go out of turn while a long prompt is computed: the head, then, in
         the order of the tenants of its class by what they have been given, each one's head and its
-        foremost prompt of at most so many tokens. Few, as there may be many tenants, and none of a
+        foremost prompt of at most so much work. Few, as there may be many tenants, and none of a
         tenant that is far ahead of another, so that each is given its share."""
         head = self.head()
         if head is None:
@@ -232,7 +232,7 @@ class WaitingQueue:
                 continue
             if (other := queue.head()) is not None and other is not head:
                 yield other
-            short = queue.foremost_of(most_tokens)
+            short = queue.foremost_of(most_work)
             if short is not None and short is not other and short is not head:
                 yield short
 

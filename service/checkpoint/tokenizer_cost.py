@@ -7,6 +7,8 @@ have few steps and well-known patterns.
 
 from __future__ import annotations
 
+import base64
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -20,6 +22,9 @@ _KNOWN: Final = KNOWN_PATTERNS | {
 _MOST_STEPS = 16
 _MOST_REPLACEMENTS = 4
 _MOST_CHARS = 4  # that a replacement inserts: four of them make a text up to 256 times as long
+_MOST_MAPPED_BYTES = 64  # that a character map inserts: NFKC has up to 33
+_MOST_GROWTH = 256  # of a text, by maps and replacements that follow one another
+_MOST_BYTE_LEVELS = 2  # each makes what is not ASCII twice as long
 _MOST_AFFIX_CHARS = 16
 _MOST_WORD_CHARS = 256  # that WordPiece looks at; the time grows with their square
 _MOST_PIECE_CHARS = 256  # likewise for Unigram
@@ -32,10 +37,13 @@ def is_cheap(fields: Any) -> bool:
     steps = list(_steps([fields.get("normalizer"), fields.get("pre_tokenizer")], _MOST_STEPS + 1))
     processors = list(_steps([fields.get("post_processor")], _MOST_STEPS + 1))
     replacements = sum("content" in step for step in steps)
+    byte_levels = sum(step.get("type") == "ByteLevel" for step in steps)
     return (
         max(len(steps), len(processors)) <= _MOST_STEPS
         and replacements <= _MOST_REPLACEMENTS
+        and byte_levels <= _MOST_BYTE_LEVELS
         and all(map(_is_cheap_step, steps))
+        and math.prod(map(_growth, steps)) <= _MOST_GROWTH
         and _is_cheap_model(fields["model"])
         and sum(map(_added_ids, processors)) <= _MOST_ADDED_IDS
     )
@@ -47,7 +55,28 @@ def _is_cheap_step(step: dict[str, Any]) -> bool:
         regex = pattern.get("Regex")
         if regex not in _KNOWN if regex is not None else not pattern.get("String"):
             return False
+    if step.get("type") == "Precompiled" and _longest_mapped(step) > _MOST_MAPPED_BYTES:
+        return False
     return len(step.get("content") or step.get("prepend") or "") <= _MOST_CHARS
+
+
+def _growth(step: dict[str, Any]) -> float:
+    """Return how many times as long a replacement or a map makes a text, at most."""
+    longest = _longest_mapped(step) if step.get("type") == "Precompiled" else 1
+    return max(1, longest, len(step.get("content") or ""))
+
+
+def _longest_mapped(step: dict[str, Any]) -> float:
+    """Return the length in bytes of the longest text in SentencePiece's map of characters: the size
+    of a trie, the trie, and the texts that it leads to. Infinite if there is no such map."""
+    try:
+        charsmap = base64.b64decode(step["precompiled_charsmap"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        return math.inf
+    texts = 4 + int.from_bytes(charsmap[:4], "little")
+    if texts > len(charsmap):
+        return math.inf
+    return max(map(len, charsmap[texts:].split(b"\0")))
 
 
 def _is_cheap_model(model: dict[str, Any]) -> bool:

@@ -21,20 +21,21 @@ class PauseLog:
         self._logged_at = float("-inf")
 
     def note(self, connections: int, most: int, port: int) -> None:
-        """Call it after each count of the open ``connections``; at most ``most`` are accepted."""
+        """Call it after each count of the open ``connections``; at most ``most`` are accepted. A
+        pause that begins too soon after a logged one is logged later, if it lasts."""
         now = time.monotonic()
-        if connections >= most and self._since is None:
-            self._since = now
-            self._is_logged = now - self._logged_at >= _LOG_SECONDS
-            if self._is_logged:
-                self._logged_at = now
-                _log.warning(
-                    "all connections of this API worker are in use",
-                    port=port,
-                    connections=connections,
-                )
-        elif connections < most and self._since is not None:
-            if self._is_logged:
+        if connections < most:
+            if self._is_logged and self._since is not None:
                 seconds = round(now - self._since, 3)
                 _log.info("accepting connections again", port=port, after_seconds=seconds)
             self._since = None
+            self._is_logged = False
+            return
+        if self._since is None:
+            self._since = now
+        if not self._is_logged and now - self._logged_at >= _LOG_SECONDS:
+            self._is_logged = True
+            self._logged_at = now
+            _log.warning(
+                "all connections of this API worker are in use", port=port, connections=connections
+            )

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from engine.messages import SamplingParams
 from engine.queueing import ServiceClass, WaitingReason
 from engine.schedule.scheduler import Scheduler
-from engine.step.sequence import Sequence
+from engine.step.sequence import MOST_OVERTAKEN, Sequence
 
 BUDGET = 64
 OUTPUT = 3
@@ -108,6 +108,72 @@ def test_a_short_prompt_does_not_overtake_a_better_priority_of_its_tenant() -> N
     assert urgent.first_scheduled_time is not None
 
 
+INTERACTIVE = ServiceClass.INTERACTIVE
+
+
+@pytest.mark.parametrize("size", [10, 100], ids=["one_step", "several_steps"])
+@pytest.mark.parametrize("kind", [ServiceClass.STANDARD, INTERACTIVE], ids=lambda kind: kind.name)
+def test_a_better_priority_does_not_hold_up_short_prompts(kind: ServiceClass, size: int) -> None:
+    """Neither itself, nor that of another tenant and class."""
+    server = Server(budget=BUDGET)
+    long = server.add("c", LONG)
+    server.step()
+    urgent = server.add("a", size, priority=-5, service_class=kind)
+    other = server.add("b", 5)
+    assert server.steps_to_first_token(urgent) <= 2 * size // BUDGET + 1
+    assert server.planned[long.uid] >= (BUDGET - 2) // 2
+    assert other.num_output_tokens
+
+
+def test_a_short_prompt_of_better_priority_is_computed_next_to_streams_too() -> None:
+    """Then a step has room for a few prompt tokens only, fewer than a short prompt has."""
+    server = Server(budget=16)
+    for _ in range(8):
+        server.add("s", 1, max_tokens=1000)
+    long = server.add("c", LONG)
+    for _ in range(3):
+        server.step()
+    urgent, other = server.add("a", 40, priority=-5), server.add("b", 40)
+    steps = server.steps_to_first_token(urgent)
+    assert steps <= 12
+    assert server.planned[long.uid] == 4
+    assert server.steps_to_first_token(other) + steps <= 25
+
+
+def test_an_older_short_prompt_of_another_tenant_need_not_wait_either() -> None:
+    server = Server(max_num_seqs=1, uids=itertools.count(10))
+    only = server.add("c", 10, max_tokens=1)
+    long, short = server.add("a", LONG, uid=9), server.add("b", 10, uid=0, weight=0.001)
+    server.steps_to_first_token(only)
+    server.scheduler.max_num_seqs = 8
+    server.step()
+    assert long.first_scheduled_time is not None
+    assert server.steps_to_first_token(short) == 1
+
+
+def test_one_that_went_ahead_ranks_as_before_once_the_long_one_is_computed() -> None:
+    server = Server()
+    long = server.add("c", 40 + BUDGET)
+    server.step()
+    urgent = server.add("a", 10, priority=-1)
+    server.step()
+    assert server.planned == {long.uid: 40, urgent.uid: 10}
+    later = server.add("b", LONG)
+    server.step()
+    assert server.planned == {urgent.uid: 1, long.uid: 1, later.uid: BUDGET - 2}
+
+
+def test_one_that_went_ahead_may_take_the_blocks_of_the_long_one_which_then_comes_back() -> None:
+    server = Server(num_kv_blocks=60)
+    long = server.add("c", 180)
+    server.step()
+    urgent = server.add("a", 20, priority=-1, max_tokens=150)
+    server.add("b", 5)
+    assert server.steps_to_first_token(urgent) == 1
+    assert server.steps_to_first_token(long) < 200
+    assert long.num_preemptions <= MOST_OVERTAKEN
+
+
 def test_short_prompts_of_one_tenant_leave_those_of_others_their_share() -> None:
     """The first has a long one that waits, too, and thus the turn."""
     server = Server(max_model_len=20_000)
@@ -134,6 +200,15 @@ def test_one_with_prompt_logprobs_does_not_hide_those_after_it() -> None:
     server.step()
     server.add("a", 900, prompt_logprobs=1)
     assert server.steps_to_first_token(server.add("a", 10)) == 1
+
+
+def test_a_short_one_with_prompt_logprobs_goes_ahead_of_its_tenant_s_long_ones() -> None:
+    server = Server()
+    for _ in range(3):
+        server.add("a", LONG)
+    server.step()
+    scored = server.add("a", 10, prompt_logprobs=0)
+    assert server.steps_to_first_token(scored) == 1
 
 
 def test_a_prompt_larger_than_its_part_of_a_step_has_half_of_each() -> None:
@@ -187,18 +262,19 @@ def test_short_prompts_leave_the_blocks_that_the_head_of_the_queue_needs() -> No
     assert short.uid not in server.planned
 
 
+@pytest.mark.parametrize("priority", [0, -5])
 @pytest.mark.parametrize("older", [True, False], ids=["older", "newer"])
 @pytest.mark.parametrize("size", [100, 600])
 @pytest.mark.parametrize("tenant", ["a", "b"])
 def test_short_prompts_without_end_take_half_of_a_long_one_s_steps(
-    tenant: str, size: int, older: bool
+    tenant: str, size: int, older: bool, priority: int
 ) -> None:
-    """Older ones, too: a backlog that came first, which ranks above it."""
+    """Older ones, too: a backlog that came first, which ranks above it; and urgent ones."""
     server = Server(max_num_seqs=16, uids=itertools.count(10_000))
     long = server.add("a", 3600, weight=4.0, **({} if older else {"uid": 0}))
     server.step()
     for uid in range(1, 401):
-        server.add(tenant, size, uid=uid)
+        server.add(tenant, size, uid=uid, priority=priority)
     assert server.steps_to_first_token(long) <= 2 * 3600 / BUDGET + OUTPUT
 
 
@@ -221,6 +297,67 @@ def test_a_tenant_of_short_prompts_is_given_no_more_than_its_share(long: int) ->
             waiting[one.tenant] -= 1
             given_to[one.tenant] += one.num_prompt_tokens + 2 * 20
     assert given_to["c"] <= 1.2 * sum(given_to.values()) / 3
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_a_long_prompt_keeps_its_half_whatever_the_priorities_of_those_that_come(seed: int) -> None:
+    """Once it is first, until it is computed, if there are slots and blocks for all; and what is
+    short by it has begun in the next step, unless a more urgent prompt that is not waits."""
+    server, rng = Server(max_num_seqs=1000), random.Random(seed)
+    long = server.add("long", 3000)
+    server.step()
+    while not long.num_output_tokens:
+        left = long.num_tokens - long.num_computed_tokens
+        short = [
+            server.add(
+                rng.choice("abc"),
+                rng.choice([3, 20, 100]),
+                priority=rng.choice([0, 0, 5, -5]),
+                service_class=rng.choice(list(ServiceClass)),
+            )
+            for _ in range(rng.random() < 0.1)
+        ]
+        decodes = sum(
+            one.num_tokens - one.num_computed_tokens == 1 for one in server.scheduler.running
+        )
+        spare = not server.scheduler.num_waiting - len(short)
+        begun = sum(
+            one is not long and one.num_tokens - one.num_computed_tokens > 1
+            for one in server.scheduler.running
+        )
+        server.step()
+        assert server.planned[long.uid] >= min(left, (BUDGET - decodes) // 2)
+        for one in short:
+            if spare and not begun and one.num_tokens <= left / 4:
+                assert one.uid in server.planned
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 10**6), blocks=st.integers(160, 400), slots=st.integers(1, 12))
+def test_every_prompt_begins_whatever_the_priorities_slots_and_blocks(
+    seed: int, blocks: int, slots: int
+) -> None:
+    server, rng = Server(num_kv_blocks=blocks, max_num_seqs=slots), random.Random(seed)
+    seen = []
+    for _ in range(100):
+        if rng.random() < 0.4:
+            seen.append(
+                server.add(
+                    rng.choice("abc"),
+                    rng.choice([3, 20, 100, 600]),
+                    max_tokens=rng.choice([1, 3, 30]),
+                    priority=rng.choice([0, 0, 5, -5]),
+                    service_class=rng.choice(list(ServiceClass)),
+                )
+            )
+        server.step()
+    for _ in range(2000):
+        if not server.scheduler.has_work:
+            break
+        server.step()
+    assert all(one.num_output_tokens == one.params.max_tokens for one in seen)
+    assert all(one.num_overtaken <= MOST_OVERTAKEN for one in seen)
 
 
 @settings(max_examples=60, deadline=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 
 import pytest
@@ -14,14 +15,18 @@ from engine.schedule.tenant_queue import MOST_OUT_OF_TURN, TenantQueue
 from engine.step.sequence import MOST_OVERTAKEN, Sequence
 
 PARAMS = SamplingParams(max_tokens=1)
+WITH_LOGPROBS = SamplingParams(max_tokens=1, prompt_logprobs=0)
+LOGPROB_WORK = 2.3
 
 
-def sequence(uid: int, priority: int = 0, tokens: int = 1) -> Sequence:
-    return Sequence(uid, f"r{uid}", [1] * tokens, tokens, PARAMS, priority=priority)
+def sequence(
+    uid: int, priority: int = 0, tokens: int = 1, params: SamplingParams = PARAMS
+) -> Sequence:
+    return Sequence(uid, f"r{uid}", [1] * tokens, tokens, params, priority=priority)
 
 
-def length_bits(one: Sequence) -> int:
-    return one.num_tokens.bit_length()
+def work_of(one: Sequence) -> int:
+    return math.ceil(one.num_tokens * (LOGPROB_WORK if one.params is WITH_LOGPROBS else 1))
 
 
 def test_lower_priority_numbers_come_first_and_equal_ones_by_arrival() -> None:
@@ -65,7 +70,7 @@ def test_discarded_sequences_are_not_remembered_behind_a_head_that_waits() -> No
         queue.discard(one)
     assert len(queue._heap) < 200
     assert len(queue._by_age) < 200
-    assert sum(map(len, queue._by_length.values())) < 200
+    assert sum(map(len, queue._by_work.values())) < 200
     assert queue.pop().uid == 0
 
 
@@ -113,14 +118,15 @@ def test_a_sequence_overtaken_too_often_goes_before_every_priority() -> None:
 
 @settings(max_examples=50, deadline=None)
 @given(seed=st.integers(0, 10**6))
-def test_the_foremost_of_a_length_is_found_among_those_that_come_go_and_return(seed: int) -> None:
-    queue, rng = TenantQueue(), random.Random(seed)
+def test_the_foremost_of_some_work_is_found_among_those_that_come_go_and_return(seed: int) -> None:
+    queue, rng = TenantQueue(LOGPROB_WORK), random.Random(seed)
     members: dict[int, Sequence] = {}
     away: list[Sequence] = []
     for uid in range(300):
         chance = rng.random()
         if chance < 0.5 or not members:
-            one = sequence(uid, rng.choice([0, 0, 1]), rng.randrange(1, 70))
+            params = rng.choice([PARAMS, WITH_LOGPROBS])
+            one = sequence(uid, rng.choice([0, 0, 1]), rng.randrange(1, 70), params)
         elif chance < 0.7 and away:
             one = away.pop()
             one.token_ids += [2] * rng.randrange(40)  # it ran meanwhile
@@ -133,9 +139,9 @@ def test_the_foremost_of_a_length_is_found_among_those_that_come_go_and_return(s
         queue.push(one)
         members[one.uid] = one
         most = rng.randrange(1, 110)
-        short = [each for each in members.values() if each.num_tokens <= most]
+        short = [each for each in members.values() if work_of(each) <= most]
         ranked = sorted(members.values(), key=lambda each: each.rank)
-        similar = [each for each in ranked if length_bits(each) == most.bit_length()]
+        similar = [each for each in ranked if work_of(each).bit_length() == most.bit_length()]
         short = [each for each in short if each in similar[:1] or each not in similar]
         first = min(short, key=lambda each: each.rank, default=None)
         if first is not None and first.rank[:2] > ranked[0].rank[:2]:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
+import unicodedata
 from typing import Any
 
 import pytest
+from tokenizers import normalizers
 
 from engine.architecture.tokenizer_files import read_tokenizer
 from pocket import MODEL_DIR
@@ -30,6 +34,19 @@ def sequence(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
     return {"type": "Sequence", name: list(steps)}
 
 
+def charsmap(replacement: str) -> bytes:
+    """A map as SentencePiece's compiler writes it, a trie and texts: "a" becomes this text."""
+    trie = [0] * 512
+    trie[0] = 256 << 10  # the root: its children begin at 256
+    trie[256 ^ ord("a")] = ord("a") | 1 << 8 | 1 << 10  # the next unit is its leaf: text 0
+    return struct.pack("<I512I", 4 * len(trie), *trie) + replacement.encode() + b"\0"
+
+
+def precompiled(charsmap: bytes) -> dict[str, Any]:
+    return {"type": "Precompiled", "precompiled_charsmap": base64.b64encode(charsmap).decode()}
+
+
+NFKC_LONGEST = unicodedata.normalize("NFKC", "\ufdfa")  # 33 bytes
 BPE = {"type": "BPE", "vocab": {"a": 0}, "merges": []}
 BERT = {
     "model": {
@@ -47,7 +64,7 @@ BERT = {
 }
 T5 = {
     "model": {"type": "Unigram", "vocab": [["a", -1.0], ["\u2581the", -2.0]]},
-    "normalizer": sequence("normalizers", {"type": "Precompiled"}, replace("\u2581")),
+    "normalizer": sequence("normalizers", precompiled(charsmap(NFKC_LONGEST)), replace("\u2581")),
     "pre_tokenizer": {"type": "Metaspace", "replacement": "\u2581"},
 }
 CHEAP = {
@@ -69,6 +86,20 @@ COSTLY = {
     "between all": {"normalizer": {**replace("abcd"), "pattern": {"String": ""}}},
     "many steps": {"normalizer": sequence("normalizers", *[{"type": "NFC"}] * 1000)},
     "many pre-tokenizers": {"pre_tokenizer": sequence("pretokenizers", *[BYTE_LEVEL] * 1000)},
+    "much byte by byte": {"pre_tokenizer": sequence("pretokenizers", *[BYTE_LEVEL] * 3)},
+    "a map to long texts": {"normalizer": precompiled(charsmap("b" * 5000))},
+    "maps one after the other": {
+        "normalizer": sequence("normalizers", *[precompiled(charsmap("a" * 30))] * 2)
+    },
+    "a map and replacements": {
+        "normalizer": sequence(
+            "normalizers", precompiled(charsmap(" " * 30)), *[replace("    ")] * 2
+        )
+    },
+    "no map": {"normalizer": {"type": "Precompiled"}},
+    "a map that is not base64": {"normalizer": {**precompiled(b""), "precompiled_charsmap": "!"}},
+    "a map without a size": {"normalizer": precompiled(b"\0")},
+    "a map that ends within its trie": {"normalizer": precompiled(charsmap("b")[:1000])},
     "long words": {"model": {**BERT["model"], "max_input_chars_per_word": 10**9}},
     "long prefix": {"model": {**BERT["model"], "continuing_subword_prefix": "a" * 10**5}},
     "long pieces": {"model": {"type": "Unigram", "vocab": [["a" * 4000, -1.0]]}},
@@ -97,3 +128,7 @@ def test_what_may_be_costly_is_not(name: str) -> None:
 
 def test_the_embedded_model_s_is_cheap() -> None:
     assert is_cheap(json.loads(read_tokenizer(MODEL_DIR)))
+
+
+def test_the_maps_above_are_what_the_library_reads() -> None:
+    assert normalizers.Precompiled(charsmap("bcd")).normalize_str("1 a 2") == "1 bcd 2"
