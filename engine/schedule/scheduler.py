@@ -176,8 +176,7 @@ class Scheduler:
     def _continue_decodes(self, draft: Draft, sitting_out: Set[int]) -> list[Sequence]:
         """Plan each decoding sequence's token; return the sequences that have more to compute."""
         prefilling = []
-        running, size = self.running, self.block_size
-        index = 0
+        running, size, index = self.running, self.block_size, 0
         while index < len(running):  # preemption shortens the list after index
             sequence = running[index]
             index += 1
@@ -197,8 +196,7 @@ class Scheduler:
         self._continue_prefills(draft, self._short.running(prefilling))
         self._room.promise(prefilling, draft.preempted)
         while draft.budget > 0 and (free := self.max_num_seqs - len(self.running)) > 0:
-            found = self._short.pop_waiting(prefilling[0], len(self.running), free)
-            if found is None:
+            if (found := self._short.pop_waiting(prefilling[0], len(self.running), free)) is None:
                 break
             prefilling.append(found[0])
             self._start(*found, draft, now)
