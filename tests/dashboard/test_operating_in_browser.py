@@ -112,6 +112,37 @@ def test_what_an_operator_presses_is_readable(
     assert not any(wrong.values()), wrong
 
 
+def test_a_key_just_made_is_in_view_until_it_has_been_copied(page: Page, tmp_path: Path) -> None:
+    store = ("--stored-keys", "--store-url", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    keys = ("--admin-key", f"operate:ann={OPERATE}")
+    with watched_server(tmp_path / "log", MODEL, *keys, *store) as (_, admin, dashboard):
+        client = AdminClient(admin.url, OPERATE)
+        for number in range(12):  # a table above the form
+            client.create_key(alias=f"team-{number}")
+        page.goto(f"{dashboard}/admin")
+        sign_in(page, OPERATE)
+        page.get_by_text("New key", exact=True).click()
+        alias = page.get_by_label("Alias", exact=True)
+        alias.fill("team-3")
+        alias.press("Enter")
+        page.get_by_text("team-3 already has a key.").wait_for()
+        page.get_by_role("button", name="Make key").click()
+        shown = page.get_by_role("dialog")
+        made = shown.get_by_test_id("stCode")
+        made.wait_for()
+        key = made.inner_text().strip()
+        box = made.bounding_box()
+        assert box and 0 <= box["y"] and box["y"] + box["height"] <= 800, box
+        assert page.get_by_text("team-3 already has").count() == 0
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(2_500)  # what serves is drawn anew every two seconds
+        assert made.inner_text().strip() == key
+        shown.get_by_role("button", name="Done").click()
+        shown.wait_for(state="detached")
+        page.get_by_text("team-3 already has 2 keys.").wait_for()
+        assert page.get_by_text(key).count() == 0
+
+
 def tiles(page: Page) -> dict[str, str]:
     found = {}
     for tile in page.locator(".tile").all_inner_texts():
