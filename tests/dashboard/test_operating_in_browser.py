@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -16,7 +17,13 @@ from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_KEY_VARIABLE
 from tests.dashboard.accessible import AXE, violations
 from tests.dashboard.oidc_provider import CLIENT_ID, oidc_provider
-from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of, watched_server
+from tests.dashboard.running import (
+    IN_CHROMIUM,
+    PATIENCE_MS,
+    dashboard_of,
+    set_clock,
+    watched_server,
+)
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 if TYPE_CHECKING:
@@ -132,7 +139,8 @@ def test_a_key_just_made_is_in_view_until_it_has_been_copied(page: Page, tmp_pat
         made.wait_for()
         key = made.inner_text().strip()
         box = made.bounding_box()
-        assert box and 0 <= box["y"] and box["y"] + box["height"] <= 800, box
+        assert box is not None
+        assert 0 <= box["y"] <= 800 - box["height"]
         assert page.get_by_text("team-3 already has").count() == 0
         page.keyboard.press("Escape")
         page.wait_for_timeout(2_500)  # what serves is drawn anew every two seconds
@@ -174,6 +182,34 @@ def test_several_servers_are_summed_and_one_that_is_gone_is_named(
         second.terminate(90)
         band = page.locator(".band").filter(has_text=str(second.port))
         band.filter(has_text="Unreachable").wait_for()
+        assert all(stream.events for stream in streams)
+
+
+@pytest.mark.parametrize("seconds", [-1200, 1200])
+def test_a_server_whose_clock_is_wrong_is_in_the_charts_too(
+    page: Page, tmp_path: Path, seconds: int
+) -> None:
+    ports = [free_port(), free_port()]
+    admins = " ".join(f"http://127.0.0.1:{port}" for port in ports)
+    wrong = QuireServer(MODEL, "--admin-port", str(ports[1]))
+    set_clock(wrong, tmp_path, seconds)
+    with (
+        QuireServer(MODEL, "--admin-port", str(ports[0])) as first,
+        wrong as second,
+        dashboard_of(f"{first.url} {second.url}", tmp_path / "log", admin=admins) as dashboard,
+    ):
+        ahead = AdminClient(admins.split()[1]).overview()[0].time - time.time()
+        assert abs(ahead - seconds) < 30
+        streams = [Stream(server) for server in (second, second, first)]
+        page.goto(f"{dashboard}/live")
+        sum_of_both = page.locator("canvas[aria-label^='Sequences: running 3']")
+        clock = re.compile("its clock is (19 min 5.|20 min .) s (ahead|behind)")
+        page.locator(".strip").get_by_text(clock).wait_for()
+        for minutes in ("15 min", "5 min"):  # others begin with what the servers remember
+            page.get_by_role("radio", name=minutes, exact=True).click()
+            for _ in range(3):
+                sum_of_both.wait_for()
+                page.wait_for_timeout(1_500)  # into the next second
         assert all(stream.events for stream in streams)
 
 
