@@ -67,6 +67,7 @@ def key_row(key: KeyRow) -> dict[str, Any]:
         "tokens today": key.tokens_today,
         "class": key.service_class,
         "weight": key.weight,
+        "priority": "yes" if key.priority else "",
         "scopes": ", ".join(key.scopes),
         "models": "all" if key.models is None else ", ".join(key.models),
     }

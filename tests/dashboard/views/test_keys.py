@@ -158,3 +158,5 @@ def test_a_row() -> None:
         "",
         "all",
     )
+    assert row["priority"] == ""
+    assert key_row(msgspec.structs.replace(ROW, priority=True))["priority"] == "yes"
