@@ -15,6 +15,7 @@ from starlette.middleware import Middleware
 
 from dashboard.closing import NotesClosing
 from dashboard.feeds import feeds
+from dashboard.own_content import FetchesOwnContent
 from dashboard.routes import ROUTES
 from dashboard.sign_in_return import ReturnsAfterSignIn
 
@@ -45,5 +46,9 @@ app = st.App(
     Path(__file__).with_name("app.py"),
     lifespan=lifespan,
     routes=ROUTES,
-    middleware=[Middleware(NotesClosing), Middleware(ReturnsAfterSignIn)],
+    middleware=[
+        Middleware(FetchesOwnContent),
+        Middleware(NotesClosing),
+        Middleware(ReturnsAfterSignIn),
+    ],
 )

@@ -42,6 +42,12 @@ def rows_open(table: str) -> None:
         _rows(key=f"{table}-opens", data={"table": table}, height=0)
 
 
+def counts_column() -> Any:
+    """Return a table's column of whole numbers, written as ``words.count`` does it: "localized"
+    would take the browser's notation."""
+    return st.column_config.NumberColumn(format="accounting", step=1)
+
+
 def feed_data(
     servers: list[int], *, kv: int | None = None, absent: Mapping[int, str] | None = None
 ) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from dashboard.diagrams import DRAWN, without_diagrams
 from dashboard.directives import without_directives
 
 # A list of tasks, whose boxes the renderer draws as fields without a label. A task may be the first
@@ -59,11 +60,12 @@ _MAY_INCLUDE_BACKTICKS = re.compile(r"[<\\$|\[\]{}]|::|:-|-:|://|www\.", re.IGNO
 
 def plain_markdown(text: str) -> str:
     """Model output for a Markdown renderer: a formula is one, any other dollar sign is money, a
-    line ends where its writer ended it, and no image is fetched from wherever the model says.
+    line ends where its writer ended it, and nothing is fetched from wherever the model says: no
+    image, and none that a diagram has.
 
-    Every image begins with ``![``, which is broken up everywhere but in code. Code of which we
-    cannot be certain shows the backslash: what is code to us and not to the renderer would be
-    fetched.
+    Every image begins with ``![``, which is broken up everywhere but in code, and every diagram
+    with a fence, whose language is broken up. Code of which we cannot be certain shows the
+    backslash: what is code to us and not to the renderer would be fetched.
     """
     # As Streamlit does it itself, so that columns and lines are those that it will see.
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
@@ -75,7 +77,7 @@ def plain_markdown(text: str) -> str:
     for number in ends:
         if not lines[number].endswith("\\"):
             lines[number] += "  "
-    return "\n".join(lines)
+    return without_diagrams("\n".join(lines), _within_fences(text, tokens))
 
 
 def plain_label(text: str) -> str:
@@ -117,9 +119,7 @@ def _without_images(text: str, tokens: Sequence[Token], spans: Sequence[tuple[in
     others = _WITHOUT_HTML.parse(text) if "<" in text else tokens
     lines: set[int] = set()
     certain: list[tuple[int, int]] = []
-    # Renderers differ on where tables begin, and cells end within backticks.
-    has_table = any(token.type == "table_open" for token in (*tokens, *others))
-    if _STREAMLITS_OWN not in text and not has_table:
+    if _STREAMLITS_OWN not in text and not _has_table((*tokens, *others)):
         lines = _lines_of(tokens, "fence") & _lines_of(others, "fence")
         if _DEFINES not in text:
             lines |= _indented_after_blank(text, tokens) & _indented_after_blank(text, others)
@@ -133,6 +133,26 @@ def _without_images(text: str, tokens: Sequence[Token], spans: Sequence[tuple[in
         return found[0] if is_inline_code or _line_at(starts, at) in lines else r"!\["
 
     return re.sub(r"!\[", broken_up, text)
+
+
+def _has_table(tokens: Sequence[Token]) -> bool:
+    """Renderers differ on where tables begin, and cells end within backticks."""
+    return any(token.type == "table_open" for token in tokens)
+
+
+def _within_fences(text: str, tokens: Sequence[Token]) -> set[int]:
+    """The lines within fences, without those that begin them, that are code to any renderer."""
+    if not DRAWN.search(text):
+        return set()
+    others = _WITHOUT_HTML.parse(text) if "<" in text else tokens
+    if _STREAMLITS_OWN in text or _DEFINES in text or _has_table((*tokens, *others)):
+        return set()
+    fences = (
+        {token.map[0]: token.map[1] for token in one if token.type == "fence" and token.map}
+        for one in (tokens, others)
+    )
+    same = set.intersection(*(set(one.items()) for one in fences))
+    return {line for first, last in same for line in range(first + 1, last)}
 
 
 def _indented_after_blank(text: str, tokens: Sequence[Token]) -> set[int]:

@@ -1,5 +1,7 @@
 // The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
 const STALE_SECONDS = 3;
+const CLOCK_SECONDS = 2; // by which clocks may differ, or seem to: messages are late now and then
+const LATE_SECONDS = 10; // after which it is the clock that is behind, and not a message
 
 function level(value, amber, red) {
   return value === null || value === undefined ? "" :
@@ -165,7 +167,8 @@ function showStrip(state) {
     line.append(element("b", "", one.name), ` ${one.away ? "unreachable" : !now ? "no data yet" :
       `${count(now.running)} running, ${count(now.waiting)} waiting, KV ${
         number(now.kv_blocks_active / ((now.kv_blocks_active + now.kv_blocks_cached +
-          now.kv_blocks_free) || 1) * 100)} %, ${number(now.minute.tokens_out)} tok/s`}`);
+          now.kv_blocks_free) || 1) * 100)} %, ${number(now.minute.tokens_out)} tok/s${
+        clockWords(state, one)}`}`);
     return line;
   }));
 }
@@ -390,6 +393,34 @@ function layOut(state) {
 
 // --- time ---------------------------------------------------------------------------------------
 
+// Notes by how much a server's clock is ahead of the browser's: its newest message says, less what
+// the message took. What is of a server is drawn by the clock of the first that was heard, from
+// which its own may differ by any length of time.
+function noteClock(state, server, now) {
+  const ahead = server.overview.time - now / 1000;
+  if (server.ahead === undefined || ahead > server.ahead - CLOCK_SECONDS) {
+    server.ahead = Math.max(ahead, server.ahead ?? ahead);
+    server.late = null;
+  } else if (now - (server.late ??= now) > LATE_SECONDS * 1000) {
+    server.ahead = ahead;
+    server.late = null;
+  }
+  state.first ??= server;
+  const apart = Math.round(server.ahead - state.first.ahead);
+  const offset = Math.abs(apart) > CLOCK_SECONDS ? apart : 0;
+  if (offset === server.offset) return;
+  const known = server.offset !== undefined;
+  server.offset = offset;
+  if (known) { server.columns = {}; refill(state, [server]); }
+  else if (server.history) adopt(state, server);
+}
+
+function clockWords(state, server) {
+  const { offset } = server;
+  return offset ? `, its clock is ${sinceWords(Math.abs(offset))} ${
+    offset > 0 ? "ahead of" : "behind"} ${state.first.name}'s` : "";
+}
+
 // Fills the columns of these servers with what each of them remembers.
 function refill(state, servers) {
   const { minutes, history, token } = state.component.data;
@@ -407,7 +438,7 @@ function refill(state, servers) {
         // What could not be fetched is tried again.
         server.missed = server.missed && !Object.keys(found.values).length;
         server.history = found;
-        adopt(state, server);
+        if (server.offset !== undefined) adopt(state, server);
       }).catch(() => {});
   }
 }
@@ -422,9 +453,9 @@ function adopt(state, server) {
   state.step = { 5: 1, 15: 3, 60: 12 }[state.minutes];
   const length = state.minutes * 60 / state.step;
   const last = Object.values(found.values)[0]?.length || 0;
-  const until = found.start + last * found.step;
+  const until = found.start + last * found.step - server.offset;
   if (!state.times.length || state.times.step !== state.step) {
-    const end = last ? until : Date.now() / 1000;
+    const end = last ? until : server.overview.time - server.offset;
     state.times = Array.from({ length }, (_, place) => end - (length - place) * state.step);
     state.times.step = state.step;
     for (const one of state.servers.values()) one.columns = {};
@@ -439,13 +470,14 @@ function adopt(state, server) {
     });
     server.columns[name] = column;
   }
-  for (const mark of found.marks) addMark(state, mark);
+  for (const mark of found.marks) addMark(state, server, mark);
   spread(state);
 }
 
-function addMark(state, mark) {
-  if (!state.marks.some((one) => one.time === mark.time && one.text === mark.text))
-    state.marks.push(mark);
+function addMark(state, server, { time: own, text }) {
+  const time = own - server.offset;
+  if (!state.marks.some((one) => one.time === time && one.text === text))
+    state.marks.push({ time, text });
 }
 
 function spread(state) {
@@ -480,11 +512,14 @@ function onFrame(state, server, frame) {
   const missed = server.away || (server.arrived && now - server.arrived > STALE_SECONDS * 1000);
   server.away = null;
   server.arrived = now;
-  if (frame.overview) server.overview = frame.overview;
+  if (frame.overview) { server.overview = frame.overview; noteClock(state, server, now); }
   if (frame.live) server.live = frame.live;
-  for (const mark of frame.marks || []) addMark(state, mark);
-  // The sample is of the second that has just ended.
-  if (frame.sample && server.overview) append(state, server, server.overview.time - 1, frame.sample);
+  if (server.overview) {
+    for (const mark of frame.marks || []) addMark(state, server, mark);
+    // The sample is of the second that has just ended.
+    const ended = server.overview.time - server.offset - 1;
+    if (frame.sample) append(state, server, ended, frame.sample);
+  }
   if (missed) { server.missed = true; refill(state, [server]); } // catchUp tries again
   show(state);
 }
@@ -503,7 +538,7 @@ function showAge(state) {
   const servers = shownServers(state);
   const ages = servers.map((one) => (performance.now() - one.arrived) / 1000);
   const age = Math.max(...ages);
-  const newest = servers.map((one) => one.overview.time);
+  const newest = servers.map((one) => one.overview.time - one.offset);
   const paused = servers.some((one) => isPaused(state, one.arrived));
   state.parts.age.textContent = !servers.length ? "no data yet" : `${clock(Math.max(...newest))} · ${
     paused ? "paused" : `${age < 10 ? age.toFixed(1) : age.toFixed(0)} s old`}`;

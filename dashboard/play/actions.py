@@ -3,12 +3,16 @@ how it came about."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 from urllib.parse import urlencode
 
 import streamlit as st
 
 from dashboard.answer import Answer
+from dashboard.apis.ask import Ask, Tool
 from dashboard.client import Generation
 from dashboard.codes import LANGUAGES
 from dashboard.conversation import Choices, Conversation, Turn
@@ -16,6 +20,8 @@ from dashboard.markdown import plain_markdown
 from dashboard.play.figures import record
 from dashboard.session import SERVER, has_page
 from dashboard.settings import server_name
+
+_MOST_SHOWN = 60  # characters of a setting's value
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,11 +153,39 @@ def _differences(turn: Turn) -> None:
     """The settings in which the panes differ, as they were when the question was asked."""
     asks = [generation.request.ask for generation in turn.generations]
     apis = [generation.request.api.name for generation in turn.generations]
-    told = [("API", *apis)] if apis[0] != apis[1] else []
-    told += [
-        (name.replace("_", " "), str(getattr(asks[0], name)), str(getattr(asks[1], name)))
-        for name in asks[0].__dataclass_fields__
-        if name != "messages" and getattr(asks[0], name) != getattr(asks[1], name)
-    ]
-    shown = " · ".join(f"{name}: {one or '–'} / {other or '–'}" for name, one, other in told)
-    st.caption(plain_markdown(f"A / B: {shown}" if shown else "Both panes have the same settings."))
+    differing = differences(asks[0], asks[1])
+    if apis[0] != apis[1]:
+        differing.insert(0, f"API: {apis[0]} / {apis[1]}")
+    words = f"A / B: {' · '.join(differing)}" if differing else "Both panes have the same settings."
+    st.caption(plain_markdown(words))
+
+
+def differences(one: Ask, other: Ask) -> list[str]:
+    """Name the settings in which two differ, with both values."""
+    differing = []
+    for name in one.__dataclass_fields__:
+        values = getattr(one, name), getattr(other, name)
+        if name == "messages" or values[0] == values[1]:
+            continue
+        words = [_setting_words(value) for value in values]
+        same = ", defined differently" if words[0] == words[1] else ""
+        differing.append(f"{name.replace('_', ' ')}: {words[0]} / {words[1]}{same}")
+    return differing
+
+
+def _setting_words(value: Any) -> str:
+    match value:
+        case None | "" | ():
+            return "–"
+        case bool():
+            return "on" if value else "off"
+        case tuple():
+            return ", ".join(one.name if isinstance(one, Tool) else _quoted(one) for one in value)
+        case Mapping():
+            return _quoted(value)
+    return str(value)
+
+
+def _quoted(value: object) -> str:
+    written = json.dumps(value, ensure_ascii=False)
+    return written if len(written) <= _MOST_SHOWN else f"{written[: _MOST_SHOWN - 1]}…"

@@ -14,6 +14,8 @@ from dashboard.conversation import Conversation
 from dashboard.markdown import plain_label
 from dashboard.play.actions import Asking
 
+_MOST_SHOWN = 60  # characters of a call's arguments
+
 
 @dataclass(slots=True)
 class Box:
@@ -22,6 +24,7 @@ class Box:
 
     key: str
     name: str
+    arguments: str
     places: dict[int, int]
 
     def label(self, panes: int) -> str:
@@ -38,12 +41,34 @@ def boxes(conversation: Conversation, panes: int) -> list[Box]:
     for pane in range(panes):
         times: Counter[Hashable] = Counter()
         for place, call in enumerate(conversation.open_calls(pane)):
-            same = call.name, json.dumps(arguments_of(call), sort_keys=True)
+            arguments = arguments_of(call)
+            same = call.name, json.dumps(arguments, sort_keys=True)
             times[same] += 1
             key = f"result-{id(conversation.turns[-1])}-{pane}-{place}"
-            box = found.setdefault((same, times[same]), Box(key, call.name, {}))
+            shown = json.dumps(arguments, ensure_ascii=False)
+            box = found.setdefault((same, times[same]), Box(key, call.name, shown, {}))
             box.places[pane] = place
     return list(found.values())
+
+
+def box_labels(drawn: list[Box], panes: int) -> list[str]:
+    """Name what each box is for: the tool; where several are for one tool, the arguments, too; and
+    where those are the same, or too long to differ, which of them it is."""
+    labels = [box.label(panes) for box in drawn]
+    labels = [
+        f"{label} with {_cut(box.arguments)}" if labels.count(label) > 1 else label
+        for box, label in zip(drawn, labels, strict=True)
+    ]
+    return [
+        f"{label} ({labels[: place + 1].count(label)} of {labels.count(label)})"
+        if labels.count(label) > 1
+        else label
+        for place, label in enumerate(labels)
+    ]
+
+
+def _cut(arguments: str) -> str:
+    return arguments if len(arguments) <= _MOST_SHOWN else f"{arguments[: _MOST_SHOWN - 1]}…"
 
 
 def tool_results(asking: Asking) -> None:
@@ -53,8 +78,8 @@ def tool_results(asking: Asking) -> None:
     if not drawn:
         return
     with st.container(border=True):
-        for box in drawn:
-            st.text_area(plain_label(box.label(panes)), key=box.key, height=90)
+        for box, label in zip(drawn, box_labels(drawn, panes), strict=True):
+            st.text_area(plain_label(label), key=box.key, height=90)
         st.button(
             "Send the results",
             icon=":material/send:",

@@ -14,7 +14,7 @@ from dashboard.refused import carried_out
 from dashboard.whole import UNUSABLE, whole_field
 from observability.key_listing import KEY_CLASSES, KEY_SCOPES, KeyRow, KeyRows, NewKey
 
-_MADE = "key just made"  # in the session, until another page is drawn
+_MADE = "key just made"  # in the session, until the operator has copied it
 _DAY_SECONDS = 86_400.0
 _OVERLAPS = {
     "none (revoke now)": 0.0,
@@ -39,8 +39,6 @@ def keys_section(
     """Draw the table of keys, and the orders, if the visitor ``operates``. ``models``: the names
     that the server serves."""
     st.subheader("API keys")
-    with st.container():  # always there: what is open below would close if it moved
-        _show_made()
     if keys.keys:
         rows = [key_row(key) for key in reversed(keys.keys)]
         st.dataframe(rows, hide_index=True, alt="API keys that are stored or in the keys file")
@@ -69,6 +67,7 @@ def key_row(key: KeyRow) -> dict[str, Any]:
         "tokens today": key.tokens_today,
         "class": key.service_class,
         "weight": key.weight,
+        "priority": "yes" if key.priority else "",
         "scopes": ", ".join(key.scopes),
         "models": "all" if key.models is None else ", ".join(key.models),
     }
@@ -78,30 +77,34 @@ def _moment(seconds: float | None) -> str:
     return "" if seconds is None else moment(seconds, "%Y-%m-%d %H:%M %Z")
 
 
-def _show_made() -> None:
-    """Show a key that was just made, this once."""
-    made: NewKey | None = st.session_state.pop(_MADE, None)
-    if made is None:
-        return
+@st.dialog("New key", width="medium", dismissible=False)
+def _show(made: NewKey) -> None:
+    """In front of the page, wherever that is scrolled to."""
     st.success(plain_markdown(f"A key of {made.row.alias}. Copy it now: it is not shown again."))
     st.code(made.key, language=None)
+    if st.button("Done", type="primary"):
+        del st.session_state[_MADE]
+        st.rerun()
 
 
 def _orders(client: AdminClient, keys: KeyRows, models: Sequence[str]) -> None:
+    made = _just_made(client)
+    if made is not None:
+        _show(made)
     valid = {
         f"{key.alias} ({key.id}, {key.shown}…)": key.id
         for key in keys.keys
         if key.state == "valid" and key.source == "store"
     }
     with st.expander("New key"):  # too high for a popover in a small window
-        _create(client, keys.keys, models)
+        _create(client, keys.keys, models, made)
     with st.container(horizontal=True):
         with st.popover("Rotate a key", disabled=not valid):
             st.markdown("A new key for the same tenant.")
             chosen = st.selectbox("Key to rotate", list(valid))
             overlap = st.selectbox("Earlier keys stay valid for", list(_OVERLAPS), index=2)
             if st.button("Rotate now", type="primary") and chosen:
-                _make(lambda: client.rotate_key(valid[chosen], _OVERLAPS[overlap]))
+                _make(client, lambda: client.rotate_key(valid[chosen], _OVERLAPS[overlap]))
         with st.popover("Revoke a key", disabled=not valid):
             st.markdown("The key ends at once; its next request is refused.")
             chosen = st.selectbox("Key to revoke", list(valid))
@@ -109,7 +112,16 @@ def _orders(client: AdminClient, keys: KeyRows, models: Sequence[str]) -> None:
                 carried_out(lambda: client.revoke_key(valid[chosen]))
 
 
-def _create(client: AdminClient, keys: Sequence[KeyRow], models: Sequence[str]) -> None:
+def _just_made(client: AdminClient) -> NewKey | None:
+    """Return the key that this server has just made."""
+    made: NewKey | None
+    url, made = st.session_state.get(_MADE, ("", None))
+    return made if url == client.url else None
+
+
+def _create(
+    client: AdminClient, keys: Sequence[KeyRow], models: Sequence[str], made: NewKey | None
+) -> None:
     alias = st.text_input(
         "Alias", help="Whose key it is: 1 to 32 of a-z, 0-9, _ and -.", width=250
     ).strip()
@@ -117,14 +129,15 @@ def _create(client: AdminClient, keys: Sequence[KeyRow], models: Sequence[str]) 
     newest = valid[-1] if valid else None
     form = "new key"
     if newest is not None:
-        st.warning(plain_markdown(shared_words(alias, len(valid))))
+        if made is None:  # else it would read as if the alias had got none
+            st.warning(plain_markdown(shared_words(alias, len(valid))))
         # Another form for each state of the alias: an order that was given before its limits were
         # seen does nothing.
         form = f"{form} after {newest.id}"
     with st.form(form, border=False):
         order = _order(newest, models)
         if st.form_submit_button("Make key", type="primary") and order is not None:
-            _make(lambda: client.create_key(alias=alias, **order))
+            _make(client, lambda: client.create_key(alias=alias, **order))
 
 
 def valid_keys(keys: Sequence[KeyRow], alias: str) -> list[KeyRow]:
@@ -192,8 +205,8 @@ def _limit(newest: KeyRow | None, name: str, label: str) -> int | None:
     return whole_field(label, 1, value=None, key=key, placeholder="no limit")
 
 
-def _make(order: Callable[[], NewKey]) -> None:
+def _make(client: AdminClient, order: Callable[[], NewKey]) -> None:
     def make() -> None:
-        st.session_state[_MADE] = order()
+        st.session_state[_MADE] = client.url, order()
 
     carried_out(make)

@@ -10,7 +10,7 @@ import streamlit as st
 from dashboard.access import Access
 from dashboard.admin_client import AdminRefusalError
 from dashboard.clock import moment
-from dashboard.components import rows_open
+from dashboard.components import counts_column, rows_open
 from dashboard.feeds import feeds
 from dashboard.following import PAGES, come_back
 from dashboard.phase_bar import BAR_WIDTH, longest_phase, phase_bar
@@ -118,7 +118,7 @@ def _table(found: Access, index: int, query: dict[str, str]) -> None:
         column_config={
             "time": st.column_config.TextColumn(f"time ({moment(now, '%Z')})"),
             "request": st.column_config.TextColumn("request", width=130),
-            "out": st.column_config.NumberColumn("out", format="localized"),
+            "out": counts_column(),
             # The grid neither scales an image nor keeps it within its cell.
             "phases": st.column_config.ImageColumn(
                 "phases", width=BAR_WIDTH + 2 * _CELL_PADDING, alignment="left"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable
 from typing import Any
 
 import streamlit as st
 
 from dashboard.admin_client import AdminRefusalError
-from dashboard.components import rows_open
+from dashboard.components import counts_column, rows_open
 from dashboard.feeds import feeds
 from dashboard.following import PAGES, come_back
 from dashboard.prices import Prices, prices
@@ -40,8 +39,9 @@ def page() -> None:
             "By", _GROUPS, default="key", key="by", bind="query-params", required=True
         )
     try:
+        overview, _ = found.client.overview()  # the days are those of the server's clock
         rows = found.client.usage(
-            by, since(days, time.time()), "hour" if days == "today" else "day"
+            by, since(days, overview.time), "hour" if days == "today" else "day"
         )
     except AdminRefusalError as refusal:
         refused(refusal)
@@ -59,7 +59,7 @@ def page() -> None:
 
 def _draw(table: list[dict[str, Any]], by: str, days: str, index: int) -> None:
     columns = {
-        **{name: st.column_config.NumberColumn(format="localized") for name in _COLUMNS},
+        **{name: counts_column() for name in _COLUMNS},
         "share of tokens": st.column_config.ProgressColumn(
             "share of tokens", format="percent", min_value=0.0, max_value=1.0
         ),

@@ -37,6 +37,13 @@ IN_CHROMIUM = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
     pytest.mark.skipif(find_spec("playwright") is None, reason="needs pip install playwright"),
 ]
+# For all Python code of a server.
+_WRONG_CLOCK = """
+import time
+right, right_ns = time.time, time.time_ns
+time.time = lambda: right() + SECONDS
+time.time_ns = lambda: right_ns() + SECONDS * 1_000_000_000
+"""
 
 
 def in_chromium(test: Test) -> Test:
@@ -48,6 +55,12 @@ def in_chromium(test: Test) -> Test:
 
 def chromium(driver: Playwright) -> Browser:
     return driver.chromium.launch(executable_path=CHROMIUM, args=[f"--{flag}" for flag in _FLAGS])
+
+
+def set_clock(server: QuireServer, directory: Path, seconds: int) -> None:
+    """Have a server that is not running yet start with a clock that is ahead by ``seconds``."""
+    (directory / "sitecustomize.py").write_text(_WRONG_CLOCK.replace("SECONDS", str(seconds)))
+    server.source = directory
 
 
 @contextmanager

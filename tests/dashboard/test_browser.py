@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
 import pytest
@@ -164,3 +167,100 @@ def test_no_image_that_a_text_names_is_fetched(
     page.get_by_text("finish:").first.wait_for()  # drawn whole, as ended turns are
     assert page.get_by_test_id("stChatMessage").locator("img[src*='127.0.0.1:9/']").count() == 0
     assert [url for url in asked if "127.0.0.1:9/" in url] == []
+
+
+@contextmanager
+def listener() -> Iterator[tuple[str, list[str]]]:
+    """Where a text might have something fetched from, and what was fetched."""
+    fetched: list[str] = []
+
+    class Noting(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            fetched.append(self.path)
+            self.send_response(404)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Noting) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", fetched
+        server.shutdown()
+
+
+# Shown as an answer is shown. Each has an address that some renderer would fetch as it draws.
+_FENCES = (
+    '```mermaid\nflowchart TD\n  A@{{ img: "{0}/shape", label: "one", w: 60, h: 60 }}\n```',
+    '~~~Mermaid title\nflowchart TD\n  A@{{ img: "{0}/tilde", label: "two" }}\n~~~',
+    "- item\n\n  ````MERMAID x\n  classDiagram\n  class A\n  style A fill:url({0}/fill)\n  ````",
+    '> ```mer&#109;aid\n> flowchart TD\n>  A@{{ img: "{0}/reference", label: "x" }}\n> ```',
+    '```-language-mermaid\nflowchart TD\n  A@{{ img: "{0}/within", label: "x" }}\n```',
+    '[^1]\n\n[^1]: ```mermaid\n    flowchart TD\n      A@{{ img: "{0}/note", label: "x" }}\n',
+    '1. ```mermaid\n   flowchart TD\n    A["`![x]({0}/label)`"]\n   ```',
+    "```mermaid\nflowchart TD\n  A --> \n ((( broken\n```",
+)
+_ELEMENTS = (
+    r"$\includegraphics{{{0}/graphics}}$ $\href{{{0}/h}}{{x}}$",
+    r"$\htmlStyle{{background:url({0}/s)}}{{x}}$",
+    "```math\n\\includegraphics{{{0}/math}}\n```",
+    ":image[{0}/directive] :img[x]{{src={0}/src}} :streamlit: :material/{0}: :emoji:",
+    ':::video{{src="{0}/video"}}\n:::\n\n::img{{src="{0}/leaf" style="background:url({0}/style)"}}',
+    ':color[x]{{foreground="red;background:url({0}/color)" background="url({0}/background)"}}',
+    "<video src='{0}/v' poster='{0}/p'></video><style>@import '{0}/css'</style>",
+    "<svg><image href='{0}/svg'/></svg><iframe src='{0}/frame'></iframe>",
+    "<link rel=preload as=image href={0}/l><object data='{0}/object'></object>",
+    '```vega-lite\n{{"data": {{"url": "{0}/vega"}}}}\n```\n\n```html\n<img src=\'{0}/html\'>\n```',
+    '```svg\n<image href="{0}/svg2"/>\n```\n\n```dot\ndigraph {{ a [image="{0}/dot"] }}\n```',
+    "[![x]({0}/linked)](http://x) ![x]({0}/plain) ![][r]\n\n[r]: {0}/defined",
+    "| a |\n|---|\n| <img src={0}/cell> |",
+)
+
+
+@pytest.mark.parametrize("texts", [_FENCES, _ELEMENTS], ids=["diagrams", "elements"])
+def test_nothing_that_a_text_names_is_drawn_or_fetched(
+    page: Page, dashboard: str, texts: tuple[str, ...]
+) -> None:
+    with listener() as (address, fetched):
+        page.goto(f"{dashboard}/playground")
+        question = page.get_by_test_id("stChatInputTextArea")
+        question.fill("\n\n".join((*texts, "The end of it.")).format(address))
+        question.press("Enter")
+        page.get_by_text("finish:").first.wait_for()  # drawn whole, as ended turns are
+        page.get_by_test_id("stSkeleton").first.wait_for(state="detached")
+        page.wait_for_load_state("networkidle")
+        assert page.get_by_test_id("stMermaidChart").count() == 0
+        shown = page.get_by_test_id("stChatMessage").first
+        if texts is _FENCES:
+            shown.get_by_text("((( broken").wait_for()
+            assert shown.get_by_test_id("stCode").count() == len(_FENCES)
+        assert fetched == []
+
+
+# Put into a page as if the dashboard had overlooked it.
+_OVERLOOKED = """(address) => {
+    window.refused = [];
+    document.addEventListener("securitypolicyviolation", (event) => {
+        window.refused.push(event.effectiveDirective);
+    });
+    const box = document.createElement("div");
+    box.innerHTML = `<img src="${address}/img"><video src="${address}/video"></video>
+        <iframe src="${address}/iframe"></iframe><object data="${address}/object"></object>
+        <style>@import "${address}/css";
+            @font-face { font-family: other; src: url(${address}/font); }</style>
+        <p style="font-family: other; background: url(${address}/background)">x</p>
+        <svg><image href="${address}/image"/></svg>`;
+    document.body.append(box);
+}"""
+
+
+def test_the_browser_fetches_nothing_from_elsewhere_if_a_page_says_so(
+    page: Page, dashboard: str
+) -> None:
+    directives = ["font-src", "frame-src", *["img-src"] * 3, "media-src", "object-src"]
+    with listener() as (address, fetched):
+        page.goto(f"{dashboard}/playground")
+        page.get_by_test_id("stChatInputTextArea").wait_for()
+        page.evaluate(_OVERLOOKED, address)
+        page.wait_for_function("window.refused.length >= 8")
+        assert sorted(page.evaluate("window.refused")) == [*directives, "style-src-elem"]
+        assert fetched == []

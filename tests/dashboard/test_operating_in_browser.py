@@ -6,6 +6,7 @@ import http.client
 import json
 import re
 import threading
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qs, urlsplit
@@ -16,7 +17,13 @@ from dashboard.admin_client import AdminClient
 from dashboard.settings import ADMIN_KEY_VARIABLE
 from tests.dashboard.accessible import AXE, violations
 from tests.dashboard.oidc_provider import CLIENT_ID, oidc_provider
-from tests.dashboard.running import IN_CHROMIUM, PATIENCE_MS, dashboard_of, watched_server
+from tests.dashboard.running import (
+    IN_CHROMIUM,
+    PATIENCE_MS,
+    dashboard_of,
+    set_clock,
+    watched_server,
+)
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 if TYPE_CHECKING:
@@ -112,6 +119,38 @@ def test_what_an_operator_presses_is_readable(
     assert not any(wrong.values()), wrong
 
 
+def test_a_key_just_made_is_in_view_until_it_has_been_copied(page: Page, tmp_path: Path) -> None:
+    store = ("--stored-keys", "--store-url", f"sqlite:///{tmp_path / 'store.sqlite3'}")
+    keys = ("--admin-key", f"operate:ann={OPERATE}")
+    with watched_server(tmp_path / "log", MODEL, *keys, *store) as (_, admin, dashboard):
+        client = AdminClient(admin.url, OPERATE)
+        for number in range(12):  # a table above the form
+            client.create_key(alias=f"team-{number}")
+        page.goto(f"{dashboard}/admin")
+        sign_in(page, OPERATE)
+        page.get_by_text("New key", exact=True).click()
+        alias = page.get_by_label("Alias", exact=True)
+        alias.fill("team-3")
+        alias.press("Enter")
+        page.get_by_text("team-3 already has a key.").wait_for()
+        page.get_by_role("button", name="Make key").click()
+        shown = page.get_by_role("dialog")
+        made = shown.get_by_test_id("stCode")
+        made.wait_for()
+        key = made.inner_text().strip()
+        box = made.bounding_box()
+        assert box is not None
+        assert 0 <= box["y"] <= 800 - box["height"]
+        assert page.get_by_text("team-3 already has").count() == 0
+        page.keyboard.press("Escape")
+        page.wait_for_timeout(2_500)  # what serves is drawn anew every two seconds
+        assert made.inner_text().strip() == key
+        shown.get_by_role("button", name="Done").click()
+        shown.wait_for(state="detached")
+        page.get_by_text("team-3 already has 2 keys.").wait_for()
+        assert page.get_by_text(key).count() == 0
+
+
 def tiles(page: Page) -> dict[str, str]:
     found = {}
     for tile in page.locator(".tile").all_inner_texts():
@@ -143,6 +182,34 @@ def test_several_servers_are_summed_and_one_that_is_gone_is_named(
         second.terminate(90)
         band = page.locator(".band").filter(has_text=str(second.port))
         band.filter(has_text="Unreachable").wait_for()
+        assert all(stream.events for stream in streams)
+
+
+@pytest.mark.parametrize("seconds", [-1200, 1200])
+def test_a_server_whose_clock_is_wrong_is_in_the_charts_too(
+    page: Page, tmp_path: Path, seconds: int
+) -> None:
+    ports = [free_port(), free_port()]
+    admins = " ".join(f"http://127.0.0.1:{port}" for port in ports)
+    wrong = QuireServer(MODEL, "--admin-port", str(ports[1]))
+    set_clock(wrong, tmp_path, seconds)
+    with (
+        QuireServer(MODEL, "--admin-port", str(ports[0])) as first,
+        wrong as second,
+        dashboard_of(f"{first.url} {second.url}", tmp_path / "log", admin=admins) as dashboard,
+    ):
+        ahead = AdminClient(admins.split()[1]).overview()[0].time - time.time()
+        assert abs(ahead - seconds) < 30
+        streams = [Stream(server) for server in (second, second, first)]
+        page.goto(f"{dashboard}/live")
+        sum_of_both = page.locator("canvas[aria-label^='Sequences: running 3']")
+        clock = re.compile("its clock is (19 min 5.|20 min .) s (ahead|behind)")
+        page.locator(".strip").get_by_text(clock).wait_for()
+        for minutes in ("15 min", "5 min"):  # others begin with what the servers remember
+            page.get_by_role("radio", name=minutes, exact=True).click()
+            for _ in range(3):
+                sum_of_both.wait_for()
+                page.wait_for_timeout(1_500)  # into the next second
         assert all(stream.events for stream in streams)
 
 

@@ -4,6 +4,7 @@ and a phone, with nothing in the browser's console."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -88,6 +89,38 @@ def test_a_link_of_the_navigation_has_a_ring_when_it_has_the_focus(
     assert link.evaluate("link => link === document.activeElement")
     until(lambda: "3.2px" in ring(), 10, "the ring that buttons have")
     page.close()
+
+
+# What is written on canvases, as tables are.
+_WRITTEN = """
+window.written = new Set();
+const { fillText } = CanvasRenderingContext2D.prototype;
+CanvasRenderingContext2D.prototype.fillText = function (text, ...where) {
+    window.written.add(String(text));
+    return fillText.call(this, text, ...where);
+};
+"""
+
+
+def test_numbers_have_one_notation_wherever_the_browser_is_from(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with watched_server(tmp_path / "log", "simulated:fast") as (server, _, dashboard):
+        body = {"prompt": [5] * 2_000, "max_tokens": 1_200, "ignore_eos": True}
+        assert server.post("/v1/completions", body)[0] == 200
+        page = browser.new_page(locale="de-DE")
+        page.set_default_timeout(PATIENCE_MS)
+        page.add_init_script(_WRITTEN)
+        written: dict[str, list[str]] = {}
+        for path in ("requests", "usage"):
+            page.goto(f"{dashboard}/{path}")
+            page.get_by_test_id("stDataFrame").wait_for()
+            page.wait_for_function("[...window.written].some((text) => /^1.200$/.test(text))")
+            written[path] = page.evaluate(
+                "[...window.written].filter((one) => /.[02]00/.test(one))"
+            )
+        page.close()
+    assert written == {"requests": ["2,000 (0)", "1,200"], "usage": ["2,000", "1,200"]}
 
 
 def test_live_and_usage_come_back_as_they_were_left(

@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 import streamlit as st
 
+from dashboard.apis.ask import Ask, Tool
 from dashboard.conversation import Choices, Conversation
-from dashboard.play.actions import Asking
+from dashboard.play.actions import Asking, differences
 from tests.dashboard.foreign_server import ForeignServer
 from tests.dashboard.test_client import CHAT, streams, text
 from tests.dashboard.test_conversation import settled
@@ -34,3 +35,31 @@ def test_an_edit_of_spaces_changes_nothing(asking: Asking, monkeypatch: pytest.M
     asking.edited(0, "other")
     settled(asking.conversation)
     assert [turn.question for turn in asking.conversation.turns] == ["B"]
+
+
+def test_what_differs_is_in_the_words_of_the_settings() -> None:
+    tools = (Tool("get_weather", "", {}), Tool("get_time", "", {}))
+    plain = Ask("m", ())
+    other = Ask(
+        "m",
+        (),
+        temperature=0.5,
+        thinking=False,
+        stop=("a\n", "b"),
+        tools=tools,
+        schema={"type": "object"},
+        logprobs=True,
+    )
+    assert differences(plain, plain) == []
+    assert differences(plain, other) == [
+        "temperature: – / 0.5",
+        "thinking: – / off",
+        'stop: – / "a\\n", "b"',
+        "tools: – / get_weather, get_time",
+        'schema: – / {"type": "object"}',
+        "logprobs: off / on",
+    ]
+    changed = (Tool("get_weather", "Now", {}), tools[1])
+    assert differences(Ask("m", (), tools=tools), Ask("m", (), tools=changed)) == [
+        "tools: get_weather, get_time / get_weather, get_time, defined differently"
+    ]

@@ -11,7 +11,7 @@ from streamlit.testing.v1 import AppTest
 from dashboard.apis.ask import Message
 from dashboard.conversation import Choices, Conversation
 from dashboard.play.actions import Asking
-from dashboard.play.results import boxes, send
+from dashboard.play.results import box_labels, boxes, send
 from tests.dashboard.foreign_server import Exchange, ForeignServer
 from tests.dashboard.test_client import CHAT, event, streams, text
 from tests.dashboard.test_conversation import settled
@@ -60,7 +60,7 @@ def sent(asking: Asking, monkeypatch: pytest.MonkeyPatch, **written: str) -> lis
 
 def labels(asking: Asking) -> list[str]:
     panes = asking.pane_count
-    return [box.label(panes) for box in boxes(asking.conversation, panes)]
+    return box_labels(boxes(asking.conversation, panes), panes)
 
 
 def result(text: str, call_id: str) -> Message:
@@ -92,12 +92,24 @@ def test_each_pane_has_boxes_for_what_it_alone_called(
     asking = called(foreign, a=[("f", OSLO)], b=[("f", ROME), ("f", OSLO), ("f", OSLO)])
     assert labels(asking) == [
         "Both panes: result of f",
-        "Pane B: result of f",
-        "Pane B: result of f",
+        'Pane B: result of f with {"city": "Rome"}',
+        'Pane B: result of f with {"city": "Oslo"}',
     ]
     assert sent(asking, monkeypatch, r0="rain", r1="sun", r2="snow") == [
         (result("rain", "a0"),),
         (result("sun", "b0"), result("rain", "b1"), result("snow", "b2")),
+    ]
+
+
+def test_calls_of_one_tool_are_told_apart(foreign: ForeignServer) -> None:
+    long = [json.dumps({"text": "a" * 100, "end": end}) for end in ("x", "y")]
+    asking = called(foreign, a=[("f", ROME), *(("f", one) for one in long), ("g", "{}")])
+    cut = f"{long[0][:59]}…"
+    assert labels(asking) == [
+        'Result of f with {"city": "Rome"}',
+        f"Result of f with {cut} (1 of 2)",
+        f"Result of f with {cut} (2 of 2)",
+        "Result of g",
     ]
 
 

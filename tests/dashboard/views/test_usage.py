@@ -1,8 +1,16 @@
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
 from dashboard.prices import Prices
+from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from dashboard.views.usage import requests_of, since, totals
 from observability.admin_api import UsageRow
+from tests.dashboard.running import set_clock
+from tests.e2e.quire_server import QuireServer, free_port, until
 
 
 def used(group: str, prompt: int, output: int) -> UsageRow:
@@ -42,3 +50,29 @@ def test_days_begin_at_midnight() -> None:
 def test_a_row_leads_to_its_requests() -> None:
     assert requests_of("key", "other", "today") == {"key": "other", "since": "24 hours"}
     assert requests_of("route", "messages", "30 days") == {"route": "messages", "since": "7 days"}
+
+
+def _draw() -> None:
+    from dashboard.views import usage
+
+    usage.page()
+
+
+@pytest.mark.parametrize("days", [-2, 2])
+def test_today_is_the_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, days: int) -> None:
+    port = free_port()
+    server = QuireServer("simulated:h100-8b", "--admin-port", str(port))
+    set_clock(server, tmp_path, days * 86_400)
+    with server:
+        monkeypatch.setenv(SERVERS_VARIABLE, server.url)
+        monkeypatch.setenv(ADMIN_VARIABLE, f"http://127.0.0.1:{port}")
+        assert server.post("/v1/completions", {"prompt": "Hello", "max_tokens": 2})[0] == 200
+        page = AppTest.from_function(_draw, default_timeout=60)
+
+        def shown() -> bool:
+            page.run()
+            assert not page.exception
+            return bool(page.dataframe)
+
+        until(shown, 30, "the request")
+        assert page.dataframe[0].value["requests"].tolist() == [1]
