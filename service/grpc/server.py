@@ -34,6 +34,8 @@ from service.settings import ServiceSettings
 
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
+# Clients may send keepalive pings this often: many do it each 10 s, and a ping may be a bit early.
+LEAST_PING_SECONDS = 5.0
 
 _log = get_logger()
 
@@ -119,9 +121,10 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
-        # Callers that wait long may send keepalive pings too.
+        # Callers that wait long may send keepalive pings too. A connection with more of them than
+        # one in five minutes, the default, is closed with all calls on it.
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(LEAST_PING_SECONDS)),
     ]
 
 

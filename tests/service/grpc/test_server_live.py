@@ -8,12 +8,13 @@ import itertools
 import json
 import queue
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc
 from grpc_health.v1.health_pb2 import (
     HealthCheckRequest,
     HealthCheckResponse,
@@ -23,6 +24,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
+from service.grpc import server as server_module
 from service.grpc.health import HealthServicer
 from service.grpc.server import _options
 from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, SmallMessages, health_handlers
@@ -34,6 +36,7 @@ from tests.service.grpc.clients import GrpcService, put_together, trailing
 from tests.service.running import RunningService, until
 
 Metadata = tuple[tuple[str, str], ...]
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
 SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
 
@@ -141,8 +144,7 @@ async def test_connections_are_limited_and_idle_ones_are_closed(
     async with asyncio.timeout(60), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = HealthStub(channel)
         assert (await stub.Check(HealthCheckRequest())).status == SERVING
-        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-        for sent in (preface, b""):
+        for sent in (PREFACE, b""):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
             open_ones.append((reader, writer))
@@ -155,6 +157,49 @@ async def test_connections_are_limited_and_idle_ones_are_closed(
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
         assert (await stub.Check(HealthCheckRequest())).status == SERVING
         await server.stop(0)
+
+
+def test_each_option_is_one_that_the_library_has() -> None:
+    """It ignores the others without a word."""
+    library = Path(cygrpc.__file__).read_bytes()
+    names = [name for name, _ in _options(ServiceSettings(grpc_port=9000))]
+    assert [name for name in names if name.encode() + b"\0" not in library] == []
+
+
+PING, GOAWAY, ACK = 6, 7, 1
+
+
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, int, bytes]]:
+    """Type, flags and payload of each HTTP/2 frame."""
+    while True:
+        head = await reader.readexactly(9)
+        yield head[3], head[4], await reader.readexactly(int.from_bytes(head[:3]))
+
+
+@pytest.mark.parametrize(("interval", "kept"), [(0.3, True), (0.0, False)], ids=["rare", "many"])
+async def test_a_client_may_send_keepalive_pings_but_not_too_many(
+    monkeypatch: pytest.MonkeyPatch, interval: float, kept: bool
+) -> None:
+    monkeypatch.setattr(server_module, "LEAST_PING_SECONDS", 0.25)
+    server = grpc.aio.server(options=_options(ServiceSettings(grpc_port=9000)))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(PREFACE)
+    refused = False
+    async with asyncio.timeout(60), contextlib.aclosing(frames(reader)) as received:
+        for _ in range(6):  # more than it forgives
+            writer.write(b"\0\0\x08" + bytes([PING, 0]) + bytes(4) + b"pingpong")
+            async for kind, flags, _payload in received:
+                refused = refused or kind == GOAWAY
+                if refused or (kind == PING and flags & ACK):
+                    break
+            if refused:
+                break
+            await asyncio.sleep(interval)  # since the answer to the last one
+    writer.close()
+    await server.stop(0)
+    assert refused is not kept
 
 
 def test_a_dead_engine_fails_its_streams(own: GrpcService) -> None:
