@@ -36,17 +36,21 @@ _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
 # Clients may send keepalive pings this often: many do it each 10 s, and a ping may be a bit early.
 LEAST_PING_SECONDS = 5.0
+# Before the server stops, it takes the calls that have arrived, until none has come for so long.
+_SECONDS_WITHOUT_A_CALL = 0.02
+_MOST_SECONDS_TO_TAKE = 0.5
 
 _log = get_logger()
 
 
 class GrpcServer:
-    """Call ``start`` once, then ``stop``."""
+    """Call ``start`` once, then ``stop``, perhaps after ``send_away``."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._health = HealthServicer(lambda: services.health() == "ok", (SERVICE,))
         self._watch: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._server = grpc.aio.server(
             options=_options(services.settings),
@@ -87,18 +91,42 @@ class GrpcServer:
         _log.info("grpc accepts", host=host, port=bound)
         return bound
 
+    def send_away(self, timeout_seconds: float) -> None:
+        """Take no more connections or calls, so that clients make their next call to another
+        server: they keep a connection for as long as it is open, because of one long call, say.
+        Running calls may finish within ``timeout_seconds``; watchers get NOT_SERVING."""
+        self._end_watches()
+        self._leaving = asyncio.create_task(self._stop(timeout_seconds), name="grpc-send-away")
+
     async def stop(self, timeout_seconds: float) -> bool:
         """Stop accepting calls; running ones may finish within ``timeout_seconds``. False if some
         had to be cut off."""
-        self._health.close()
-        self._stopping.set()
+        self._end_watches()
         begin = time.monotonic()
-        await self._server.stop(timeout_seconds)
+        await self._stop(timeout_seconds)
+        if self._leaving is not None:
+            await self._leaving  # has ended with the last call
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
         return time.monotonic() - begin < timeout_seconds
+
+    async def _stop(self, timeout_seconds: float) -> None:
+        """The library cancels calls that wait to be taken, which clients do not retry. So first let
+        our code refuse these, with a status that they do retry."""
+        drain = self._services.drain
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MOST_SECONDS_TO_TAKE):
+                taken: int | None = None
+                while taken != (taken := drain.in_flight + drain.answered):
+                    await asyncio.sleep(_SECONDS_WITHOUT_A_CALL)
+        await self._server.stop(timeout_seconds)
+
+    def _end_watches(self) -> None:
+        """End the streams that would last as long as the server."""
+        self._health.close()
+        self._stopping.set()
 
 
 def _options(settings: ServiceSettings) -> list[tuple[str, int]]:

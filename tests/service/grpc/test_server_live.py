@@ -32,11 +32,12 @@ from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from service.serving.connection_limits import ConnectionLimits
 from service.settings import ServiceSettings
-from tests.service.grpc.clients import GrpcService, put_together, trailing
+from tests.service.grpc.clients import GrpcService, chat, put_together, trailing
 from tests.service.running import RunningService, until
 
 Metadata = tuple[tuple[str, str], ...]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+ALONE = [("grpc.use_local_subchannel_pool", 1)]  # on a connection of this channel only
 SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
 
@@ -98,10 +99,7 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
         firsts = [next(call) for call in running]
         service.worker.popen.send_signal(signal.SIGTERM)
         assert [next(watch).status for watch in watches] == [NOT_SERVING] * 2
-        error = failure_of(service.stub.Chat(long_chat()))
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert trailing(error)["quire-error-code"] == "shutting_down"
-        assert int(trailing(error)["retry-after"]) >= 1
+        assert not _answers(service.stub)
         for first, call in zip(firsts, running, strict=True):
             answer = put_together([first, *call])
             assert [said.finished.reason for said in answer.choices if said.finished] == (
@@ -244,6 +242,59 @@ def test_a_stream_cut_by_the_end_of_the_drain_says_so(tiny_model: Path, tmp_path
         assert '"outcome":"error:shutdown"' in service.worker.output()
 
 
+def test_a_server_that_drains_sends_its_clients_to_another_one(
+    own: GrpcService, service: GrpcService
+) -> None:
+    """Even while a long call keeps the connection open, which is whole in the end."""
+    with grpc.insecure_channel(f"ipv4:{own.target},{service.target}") as channel:
+        health, stub = HealthStub(channel), QuireStub(channel)
+        watch = health.Watch(HealthCheckRequest(), wait_for_ready=True)
+        assert next(watch).status == SERVING
+        running = stub.Chat(long_chat(16))
+        first = next(running)
+        own.engine.popen.send_signal(signal.SIGSTOP)  # until other calls have been answered
+        try:
+            own.worker.popen.send_signal(signal.SIGTERM)
+            assert [answer.status for answer in watch] == [NOT_SERVING]
+            answered = service.outcomes("grpc_chat").get("length", 0)
+            until(lambda: _answers(stub), 20, "a call to be answered")
+            assert [_answers(stub) for _ in range(10)] == [True] * 10
+            assert service.outcomes("grpc_chat")["length"] == answered + 11
+            assert own.worker.popen.poll() is None
+        finally:
+            own.engine.popen.send_signal(signal.SIGCONT)
+        assert len(put_together([first, *running]).choices) == 16
+    assert own.worker.popen.wait(20) == 0
+    assert "connections were cut" not in own.worker.output()
+
+
+def _answers(stub: QuireStub) -> bool:
+    """True if a short call succeeds, False if the server is going."""
+    try:
+        answer = put_together(stub.Chat(chat(max_tokens=1)))
+    except grpc.RpcError as failure:
+        if failure.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            raise
+        return False
+    return [said.finished.reason for said in answer.choices if said.finished] == ["length"]
+
+
+def test_calls_are_served_until_the_delay_before_the_drain_is_over(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with GrpcService(tiny_model, tmp_path, "--drain-delay", "60") as service:
+        watch = HealthStub(service.channel).Watch(HealthCheckRequest())
+        assert next(watch).status == SERVING
+        service.worker.popen.send_signal(signal.SIGTERM)
+        assert next(watch).status == NOT_SERVING
+        with grpc.insecure_channel(service.target, options=ALONE) as another:
+            assert _answers(service.stub)
+            assert _answers(QuireStub(another))
+        service.worker.popen.send_signal(signal.SIGTERM)
+        assert service.worker.popen.wait(20) == 0
+        assert not list(watch)
+
+
 # --- one service with all its guards up -----------------------------------------------------------
 
 ONE, TWO = (("authorization", "Bearer key-one"),), (("x-api-key", "key-two"),)
@@ -342,9 +393,8 @@ def test_watches_are_bounded_and_take_no_calls_place(guarded: GrpcService) -> No
         # Its message is never sent.
         return channel.stream_stream("/grpc.health.v1.Health/Watch")(iter(queue.Queue().get, None))
 
-    alone = [("grpc.use_local_subchannel_pool", 1)]
     with contextlib.ExitStack() as stack:
-        first = stack.enter_context(grpc.insecure_channel(guarded.target, options=alone))
+        first = stack.enter_context(grpc.insecure_channel(guarded.target, options=ALONE))
         health = HealthStub(first)
         open_ones = [health.Watch(HealthCheckRequest()) for _ in range(MOST_OPEN_OF_A_CONNECTION)]
         assert [next(watch).status for watch in open_ones] == [SERVING] * len(open_ones)
@@ -355,7 +405,7 @@ def test_watches_are_bounded_and_take_no_calls_place(guarded: GrpcService) -> No
 
         def all_taken() -> bool:
             """One more connection with as many as it may have."""
-            channel = stack.enter_context(grpc.insecure_channel(guarded.target, options=alone))
+            channel = stack.enter_context(grpc.insecure_channel(guarded.target, options=ALONE))
             more = [HealthStub(channel).Watch(HealthCheckRequest()) for _ in range(16)]
             open_ones.extend(more)
             refusals = set()
