@@ -2,7 +2,7 @@
 
 gRPC reports a message's size only once it has arrived, and keeps what has arrived in memory. So
 only a few calls are read at once, and keys take turns. A call whose message is not there quickly
-gives up its turn and from then on counts with the maximum message size, until the message has
+gives up its turn and from then on counts with the most that gRPC lets in, until the message has
 arrived. Messages that are not being read stay on the client's side, except for their first 64 KiB.
 """
 
@@ -24,11 +24,17 @@ from service.tenants.upload_room import UploadRoom
 AT_ONCE_SECONDS = 1.0
 _READ_AT_ONCE = 32
 _MOST_WAITING = 4096
-# How long the core may take to report that the read failed because of the message's size. A
-# compressed message looks the same: its encoding is not in the call's metadata.
+# How long the core may take to report that it refused the message.
 _REFUSAL_SECONDS = 0.05
 # The caller's own clock ends its call as ours does, and its cancellation may arrive first.
 _DEADLINE_SLACK_SECONDS = 0.25
+
+
+def most_received(limit: int) -> int:
+    """Return gRPC's own limit, for messages of at most ``limit`` bytes. What gRPC refuses looks as
+    if the client had left. So it lets in messages that are a little too large, and we refuse
+    them."""
+    return limit + limit // 4
 
 
 class Arrivals:
@@ -60,22 +66,18 @@ class Arrivals:
                     with self._turns.timed():
                         done, _ = await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
                     if not done:
-                        gained(self._limit)
+                        gained(most_received(self._limit))
                 message = reading.result() if done else await self._rest(reading)
             if message is grpc.aio.EOF:
-                # Either there is none, or the core rejected it; then it cancels this task shortly.
+                # Either there is none, or the core refused it, or the client is leaving; then this
+                # task is cancelled shortly.
                 await asyncio.sleep(_REFUSAL_SECONDS)
-        except asyncio.CancelledError:
-            if _found_none(reading) and not deadline_is_over(context):
-                raise BodyTooLargeError(
-                    f"The message may have at most {self._limit} bytes."
-                ) from None
-            raise
+                raise InvalidRequestError("The call ended without a message.")
         finally:
             if reading is not None:
                 reading.cancel()
-        if message is grpc.aio.EOF:
-            raise InvalidRequestError("The call ended without a message.")
+        if len(message) > self._limit:
+            raise BodyTooLargeError(f"The message may have at most {self._limit} bytes.")
         data: bytes = message
         return data
 
@@ -93,13 +95,6 @@ class Arrivals:
             ) from None
         finally:
             self._drain.uploads.discard(timeout)
-
-
-def _found_none(reading: asyncio.Future[Any] | None) -> bool:
-    """True if reading has ended without a message."""
-    if reading is None or not reading.done() or reading.cancelled():
-        return False
-    return reading.exception() is None and reading.result() is grpc.aio.EOF
 
 
 def deadline_is_over(context: Any) -> bool:

@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVIC
 
 from engine.addresses import address_text
 from observability.logging import get_logger
+from service.grpc.arrival import most_received
 from service.grpc.call import Calls, Method
 from service.grpc.health import HealthServicer
 from service.grpc.methods import METHODS, SERVICE
@@ -59,7 +60,7 @@ class GrpcServer:
         )
         calls = Calls(services)
         access = Access(services.keys, services.key_sources.look_early)
-        messages = SmallMessages(services.settings.max_body_bytes)
+        messages = SmallMessages(most_received(services.settings.max_body_bytes))
         most = most_open(ConnectionLimits.of(services.settings).grpc)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {
@@ -131,7 +132,7 @@ class GrpcServer:
 
 def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
     return [
-        ("grpc.max_receive_message_length", settings.max_body_bytes),
+        ("grpc.max_receive_message_length", most_received(settings.max_body_bytes)),
         # The limit applies to incoming bytes, but decompression has none. With bandwidth probing, a
         # fast client could send megabytes per call before they are read.
         ("grpc.http2.bdp_probe", 0),

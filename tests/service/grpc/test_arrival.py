@@ -13,12 +13,13 @@ import pytest
 from service.admission.drain import Drain
 from service.errors import QuireError
 from service.grpc import arrival
-from service.grpc.arrival import Arrivals
+from service.grpc.arrival import Arrivals, most_received
 from service.grpc.status import status_of
 from service.tenants.caller import ANYBODY
 from service.tenants.upload_room import FREE_BYTES, UploadRoom
 
 LIMIT = FREE_BYTES + 1000
+COUNTED = most_received(LIMIT) - FREE_BYTES  # for each message that is slow to arrive
 METHOD = "/test/Size"
 
 
@@ -67,11 +68,11 @@ async def answer(call: Any, message: bytes) -> bytes:
 
 
 async def test_calls_whose_messages_do_not_come_share_one_room() -> None:
-    room = UploadRoom(2 * 1000)
+    room = UploadRoom(2 * COUNTED)
     async with calling(Arrivals(LIMIT, 30.0, Drain(1.0), room)) as call:
         stalled = [call() for _ in range(2)]
         waiting = [asyncio.create_task(each.read()) for each in stalled]
-        await until_held(room, 2000)
+        await until_held(room, 2 * COUNTED)
         with pytest.raises(grpc.aio.AioRpcError) as refused:
             await call().read()
         assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -102,8 +103,15 @@ async def test_a_shutdown_does_not_wait_for_messages() -> None:
     async with calling(Arrivals(LIMIT, 600.0, drain, room)) as call:
         asked = call()
         reading = asyncio.create_task(asked.read())
-        await until_held(room, 1000)
+        await until_held(room, COUNTED)
         drain.begin()
         with pytest.raises(grpc.aio.AioRpcError, match="shutting down") as refused:
             await reading
     assert refused.value.code() == grpc.StatusCode.UNAVAILABLE
+
+
+async def test_a_message_that_is_a_little_too_large_is_refused_for_that() -> None:
+    async with calling(Arrivals(LIMIT, 30.0, Drain(1.0), UploadRoom(10 * LIMIT))) as call:
+        with pytest.raises(grpc.aio.AioRpcError, match=f"at most {LIMIT} bytes") as refused:
+            await answer(call, bytes(LIMIT + 1))
+    assert refused.value.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
