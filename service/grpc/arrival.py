@@ -9,7 +9,9 @@ arrived. Messages that are not being read stay on the client's side, except for 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import grpc
@@ -50,6 +52,7 @@ class Arrivals:
             most_waiting=_MOST_WAITING,
             what="reading messages",
         )
+        self._calls: Counter[str] = Counter()  # that wait or have a turn, by connection
 
     async def read(self, context: Any, caller: Caller) -> bytes:
         """Return the one message of the call.
@@ -61,7 +64,7 @@ class Arrivals:
         reading: asyncio.Future[Any] | None = None
         try:
             with self._room.arriving(caller) as gained:
-                async with self._turns.turn(caller.owner, 0):
+                async with self._turn(caller.owner, context.peer()):
                     reading = asyncio.ensure_future(context.read())
                     with self._turns.timed():
                         done, _ = await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
@@ -80,6 +83,20 @@ class Arrivals:
             raise BodyTooLargeError(f"The message may have at most {self._limit} bytes.")
         data: bytes = message
         return data
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, owner: str, peer: str) -> AsyncIterator[None]:
+        """Of one owner, a call goes first whose connection has the fewest others here: many that
+        send nothing hold up those of their connection, rather than all."""
+        others = self._calls[peer]
+        self._calls[peer] += 1
+        try:
+            async with self._turns.turn(owner, others):
+                yield
+        finally:
+            self._calls[peer] -= 1
+            if not self._calls[peer]:
+                del self._calls[peer]
 
     async def _rest(self, reading: Awaitable[Any]) -> Any:
         timeout = asyncio.timeout(0.0 if self._drain.refuses else self._seconds)
