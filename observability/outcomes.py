@@ -118,7 +118,11 @@ OUTCOMES = (
         Trait.TOOLS,
         ModelKnown.YES,
     ),
-    Outcome("client_gone", OutcomeGroup.LEFT, "The client disconnected before the end."),
+    Outcome(
+        "client_gone",
+        OutcomeGroup.LEFT,
+        "The client disconnected before the end; or gRPC refused a message far too large.",
+    ),
     Outcome(
         "client_slow", OutcomeGroup.LEFT, "Cut off: the client read or sent too slowly.", Trait.BODY
     ),

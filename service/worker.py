@@ -273,7 +273,7 @@ class Worker:
         self._telemetry.holds.start()
         _log.info("worker accepts", host=self._settings.host, port=self._settings.port)
         await self._stop.wait()
-        await self._finish_requests(drain, services.link)
+        await self._finish_requests(drain, services.link, grpc_server)
         for task in (store, watch, idle, beating):
             task.cancel()
         self._telemetry.holds.stop()
@@ -300,11 +300,13 @@ class Worker:
         await server.start(settings.host, settings.grpc_port)
         return server
 
-    async def _finish_requests(self, drain: Drain, link: Engines) -> None:
+    async def _finish_requests(self, drain: Drain, link: Engines, rpc: GrpcServer | None) -> None:
         await drain.announce(self._settings.drain_delay, self._hurry)
         drain.begin()
         link.expect_no_restart()
         timeout = self._settings.drain_timeout
+        if rpc is not None:
+            rpc.send_away(timeout + CLOSE_SECONDS)
         _log.info("draining", in_flight=drain.in_flight, timeout_seconds=timeout)
         idle = asyncio.ensure_future(drain.wait_idle(timeout))
         hurry = asyncio.ensure_future(self._hurry.wait())

@@ -2,14 +2,16 @@
 
 gRPC reports a message's size only once it has arrived, and keeps what has arrived in memory. So
 only a few calls are read at once, and keys take turns. A call whose message is not there quickly
-gives up its turn and from then on counts with the maximum message size, until the message has
+gives up its turn and from then on counts with the most that gRPC lets in, until the message has
 arrived. Messages that are not being read stay on the client's side, except for their first 64 KiB.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable
 from typing import Any
 
 import grpc
@@ -24,11 +26,17 @@ from service.tenants.upload_room import UploadRoom
 AT_ONCE_SECONDS = 1.0
 _READ_AT_ONCE = 32
 _MOST_WAITING = 4096
-# How long the core may take to report that the read failed because of the message's size. A
-# compressed message looks the same: its encoding is not in the call's metadata.
+# How long the core may take to report that it refused the message.
 _REFUSAL_SECONDS = 0.05
 # The caller's own clock ends its call as ours does, and its cancellation may arrive first.
 _DEADLINE_SLACK_SECONDS = 0.25
+
+
+def most_received(limit: int) -> int:
+    """Return gRPC's own limit, for messages of at most ``limit`` bytes. What gRPC refuses looks as
+    if the client had left. So it lets in messages that are a little too large, and we refuse
+    them."""
+    return limit + limit // 4
 
 
 class Arrivals:
@@ -44,6 +52,7 @@ class Arrivals:
             most_waiting=_MOST_WAITING,
             what="reading messages",
         )
+        self._calls: Counter[str] = Counter()  # that wait or have a turn, by connection
 
     async def read(self, context: Any, caller: Caller) -> bytes:
         """Return the one message of the call.
@@ -55,29 +64,39 @@ class Arrivals:
         reading: asyncio.Future[Any] | None = None
         try:
             with self._room.arriving(caller) as gained:
-                async with self._turns.turn(caller.owner, 0):
+                async with self._turn(caller.owner, context.peer()):
                     reading = asyncio.ensure_future(context.read())
                     with self._turns.timed():
                         done, _ = await asyncio.wait({reading}, timeout=AT_ONCE_SECONDS)
                     if not done:
-                        gained(self._limit)
+                        gained(most_received(self._limit))
                 message = reading.result() if done else await self._rest(reading)
             if message is grpc.aio.EOF:
-                # Either there is none, or the core rejected it; then it cancels this task shortly.
+                # Either there is none, or the core refused it, or the client is leaving; then this
+                # task is cancelled shortly.
                 await asyncio.sleep(_REFUSAL_SECONDS)
-        except asyncio.CancelledError:
-            if _found_none(reading) and not deadline_is_over(context):
-                raise BodyTooLargeError(
-                    f"The message may have at most {self._limit} bytes."
-                ) from None
-            raise
+                raise InvalidRequestError("The call ended without a message.")
         finally:
             if reading is not None:
                 reading.cancel()
-        if message is grpc.aio.EOF:
-            raise InvalidRequestError("The call ended without a message.")
+        if len(message) > self._limit:
+            raise BodyTooLargeError(f"The message may have at most {self._limit} bytes.")
         data: bytes = message
         return data
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, owner: str, peer: str) -> AsyncIterator[None]:
+        """Of one owner, a call goes first whose connection has the fewest others here: many that
+        send nothing hold up those of their connection, rather than all."""
+        others = self._calls[peer]
+        self._calls[peer] += 1
+        try:
+            async with self._turns.turn(owner, others):
+                yield
+        finally:
+            self._calls[peer] -= 1
+            if not self._calls[peer]:
+                del self._calls[peer]
 
     async def _rest(self, reading: Awaitable[Any]) -> Any:
         timeout = asyncio.timeout(0.0 if self._drain.refuses else self._seconds)
@@ -93,13 +112,6 @@ class Arrivals:
             ) from None
         finally:
             self._drain.uploads.discard(timeout)
-
-
-def _found_none(reading: asyncio.Future[Any] | None) -> bool:
-    """True if reading has ended without a message."""
-    if reading is None or not reading.done() or reading.cancelled():
-        return False
-    return reading.exception() is None and reading.result() is grpc.aio.EOF
 
 
 def deadline_is_over(context: Any) -> bool:

@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha.reflection import SERVICE_NAME as REFLECTION_SERVIC
 
 from engine.addresses import address_text
 from observability.logging import get_logger
+from service.grpc.arrival import most_received
 from service.grpc.call import Calls, Method
 from service.grpc.health import HealthServicer
 from service.grpc.methods import METHODS, SERVICE
@@ -34,17 +35,23 @@ from service.settings import ServiceSettings
 
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
+# Clients may send keepalive pings this often: many do it each 10 s, and a ping may be a bit early.
+LEAST_PING_SECONDS = 5.0
+# Before the server stops, it takes the calls that have arrived, until none has come for so long.
+_SECONDS_WITHOUT_A_CALL = 0.02
+_MOST_SECONDS_TO_TAKE = 0.5
 
 _log = get_logger()
 
 
 class GrpcServer:
-    """Call ``start`` once, then ``stop``."""
+    """Call ``start`` once, then ``stop``, perhaps after ``send_away``."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
         self._health = HealthServicer(lambda: services.health() == "ok", (SERVICE,))
         self._watch: asyncio.Task[None] | None = None
+        self._leaving: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
         self._server = grpc.aio.server(
             options=_options(services.settings),
@@ -53,7 +60,7 @@ class GrpcServer:
         )
         calls = Calls(services)
         access = Access(services.keys, services.key_sources.look_early)
-        messages = SmallMessages(services.settings.max_body_bytes)
+        messages = SmallMessages(most_received(services.settings.max_body_bytes))
         most = most_open(ConnectionLimits.of(services.settings).grpc)
         names = (SERVICE, HEALTH_SERVICE, REFLECTION_SERVICE)
         served = {
@@ -85,23 +92,47 @@ class GrpcServer:
         _log.info("grpc accepts", host=host, port=bound)
         return bound
 
+    def send_away(self, timeout_seconds: float) -> None:
+        """Take no more connections or calls, so that clients make their next call to another
+        server: they keep a connection for as long as it is open, because of one long call, say.
+        Running calls may finish within ``timeout_seconds``; watchers get NOT_SERVING."""
+        self._end_watches()
+        self._leaving = asyncio.create_task(self._stop(timeout_seconds), name="grpc-send-away")
+
     async def stop(self, timeout_seconds: float) -> bool:
         """Stop accepting calls; running ones may finish within ``timeout_seconds``. False if some
         had to be cut off."""
-        self._health.close()
-        self._stopping.set()
+        self._end_watches()
         begin = time.monotonic()
-        await self._server.stop(timeout_seconds)
+        await self._stop(timeout_seconds)
+        if self._leaving is not None:
+            await self._leaving  # has ended with the last call
         if self._watch is not None:
             self._watch.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._watch
         return time.monotonic() - begin < timeout_seconds
 
+    async def _stop(self, timeout_seconds: float) -> None:
+        """The library cancels calls that wait to be taken, which clients do not retry. So first let
+        our code refuse these, with a status that they do retry."""
+        drain = self._services.drain
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_MOST_SECONDS_TO_TAKE):
+                taken: int | None = None
+                while taken != (taken := drain.in_flight + drain.answered):
+                    await asyncio.sleep(_SECONDS_WITHOUT_A_CALL)
+        await self._server.stop(timeout_seconds)
+
+    def _end_watches(self) -> None:
+        """End the streams that would last as long as the server."""
+        self._health.close()
+        self._stopping.set()
+
 
 def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
     return [
-        ("grpc.max_receive_message_length", settings.max_body_bytes),
+        ("grpc.max_receive_message_length", most_received(settings.max_body_bytes)),
         # The limit applies to incoming bytes, but decompression has none. With bandwidth probing, a
         # fast client could send megabytes per call before they are read.
         ("grpc.http2.bdp_probe", 0),
@@ -119,9 +150,10 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
-        # Callers that wait long may send keepalive pings too.
+        # Callers that wait long may send keepalive pings too. A connection with more of them than
+        # one in five minutes, the default, is closed with all calls on it.
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(LEAST_PING_SECONDS)),
     ]
 
 

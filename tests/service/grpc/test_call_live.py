@@ -119,16 +119,33 @@ def test_bytes_that_are_not_a_request_are_refused(service: GrpcService) -> None:
 
 
 def test_a_message_that_is_too_large_is_refused_and_counted(service: GrpcService) -> None:
-    before = service.outcomes("grpc_chat").get("refused:too_large", 0)
-    content = "x" * MAX_BODY_BYTES
-    with pytest.raises(grpc.RpcError) as caught:
-        list(service.stub.Chat(pb.ChatRequest(messages=[pb.Message(role="user", content=content)])))
-    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-    until(
-        lambda: service.outcomes("grpc_chat").get("refused:too_large", 0) == before + 1,
-        5,
-        "it to be counted",
-    )
+    before = service.outcomes("grpc_chat")
+    error = raw_call(service, bytes(MAX_BODY_BYTES + 1))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert trailing(error)["x-quire-reason"] == "refused:too_large"
+    # gRPC refuses this one itself, which to us looks as if the client had left.
+    error = raw_call(service, bytes(2 * MAX_BODY_BYTES))
+    assert error.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+    def both_are_counted() -> bool:
+        after = service.outcomes("grpc_chat")
+        names = ("refused:too_large", "client_gone")
+        return [after.get(name, 0) - before.get(name, 0) for name in names] == [1, 1]
+
+    until(both_are_counted, 5, "one of each to be counted")
+
+
+def test_calls_that_are_cancelled_at_once_are_counted_as_such(service: GrpcService) -> None:
+    service.wait_idle()
+    before = service.outcomes("grpc_chat")
+    for _ in range(50):
+        service.stub.Chat(long_chat()).cancel()
+    # Counted in their order, as calls of one connection begin.
+    put_together(service.stub.Chat(chat(max_tokens=1)))
+    service.wait_idle()
+    after = service.outcomes("grpc_chat")
+    changed = {name for name in after if after[name] != before.get(name, 0)}
+    assert changed <= {"client_gone", "length"}
 
 
 def test_packed_messages_are_refused_for_what_they_may_unpack_to(service: GrpcService) -> None:

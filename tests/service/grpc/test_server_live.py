@@ -8,12 +8,13 @@ import itertools
 import json
 import queue
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from grpc._cython import cygrpc
 from grpc_health.v1.health_pb2 import (
     HealthCheckRequest,
     HealthCheckResponse,
@@ -23,6 +24,7 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha.reflection_pb2 import ServerReflectionRequest
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
+from service.grpc import server as server_module
 from service.grpc.health import HealthServicer
 from service.grpc.server import _options
 from service.grpc.standard import MOST_OPEN_OF_A_CONNECTION, SmallMessages, health_handlers
@@ -30,10 +32,12 @@ from service.proto.quire.v1 import quire_pb2 as pb
 from service.proto.quire.v1.quire_pb2_grpc import QuireStub
 from service.serving.connection_limits import ConnectionLimits
 from service.settings import ServiceSettings
-from tests.service.grpc.clients import GrpcService, put_together, trailing
+from tests.service.grpc.clients import GrpcService, chat, put_together, trailing
 from tests.service.running import RunningService, until
 
 Metadata = tuple[tuple[str, str], ...]
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
+ALONE = [("grpc.use_local_subchannel_pool", 1)]  # on a connection of this channel only
 SERVING = HealthCheckResponse.SERVING
 NOT_SERVING = HealthCheckResponse.NOT_SERVING
 
@@ -95,10 +99,7 @@ def test_health_follows_loading_readiness_and_drain(tiny_model: Path, tmp_path: 
         firsts = [next(call) for call in running]
         service.worker.popen.send_signal(signal.SIGTERM)
         assert [next(watch).status for watch in watches] == [NOT_SERVING] * 2
-        error = failure_of(service.stub.Chat(long_chat()))
-        assert error.code() is grpc.StatusCode.UNAVAILABLE
-        assert trailing(error)["quire-error-code"] == "shutting_down"
-        assert int(trailing(error)["retry-after"]) >= 1
+        assert not _answers(service.stub)
         for first, call in zip(firsts, running, strict=True):
             answer = put_together([first, *call])
             assert [said.finished.reason for said in answer.choices if said.finished] == (
@@ -141,8 +142,7 @@ async def test_connections_are_limited_and_idle_ones_are_closed(
     async with asyncio.timeout(60), grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
         stub = HealthStub(channel)
         assert (await stub.Check(HealthCheckRequest())).status == SERVING
-        preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + b"\0\0\0\4\0\0\0\0\0"
-        for sent in (preface, b""):
+        for sent in (PREFACE, b""):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(sent)
             open_ones.append((reader, writer))
@@ -155,6 +155,49 @@ async def test_connections_are_limited_and_idle_ones_are_closed(
         await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
         assert (await stub.Check(HealthCheckRequest())).status == SERVING
         await server.stop(0)
+
+
+def test_each_option_is_one_that_the_library_has() -> None:
+    """It ignores the others without a word."""
+    library = Path(cygrpc.__file__).read_bytes()
+    names = [name for name, _ in _options(ServiceSettings(grpc_port=9000))]
+    assert [name for name in names if name.encode() + b"\0" not in library] == []
+
+
+PING, GOAWAY, ACK = 6, 7, 1
+
+
+async def frames(reader: asyncio.StreamReader) -> AsyncIterator[tuple[int, int, bytes]]:
+    """Type, flags and payload of each HTTP/2 frame."""
+    while True:
+        head = await reader.readexactly(9)
+        yield head[3], head[4], await reader.readexactly(int.from_bytes(head[:3]))
+
+
+@pytest.mark.parametrize(("interval", "kept"), [(0.3, True), (0.0, False)], ids=["rare", "many"])
+async def test_a_client_may_send_keepalive_pings_but_not_too_many(
+    monkeypatch: pytest.MonkeyPatch, interval: float, kept: bool
+) -> None:
+    monkeypatch.setattr(server_module, "LEAST_PING_SECONDS", 0.25)
+    server = grpc.aio.server(options=_options(ServiceSettings(grpc_port=9000)))
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(PREFACE)
+    refused = False
+    async with asyncio.timeout(60), contextlib.aclosing(frames(reader)) as received:
+        for _ in range(6):  # more than it forgives
+            writer.write(b"\0\0\x08" + bytes([PING, 0]) + bytes(4) + b"pingpong")
+            async for kind, flags, _payload in received:
+                refused = refused or kind == GOAWAY
+                if refused or (kind == PING and flags & ACK):
+                    break
+            if refused:
+                break
+            await asyncio.sleep(interval)  # since the answer to the last one
+    writer.close()
+    await server.stop(0)
+    assert refused is not kept
 
 
 def test_a_dead_engine_fails_its_streams(own: GrpcService) -> None:
@@ -197,6 +240,59 @@ def test_a_stream_cut_by_the_end_of_the_drain_says_so(tiny_model: Path, tmp_path
         assert trailing(error)["x-quire-reason"] == "error:shutdown"
         assert service.worker.popen.wait(20) == 0
         assert '"outcome":"error:shutdown"' in service.worker.output()
+
+
+def test_a_server_that_drains_sends_its_clients_to_another_one(
+    own: GrpcService, service: GrpcService
+) -> None:
+    """Even while a long call keeps the connection open, which is whole in the end."""
+    with grpc.insecure_channel(f"ipv4:{own.target},{service.target}") as channel:
+        health, stub = HealthStub(channel), QuireStub(channel)
+        watch = health.Watch(HealthCheckRequest(), wait_for_ready=True)
+        assert next(watch).status == SERVING
+        running = stub.Chat(long_chat(16))
+        first = next(running)
+        own.engine.popen.send_signal(signal.SIGSTOP)  # until other calls have been answered
+        try:
+            own.worker.popen.send_signal(signal.SIGTERM)
+            assert [answer.status for answer in watch] == [NOT_SERVING]
+            answered = service.outcomes("grpc_chat").get("length", 0)
+            until(lambda: _answers(stub), 20, "a call to be answered")
+            assert [_answers(stub) for _ in range(10)] == [True] * 10
+            assert service.outcomes("grpc_chat")["length"] == answered + 11
+            assert own.worker.popen.poll() is None
+        finally:
+            own.engine.popen.send_signal(signal.SIGCONT)
+        assert len(put_together([first, *running]).choices) == 16
+    assert own.worker.popen.wait(20) == 0
+    assert "connections were cut" not in own.worker.output()
+
+
+def _answers(stub: QuireStub) -> bool:
+    """True if a short call succeeds, False if the server is going."""
+    try:
+        answer = put_together(stub.Chat(chat(max_tokens=1)))
+    except grpc.RpcError as failure:
+        if failure.code() not in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
+            raise
+        return False
+    return [said.finished.reason for said in answer.choices if said.finished] == ["length"]
+
+
+def test_calls_are_served_until_the_delay_before_the_drain_is_over(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with GrpcService(tiny_model, tmp_path, "--drain-delay", "60") as service:
+        watch = HealthStub(service.channel).Watch(HealthCheckRequest())
+        assert next(watch).status == SERVING
+        service.worker.popen.send_signal(signal.SIGTERM)
+        assert next(watch).status == NOT_SERVING
+        with grpc.insecure_channel(service.target, options=ALONE) as another:
+            assert _answers(service.stub)
+            assert _answers(QuireStub(another))
+        service.worker.popen.send_signal(signal.SIGTERM)
+        assert service.worker.popen.wait(20) == 0
+        assert not list(watch)
 
 
 # --- one service with all its guards up -----------------------------------------------------------
@@ -297,9 +393,8 @@ def test_watches_are_bounded_and_take_no_calls_place(guarded: GrpcService) -> No
         # Its message is never sent.
         return channel.stream_stream("/grpc.health.v1.Health/Watch")(iter(queue.Queue().get, None))
 
-    alone = [("grpc.use_local_subchannel_pool", 1)]
     with contextlib.ExitStack() as stack:
-        first = stack.enter_context(grpc.insecure_channel(guarded.target, options=alone))
+        first = stack.enter_context(grpc.insecure_channel(guarded.target, options=ALONE))
         health = HealthStub(first)
         open_ones = [health.Watch(HealthCheckRequest()) for _ in range(MOST_OPEN_OF_A_CONNECTION)]
         assert [next(watch).status for watch in open_ones] == [SERVING] * len(open_ones)
@@ -310,7 +405,7 @@ def test_watches_are_bounded_and_take_no_calls_place(guarded: GrpcService) -> No
 
         def all_taken() -> bool:
             """One more connection with as many as it may have."""
-            channel = stack.enter_context(grpc.insecure_channel(guarded.target, options=alone))
+            channel = stack.enter_context(grpc.insecure_channel(guarded.target, options=ALONE))
             more = [HealthStub(channel).Watch(HealthCheckRequest()) for _ in range(16)]
             open_ones.extend(more)
             refusals = set()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import grpc
 import pytest
 
@@ -24,6 +26,12 @@ def test_every_error_has_a_code_of_its_own_choosing(error: type[QuireError]) -> 
     assert error.kind.status in STATUS_CODES
     code = status_of(error("x")).code
     assert code not in (grpc.StatusCode.OK, grpc.StatusCode.UNKNOWN)
+
+
+def test_the_page_has_the_status_of_every_error() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "grpc.md").read_text()
+    rows = {line.split("`")[1] for line in page.splitlines() if line.startswith("| `")}
+    assert {status_of(error("x")).code.name for error in every_error()} <= rows
 
 
 def test_only_what_may_succeed_later_is_unavailable() -> None:
