@@ -21,6 +21,10 @@ _DAYS = text(
     "FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid "
     "WHERE inhparent = 'quire_requests'::regclass"
 )
+_IS_ATTACHED = text(
+    "SELECT count(*) FROM pg_inherits "
+    "WHERE inhparent = 'quire_requests'::regclass AND inhrelid = to_regclass(:name)"
+)
 _COUNT = text("SELECT count(*) FROM quire_requests")
 _DELETE = text(
     "DELETE FROM quire_requests WHERE (ended, request_id) IN "
@@ -41,7 +45,8 @@ class Partitions:
 
     async def ensure(self, times: Iterable[float]) -> None:
         """Create the days of these times, if they are missing. Days between them are not: when the
-        clock has been set, that would be more tables than one transaction can create."""
+        clock has been set, that would be more tables than one transaction can create. A day's table
+        that is there but detached is attached again."""
         days = {int(time // _DAY_SECONDS) for time in times}
         missing = sorted(days - self._there)
         if not missing:
@@ -49,13 +54,7 @@ class Partitions:
         async with self._engine.begin() as connection:
             await _take_lock(connection)
             for day in missing:
-                begin, end = day * _DAY_SECONDS, (day + 1) * _DAY_SECONDS
-                await connection.execute(
-                    text(
-                        f"CREATE TABLE IF NOT EXISTS quire_requests_d{day} PARTITION OF "
-                        f"quire_requests FOR VALUES FROM ({begin}) TO ({end})"
-                    )
-                )
+                await _make_day(connection, day)
         self._there.update(missing)
 
     def forget(self) -> None:
@@ -94,6 +93,24 @@ class Partitions:
             with self._batch.timed():
                 await connection.execute(_DELETE, {"most": rows})
             return surplus > rows
+
+
+async def _make_day(connection: AsyncConnection, day: int) -> None:
+    """Create the table and attach it: ``CREATE TABLE … PARTITION OF`` would have to wait for every
+    transaction that has read requests, such as a backup's, while these two wait for none."""
+    name = f"quire_requests_d{day}"
+    if await connection.scalar(_IS_ATTACHED, {"name": name}):
+        return
+    begin, end = day * _DAY_SECONDS, (day + 1) * _DAY_SECONDS
+    await connection.execute(
+        text(f"CREATE TABLE IF NOT EXISTS {name} (LIKE quire_requests INCLUDING ALL)")
+    )
+    await connection.execute(
+        text(
+            f"ALTER TABLE quire_requests ATTACH PARTITION {name} "
+            f"FOR VALUES FROM ({begin}) TO ({end})"
+        )
+    )
 
 
 async def _take_lock(connection: AsyncConnection) -> None:
