@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 from sqlalchemy import text
@@ -132,6 +133,44 @@ _CUT_TRIGGER = (
     "CREATE EVENT TRIGGER cut ON ddl_command_end WHEN TAG IN ('CREATE TABLE') "
     "EXECUTE FUNCTION cut()"
 )
+
+
+@pytest.mark.debian
+async def test_the_limit_holds_after_a_crash_of_the_database(postgres: Postgres) -> None:
+    """It loses its statistics: how many rows each day has."""
+    await execute(postgres.url, "CREATE DATABASE crashed")
+    url = postgres.url.replace("/postgres", "/crashed")
+    async with archived(url) as one:
+        for day in range(3):
+            one.keep(*(kept(1000 * day + n, ended=BASE - day * DAY) for n in range(200)))
+        await one.written()
+    postgres.stop()
+    postgres.start()
+    engine = create_async_engine(database_url(store_place(url)))
+    await Partitions(engine).delete_oldest(before=0.0, most=150)
+    await engine.dispose()
+    assert await days(url) == [TODAY]
+
+
+@pytest.mark.debian
+async def test_a_record_of_the_future_does_not_end_the_limit_of_today(postgres: Postgres) -> None:
+    await execute(postgres.url, "CREATE DATABASE ahead")
+    url = postgres.url.replace("/postgres", "/ahead")
+    engine = create_async_engine(database_url(store_place(url)))
+    today = int(time.time() // DAY) * DAY
+    async with archived(url) as one:
+        one.keep(
+            kept(0, ended=today + 9.5 * DAY), *(kept(n, ended=today + n) for n in range(1, 30))
+        )
+        await one.written()
+    partitions = Partitions(engine)
+    for _ in range(3):
+        await partitions.delete_oldest(before=0.0, most=10)
+    async with engine.connect() as connection:
+        found = await connection.execute(text("SELECT ended FROM quire_requests ORDER BY ended"))
+        ends = [row[0] for row in found]
+    await engine.dispose()
+    assert ends == [*(today + n for n in range(21, 30)), today + 9.5 * DAY]
 
 
 async def days(url: str) -> list[int]:
