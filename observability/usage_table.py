@@ -5,7 +5,8 @@ A row holds the figures of one hour and group since the ledger was made, so that
 as they are, again and again: the larger figure is the newer one. Rows of past hours are released
 once they are stored. If there are more groups than rows, so are rows of this hour: their figures
 are set aside, and the next row of the group continues them. A next worker does not have these
-figures: its rows begin a new ``epoch``, which is stored apart.
+figures: its rows begin a new ``epoch``, which is stored apart. So do those after the clock was set
+back, to hours whose rows may be released.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import NamedTuple
 from observability.key_names import KeyNames
 from observability.layout import USAGE_HEAD, USAGE_WIDTH
 from observability.ledger import WorkerLedger
+from observability.logging import get_logger
 
 _HOUR_SECONDS = 3600
 _GROUP_BITS = 30  # an hour since 1970 takes 19 more; a cell holds 53 exactly
@@ -25,6 +27,10 @@ _RELEASED_AT_ONCE = 32  # rows in one transaction
 # Of the rows: when fewer are free, some of this hour are released, until more are.
 _FEW, _ENOUGH = 0.25, 0.5
 _MOST_SET_ASIDE = 50_000  # groups, of about 300 bytes
+# How far the clock may be set back while usage still counts in the newest hour.
+_MOST_HOURS_BACK = 1
+
+_log = get_logger()
 
 
 class UsageGroup(NamedTuple):
@@ -98,7 +104,9 @@ class UsageTable:
         self._first = self._boot_cell + USAGE_HEAD
         if not ledger.cells[self._boot_cell]:
             ledger.set(self._boot_cell, 1 + secrets.randbits(_BOOT_BITS - 1))
-        ledger.add(self._epoch_cell, 1)
+        # Not only in the ledger: what a transaction changes there can be read after its end.
+        self._epoch = int(ledger.cells[self._epoch_cell]) + 1
+        ledger.set(self._epoch_cell, self._epoch)
         self._rows: dict[_Tag, int] = {}
         self._of_key: dict[int, dict[_Tag, int]] = {}  # the same rows, by key
         self._free: list[int] = []
@@ -125,9 +133,13 @@ class UsageTable:
 
     def count(self, time: float, group: UsageGroup, figures: UsageFigures) -> None:
         """Add figures to an hour: that of ``time``, or the newest so far if the clock was set
-        back. Call it in a transaction."""
+        back by less than about an hour. Call it in a transaction."""
         ledger = self._ledger
-        hour = max(int(time) // _HOUR_SECONDS, int(ledger.cells[self._hour_cell]))
+        hour, newest = int(time) // _HOUR_SECONDS, int(ledger.cells[self._hour_cell])
+        if newest - hour > _MOST_HOURS_BACK:
+            self._begin_epoch(newest - hour)
+        else:
+            hour = max(hour, newest)
         number = self._number(group)
         if number // self._per_key == self._rest_key and group.key != self._keys[self._rest_key]:
             self.overflowed += 1
@@ -136,6 +148,16 @@ class UsageTable:
         for offset, amount in enumerate(figures):
             if amount:
                 ledger.add(cell + offset, amount)
+
+    def _begin_epoch(self, hours_back: int) -> None:
+        """For hours that come again: the figures of their released rows are no longer known."""
+        self._epoch += 1
+        self._ledger.set(self._epoch_cell, self._epoch)
+        _log.warning(
+            "the clock was set back; usage counts in the hours that it shows now, and what was "
+            "counted before stays in later ones",
+            hours=hours_back,
+        )
 
     def _number(self, group: UsageGroup) -> int:
         found = self._numbers.get(group)
@@ -168,7 +190,7 @@ class UsageTable:
         self._enter(row, (hour, group))
         cell = self._cell(row)
         ledger.set(cell, hour << _GROUP_BITS | group)
-        epoch = int(ledger.cells[self._epoch_cell])
+        epoch = self._epoch
         figures: Sequence[float] = ()
         if self._set_aside:
             epoch, figures = self._set_aside.pop((hour, group), (epoch, figures))
@@ -206,12 +228,12 @@ class UsageTable:
         return UsageFigures(*self._ledger.cells[first : first + USAGE_WIDTH - _FIGURES_AT])
 
     def release(self, stored: Iterable[HourlyUsage]) -> None:
-        """Free the rows of past hours that have not changed since ``rows`` returned them, and if
+        """Free the rows of other hours that have not changed since ``rows`` returned them, and if
         few rows are free, also of this hour, the first ones first."""
         newest = int(self._ledger.cells[self._hour_cell])
         self._set_aside = {tag: one for tag, one in self._set_aside.items() if tag[0] == newest}
         current = [one for one in stored if self._figures(one.row) == one.figures]
-        freed = [one for one in current if one.hour < newest]
+        freed = [one for one in current if one.hour != newest]
         if self.is_crowded:
             wanted = round(_ENOUGH * self._ledger.layout.usage_rows) - len(self._free) - len(freed)
             wanted = min(wanted, _MOST_SET_ASIDE - len(self._set_aside))

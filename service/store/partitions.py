@@ -4,6 +4,7 @@ and dropped whole, so that nothing has to be vacuumed."""
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -15,11 +16,24 @@ from service.store.retention import BatchSize
 _DAY_SECONDS = 86_400
 _LOCK = 0x7175697266  # of replicas that create or drop days at the same time
 _NAME = re.compile(r"quire_requests_d(\d+)")
-# Estimates, because counting would read everything.
+# Estimates, because counting would read everything. PostgreSQL's statistics have the number of rows
+# from what was written; a crash or a failover empties them. What they say afterwards is wrong until
+# the table is analyzed.
 _DAYS = text(
-    "SELECT child.relname, coalesce(pg_stat_get_live_tuples(child.oid), 0) "
+    "SELECT relname, is_measured, "
+    "CASE WHEN is_measured THEN pg_stat_get_live_tuples(oid) ELSE greatest(reltuples, 0) END "
+    "FROM (SELECT child.oid, relname, reltuples, coalesce("
+    "pg_stat_get_last_analyze_time(child.oid), pg_stat_get_last_autoanalyze_time(child.oid), "
+    "pg_stat_get_last_vacuum_time(child.oid), pg_stat_get_last_autovacuum_time(child.oid)"
+    ") IS NOT NULL AS is_measured "
     "FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid "
-    "WHERE inhparent = 'quire_requests'::regclass"
+    "WHERE inhparent = 'quire_requests'::regclass) AS days"
+)
+# Of the pages it reads 300 times this, at most: enough to know how many rows there are.
+_MEASURE_BY_FEW = text("SET LOCAL default_statistics_target = 10")
+_IS_ATTACHED = text(
+    "SELECT count(*) FROM pg_inherits "
+    "WHERE inhparent = 'quire_requests'::regclass AND inhrelid = to_regclass(:name)"
 )
 _COUNT = text("SELECT count(*) FROM quire_requests")
 _DELETE = text(
@@ -31,6 +45,10 @@ _DELETE = text(
 class _Day(NamedTuple):
     number: int  # since the epoch
     rows: int
+    is_measured: bool  # what PostgreSQL knows of its rows is up to date
+
+    def is_over(self, at: float) -> bool:
+        return (self.number + 1) * _DAY_SECONDS <= at
 
 
 class Partitions:
@@ -41,7 +59,8 @@ class Partitions:
 
     async def ensure(self, times: Iterable[float]) -> None:
         """Create the days of these times, if they are missing. Days between them are not: when the
-        clock has been set, that would be more tables than one transaction can create."""
+        clock has been set, that would be more tables than one transaction can create. A day's table
+        that is there but detached is attached again."""
         days = {int(time // _DAY_SECONDS) for time in times}
         missing = sorted(days - self._there)
         if not missing:
@@ -49,13 +68,7 @@ class Partitions:
         async with self._engine.begin() as connection:
             await _take_lock(connection)
             for day in missing:
-                begin, end = day * _DAY_SECONDS, (day + 1) * _DAY_SECONDS
-                await connection.execute(
-                    text(
-                        f"CREATE TABLE IF NOT EXISTS quire_requests_d{day} PARTITION OF "
-                        f"quire_requests FOR VALUES FROM ({begin}) TO ({end})"
-                    )
-                )
+                await _make_day(connection, day)
         self._there.update(missing)
 
     def forget(self) -> None:
@@ -65,24 +78,20 @@ class Partitions:
     async def delete_oldest(self, *, before: float, most: int) -> bool:
         """Drop the days that ended before a time, and those without which there are still ``most``
         rows; if one day alone has more, delete some of its oldest. False: there are no more."""
+        await self._measure(before)
         async with self._engine.begin() as connection:
             await _take_lock(connection)
-            found = (await connection.execute(_DAYS)).all()
-            days = sorted(
-                _Day(int(match[1]), int(rows))
-                for name, rows in found
-                if (match := _NAME.fullmatch(name))
-            )
+            days = await _days(connection)
             self._there &= {day.number for day in days}  # another replica may have dropped some
             rows = sum(day.rows for day in days)
-            while days and (
-                (days[0].number + 1) * _DAY_SECONDS <= before or rows - days[0].rows >= most
-            ):
+            while days and (days[0].is_over(before) or rows - days[0].rows >= most):
                 oldest = days.pop(0)
                 rows -= oldest.rows
                 self._there.discard(oldest.number)
                 await connection.execute(text(f"DROP TABLE quire_requests_d{oldest.number}"))
-            if len(days) != 1 or rows <= most:
+            # Those of the future are from a replica whose clock was ahead.
+            today = int(time.time() // _DAY_SECONDS)
+            if rows <= most or sum(day.number <= today for day in days) > 1:
                 return False
             surplus = int(await connection.scalar(_COUNT) or 0) - most
             if surplus <= 0:
@@ -94,6 +103,51 @@ class Partitions:
             with self._batch.timed():
                 await connection.execute(_DELETE, {"most": rows})
             return surplus > rows
+
+    async def _measure(self, before: float) -> None:
+        """Let PostgreSQL estimate the rows of days that it has no statistics of: new ones, and all
+        after a crash or a failover. A day that something else is at work on waits for next time."""
+        async with self._engine.begin() as connection:
+            unknown = [
+                day.number
+                for day in await _days(connection)
+                if not (day.is_measured or day.is_over(before))
+            ]
+            if unknown:
+                await connection.execute(_MEASURE_BY_FEW)
+            for day in unknown:
+                # One column, so that the planner's statistics of the others stay as good.
+                await connection.execute(
+                    text(f"ANALYZE (SKIP_LOCKED) quire_requests_d{day} (request_id)")
+                )
+
+
+async def _days(connection: AsyncConnection) -> list[_Day]:
+    """Return the days that there are, the oldest first."""
+    found = (await connection.execute(_DAYS)).all()
+    return sorted(
+        _Day(int(match[1]), int(rows), is_measured)
+        for name, is_measured, rows in found
+        if (match := _NAME.fullmatch(name))
+    )
+
+
+async def _make_day(connection: AsyncConnection, day: int) -> None:
+    """Create the table and attach it: ``CREATE TABLE … PARTITION OF`` would have to wait for every
+    transaction that has read requests, such as a backup's, while these two wait for none."""
+    name = f"quire_requests_d{day}"
+    if await connection.scalar(_IS_ATTACHED, {"name": name}):
+        return
+    begin, end = day * _DAY_SECONDS, (day + 1) * _DAY_SECONDS
+    await connection.execute(
+        text(f"CREATE TABLE IF NOT EXISTS {name} (LIKE quire_requests INCLUDING ALL)")
+    )
+    await connection.execute(
+        text(
+            f"ALTER TABLE quire_requests ATTACH PARTITION {name} "
+            f"FOR VALUES FROM ({begin}) TO ({end})"
+        )
+    )
 
 
 async def _take_lock(connection: AsyncConnection) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from observability import ledger, usage_table
 from observability.layout import LedgerLayout
@@ -64,11 +65,68 @@ def test_keys_that_come_later_are_counted_by_name() -> None:
     assert {one.group.key for one in usage.rows()} == {"new", "other", "a"}
 
 
-def test_a_clock_that_is_set_back_adds_to_the_newest_hour() -> None:
+def test_a_clock_that_is_set_back_by_an_hour_adds_to_the_newest_hour() -> None:
     usage = table()
     count(usage, 100, A)
-    count(usage, 99, A)
+    with capture_logs() as lines:
+        count(usage, 99, A)
     assert seen(usage.rows()) == {(100, A): UsageFigures(2)}
+    assert lines == []
+
+
+@given(
+    steps=st.lists(
+        st.tuples(st.sampled_from([96, 98, 99, 100, 101, 200]), groups, st.booleans()), max_size=30
+    ),
+    next_workers=st.booleans(),
+)
+def test_nothing_is_lost_or_counted_twice_however_the_clock_is_set(
+    steps: list[tuple[int, UsageGroup, bool]], next_workers: bool
+) -> None:
+    """As the database stores it: of an hour, group and epoch the larger figure."""
+    memory = os.memfd_create("ledger")
+    usage = table(os.dup(memory))
+    stored: Counter[tuple[int, UsageGroup, int]] = Counter()
+
+    def store() -> list[HourlyUsage]:
+        rows = usage.rows()
+        for one in rows:
+            tag = one.hour, one.group, one.epoch
+            stored[tag] = max(stored[tag], int(one.figures.requests))
+        return rows
+
+    for hour, group, is_stored in steps:
+        count(usage, hour, group)
+        assert 0 <= int(usage._ledger.cells[usage._hour_cell]) - hour <= 1
+        if is_stored:
+            usage.release(store())
+            if next_workers:
+                usage = table(os.dup(memory))
+    store()
+    os.close(memory)
+    assert stored.total() == len(steps)
+
+
+def test_after_a_step_back_usage_counts_in_the_hour_that_it_is_and_adds_up() -> None:
+    usage = table()
+    count(usage, 100, A, output_tokens=5)
+    count(usage, 340, A, output_tokens=1)
+    released = usage.rows()
+    usage.release(released)  # of hour 100; the database has it
+    with capture_logs() as lines:
+        count(usage, 100, A, output_tokens=2)
+        count(usage, 100, A, output_tokens=2)
+    assert [line["hours"] for line in lines] == [240]
+    rows = usage.rows()
+    assert seen(rows) == {
+        (340, A): UsageFigures(1, output_tokens=1),
+        (100, A): UsageFigures(2, output_tokens=4),
+    }
+    assert {one.epoch for one in rows if one.hour == 100}.isdisjoint(
+        one.epoch for one in released if one.hour == 100
+    )
+    usage.release(rows)  # the hour to come takes no room, either
+    assert [one.hour for one in usage.rows()] == [100]
 
 
 def test_only_rows_of_past_hours_that_did_not_change_are_released() -> None:

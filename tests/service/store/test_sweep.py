@@ -6,29 +6,43 @@ import asyncio
 from typing import Any, cast
 
 import pytest
-from sqlalchemy import select
+from sqlalchemy import select, text
+from sqlalchemy.ext.asyncio import create_async_engine
+from structlog.testing import capture_logs
 
 from observability.admin_api import AuditRow, RequestQuery
 from observability.usage_table import HourlyUsage, UsageFigures, UsageGroup
 from service.store import retention
 from service.store.archive_database import ArchiveDatabase, audit_values
 from service.store.archive_tables import REQUEST_TABLE, USAGE_TABLE
+from service.store.place import store_place
+from service.store.schema import database_url
 from service.store.sweep import ArchiveLimits, Sweep
+from tests.service.running_postgres import Postgres
 from tests.service.store.archived import BASE, archived, ids, kept
-from tests.service.store.stored import until
+from tests.service.store.stored import execute, until
 
 DAY = 86_400.0
 
 
 class Counting:
-    """A database with so many batches to delete, that notes what it is asked."""
+    """A database with so many batches to delete, that notes what it is asked. ``is_read``: none can
+    be deleted."""
+
+    FAILURES = (TimeoutError,)
 
     def __init__(self, batches: int) -> None:
         self.batches = batches
         self.asked: list[str] = []
+        self.is_read = False
+
+    def explain(self, error: Exception) -> str:
+        return str(error)
 
     async def delete_requests(self, **_: Any) -> bool:
         self.asked.append("requests")
+        if self.is_read:
+            raise TimeoutError("it is read")
         self.batches -= 1
         return self.batches > 0
 
@@ -70,6 +84,56 @@ async def test_usage_is_merged_once_a_day() -> None:
         await sweep.run(cast(ArchiveDatabase, database))
         sweep._at = 0.0
     assert database.asked == ["requests", "usage", "audit", "merge", "requests", "usage", "audit"]
+
+
+async def test_what_cannot_be_deleted_holds_up_nothing_else_and_is_said_once() -> None:
+    database = Counting(0)
+    sweep = Sweep(ArchiveLimits())
+    with capture_logs() as lines:
+        for is_read in (True, True, False, True):
+            database.is_read = is_read
+            sweep._at = 0.0
+            await sweep.run(cast(ArchiveDatabase, database))
+            await sweep.run(cast(ArchiveDatabase, database))  # not due
+            assert sweep._at > 0
+    assert database.asked.count("requests") == database.asked.count("audit") == 4
+    assert [line["error"] for line in lines] == ["it is read"] * 2
+
+
+@pytest.mark.debian
+async def test_a_day_that_is_read_is_dropped_later_and_all_else_works(postgres: Postgres) -> None:
+    await execute(postgres.url, "CREATE DATABASE swept")
+    url = postgres.url.replace("/postgres", "/swept")
+    heard: list[bool] = []
+    group = UsageGroup("a", "m", "chat_completions")
+    engine = create_async_engine(database_url(store_place(url)))
+    limits = ArchiveLimits(request_days=100.0, usage_days=20.0)
+    async with archived(url, limits, on_away=heard.append) as one:
+        old = kept(1, ended=BASE - 3 * DAY)
+        one.keep(old, kept(2))
+        await one.written()
+        sweep, database = one.archive._sweep, one.archive._database
+        assert database is not None
+        hour = int((BASE - 21 * DAY) // 3600)
+        used = HourlyUsage(0, hour, group, UsageFigures(output_tokens=1.0))
+        await until(lambda: sweep._at > 0)
+        await database.write_usage(1, [used])
+        heard.clear()
+        async with engine.connect() as backup:
+            await backup.execute(text("SELECT count(*) FROM quire_requests"))
+            limits.request_days = 1.0
+            with capture_logs() as lines:
+                sweep._at = 0.0
+                await until(lambda: sweep._at > 0)
+            assert "lock timeout" in lines[-1]["error"]
+            assert not list(await database.rows(USAGE_TABLE.select()))
+            assert await one.archive.find(old.request_id) is not None
+            assert await one.archive.usage("key", BASE, BASE + 1) == []
+        sweep._at = 0.0
+        await until(lambda: sweep._at > 0)
+        assert await one.archive.find(old.request_id) is None
+        assert True not in heard
+    await engine.dispose()
 
 
 async def test_the_writer_deletes_batch_after_batch_by_itself(
