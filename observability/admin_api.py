@@ -166,8 +166,7 @@ class KeptRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RequestPage(msgspec.Struct, frozen=True):
-    """``cursor``: pass it on for the next page; None after the last. ``source``: "memory" or
-    "store"."""
+    """``cursor``: of the next page; None after the last. ``source``: "memory" or "store"."""
 
     requests: tuple[KeptRequest, ...]
     cursor: str | None = None
@@ -392,6 +391,7 @@ class AuditRow(msgspec.Struct, frozen=True, kw_only=True):
 
 class AuditRows(msgspec.Struct, frozen=True):
     rows: tuple[AuditRow, ...]
+    source: str = "memory"  # or "store"
 
 
 class LoadRun(msgspec.Struct, frozen=True, kw_only=True):

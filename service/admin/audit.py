@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import Protocol
 
-from observability.admin_api import AuditRow
+from observability.admin_api import AuditRow, AuditRows
 from observability.audit_log import AuditLog
 from service.telemetry.line_budget import LineBudget
 
@@ -79,10 +79,10 @@ class AuditTrail:
     def close(self) -> None:
         self._log.close()
 
-    async def rows(self, limit: int) -> tuple[AuditRow, ...]:
+    async def rows(self, limit: int) -> AuditRows:
         """Return the newest rows, the newest first: the store's, or those of this worker."""
         if self._store is not None:
             kept = await self._store.audit_rows(limit)
             if kept is not None:
-                return kept
-        return tuple(self._rows)[::-1][:limit]
+                return AuditRows(kept, "store")
+        return AuditRows(tuple(self._rows)[::-1][:limit])

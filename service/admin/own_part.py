@@ -191,7 +191,7 @@ class OwnPart:
         return Nothing()
 
     async def _audit_rows(self, asked: AuditAsk) -> AuditRows:
-        return AuditRows(await self._audit.rows(asked.limit))
+        return await self._audit.rows(asked.limit)
 
     async def _look_at_keys(self, asked: Nothing) -> Nothing:
         await self._services.key_sources.look()

@@ -16,7 +16,14 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from observability.admin_api import AuditRow, KeptRequest, KvMap, Overview, RequestQuery
+from observability.admin_api import (
+    AuditRow,
+    AuditRows,
+    KeptRequest,
+    KvMap,
+    Overview,
+    RequestQuery,
+)
 from observability.logging import get_logger
 from service.admin.joining import joined_overview, joined_rows
 from service.admin.own_part import (
@@ -192,15 +199,16 @@ class Whole:
         )
         return msgspec.structs.replace(found, owners=tuple(owners))
 
-    async def audit_rows(self, limit: int, *, is_shared: bool) -> Gathered[AuditRow]:
-        """Return the newest rows as the parts, the newest first. ``is_shared``: a store has those
-        of all workers."""
+    async def audit_rows(self, limit: int, *, is_shared: bool) -> Gathered[AuditRows]:
+        """Return the newest rows, the newest first, as the only part. ``is_shared``: a store has
+        those of all workers."""
         if is_shared:
             stored = await self.store_now()
             own = await self.own.answer(AUDIT_OF, AuditAsk(limit))
-            return Gathered(list(own.rows), stored.missing)
+            return Gathered([own], stored.missing)
         found = await self.gather(AUDIT_OF, AuditAsk(limit))
-        return Gathered(_newest((part.rows for part in found.parts), limit), found.missing)
+        newest = _newest((part.rows for part in found.parts), limit)
+        return Gathered([AuditRows(tuple(newest))], found.missing)
 
     async def store_now(self, *, usage: bool = False) -> Gathered[StorePart]:
         """Have all workers write what they have for the store, before it is read. Other workers

@@ -9,7 +9,7 @@ from litestar import Response
 from litestar.params import FromPath
 from msgspec import Meta
 
-from observability.admin_api import AuditRows, LoadReport
+from observability.admin_api import LoadReport
 from service.admin.load import LOAD_PROFILES, LoadPlan
 from service.admin.own_part import CANCEL_AT, DRAIN_OF, OVERRIDE_AT, SETTINGS_OF
 from service.admin.part_messages import (
@@ -197,7 +197,7 @@ async def audit_rows(request: AdminCall) -> Response[bytes]:
     desk = request.desk
     limit = int(number(query, "limit", 100, 1, 1000))
     told = await desk.whole.audit_rows(limit, is_shared=desk.archive is not None)
-    return json_answer(AuditRows(tuple(told.parts)), told.headers)
+    return json_answer(told.parts[0], told.headers)
 
 
 def _mark(request: AdminCall, kind: str, text: str) -> None:

@@ -22,7 +22,7 @@ class Store:
 
 
 def actions(trail: AuditTrail, limit: int = 10) -> list[str]:
-    return [row.action for row in asyncio.run(trail.rows(limit))]
+    return [row.action for row in asyncio.run(trail.rows(limit)).rows]
 
 
 def test_rows_go_to_the_store_and_come_from_it_newest_first() -> None:
@@ -43,11 +43,20 @@ def test_without_the_store_the_worker_remembers_its_own_rows() -> None:
         assert actions(trail) == ["drain"]
 
 
+def test_the_answer_says_where_the_rows_are_from() -> None:
+    store = Store()
+    trail = AuditTrail(store)
+    trail.add("ann", "127.0.0.1", "drain")
+    assert asyncio.run(trail.rows(10)).source == "store"
+    store.is_away = True
+    assert asyncio.run(trail.rows(10)).source == "memory"
+
+
 def test_memory_and_texts_are_bounded() -> None:
     trail = AuditTrail()
     for _ in range(MOST_ROWS + 5):
         trail.add("ann", "127.0.0.1", "x" * 1000)
-    rows = asyncio.run(trail.rows(10_000))
+    rows = asyncio.run(trail.rows(10_000)).rows
     assert len(rows) == MOST_ROWS
     assert len(rows[0].action) == 256
 
@@ -56,7 +65,7 @@ def test_refused_tries_are_bounded() -> None:
     trail = AuditTrail()
     for _ in range(LINES_AT_ONCE * 3):
         trail.refuse("unknown", "10.0.0.7", "POST /x", "key")
-    rows = asyncio.run(trail.rows(1000))
+    rows = asyncio.run(trail.rows(1000)).rows
     assert LINES_AT_ONCE <= len(rows) < LINES_AT_ONCE * 2
     assert rows[0].result == "refused: key"
 

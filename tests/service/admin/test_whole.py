@@ -138,9 +138,9 @@ async def test_audit_rows_are_in_one_order() -> None:
         for number in range(6):
             parts[number % 2].audit.add("ann", "", f"{number}")
         told = await wholes[0].audit_rows(4, is_shared=False)
-        assert [row.action for row in told.parts] == ["5", "4", "3", "2"]
+        assert [row.action for row in told.parts[0].rows] == ["5", "4", "3", "2"]
         shared = await wholes[0].audit_rows(4, is_shared=True)
-        assert [row.action for row in shared.parts] == ["4", "2", "0"]
+        assert [row.action for row in shared.parts[0].rows] == ["4", "2", "0"]
         assert len((await wholes[0].gather(AUDIT_OF, AuditAsk(1))).parts) == 2
 
 
