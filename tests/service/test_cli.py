@@ -236,6 +236,14 @@ def test_the_doctor_looks_at_all_else_if_a_gguf_file_is_wrong(tmp_path: Path) ->
     assert "  dashboard " in done.stdout
 
 
+def test_the_doctor_refuses_a_tokenizer_of_an_unsupported_kind(tmp_path: Path) -> None:
+    path = write_tiny_checkpoint(tmp_path) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder": {"type": "CTC"}}))
+    done = quire("doctor", str(tmp_path), "--port", "0")
+    assert done.returncode == 1
+    assert "tokenizer.json: the tokenizer's decoder (CTC) is not supported; " in done.stdout
+
+
 def test_a_flag_wins_over_a_variable_and_reaches_the_engine(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
