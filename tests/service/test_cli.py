@@ -72,6 +72,7 @@ def test_serves_help_shows_each_flag_with_its_bounds_default_and_variable() -> N
         (("--max-num-seqs", "0"), {}, "--max-num-seqs"),
         (("--dtype", "int3"), {}, "--dtype"),
         (("--no-such-flag",), {}, "--no-such-flag"),
+        (("--model", "B"), {"QUIRE_MODEL": "C"}, "and B; give one of them"),
         ((), {"QUIRE_PORT": "http"}, "QUIRE_PORT"),
         ((), {"QUIRE_API_KEY": ""}, "QUIRE_API_KEY: must not be empty"),
         (("--api-key", ""), {}, "--api-key: must not be empty"),
