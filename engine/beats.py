@@ -6,6 +6,7 @@ small file that both map. It holds float64 numbers, each written atomically.
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import mmap
 import os
@@ -19,9 +20,16 @@ STEP_MARGIN = 10.0
 _FORGETTING = 0.99  # per step, so that the effect of a delayed one wears off
 
 
-def failure_path(socket: Path) -> Path:
-    """Return the file, next to an engine's socket, in which it writes why it cannot start."""
-    return socket.with_suffix(".failure")
+def failure_path(own: Path) -> Path:
+    """Return the file in which a child writes why it cannot start, next to its ``own``: an engine's
+    socket, or a child's page of heartbeats, which have the same name."""
+    return own.with_suffix(".failure")
+
+
+def write_failure(own: Path, error: Exception) -> None:
+    """Write the sentence with which the supervisor ends. It may quote names that are not text."""
+    with contextlib.suppress(OSError):
+        failure_path(own).write_text(str(error), encoding="utf-8", errors="backslashreplace")
 
 
 class Sign(enum.IntEnum):

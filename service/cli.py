@@ -40,7 +40,7 @@ from service.hub.place import ModelPlace, is_hub_name
 from service.hub_settings import HubSettings
 from service.key_commands import add_key_commands, making_keys
 from service.printing import with_output
-from service.served_model import ServedModel, served_model
+from service.served_model import ServedModel, model_asked_for, served_model
 from service.settings import ServiceSettings
 from service.start_checks import (
     check_model,
@@ -280,8 +280,8 @@ def _asked(namespace: argparse.Namespace) -> _Asked:
         **vars(namespace),
     }
     positional = values.pop("model_directory")
-    if positional is not None:
-        values["model"] = positional
+    if (named := model_asked_for(positional, vars(namespace).get("model"))) is not None:
+        values["model"] = named
     hub = _hub_settings(namespace)
     model = served_model(values.get("model"), hub)
     if model.place is None and hub.revision is not None:

@@ -52,6 +52,17 @@ class ServedModel:
         return is_simulated(self.reference)
 
 
+def model_asked_for(positional: str | None, flag: str | None) -> str | None:
+    """Return the model that the command line names; None if it names none. Raises OptionError if it
+    names two."""
+    if None not in (positional, flag) and positional != flag:
+        raise OptionError(
+            f"--model: the command names two models, {positional} and {flag}; give one of them, "
+            "as MODEL or with --model"
+        )
+    return flag if positional is None else positional
+
+
 def served_model(asked: str | None, hub: HubSettings | None = None) -> ServedModel:
     """``hub``: how a model with a name is downloaded. Raises SpecError for an invalid simulation,
     OptionError for a path that does not exist but resembles a hub name or another path."""

@@ -52,6 +52,7 @@ from service.records.records import Records
 from service.serving.metering import Metering
 from service.serving.services import Services
 from service.settings import ServiceSettings
+from service.start_failure import report_failure
 from service.store.archive import ArchiveSources, RequestArchive
 from service.supervision.listener import (
     ServerAddress,
@@ -436,9 +437,8 @@ def main(argv: list[str]) -> int:
 
     try:
         return uvloop.run(serve())
-    except Exception:
-        _log.exception("the API worker failed")
-        return 1
+    except Exception as error:
+        return report_failure(error, options.beats)
     finally:
         telemetry.close()
         writer.close()

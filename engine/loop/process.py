@@ -8,7 +8,6 @@ is well sends something at least every two seconds (during a long step, ``engine
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import logging
 import os
@@ -23,7 +22,7 @@ from pathlib import Path
 from types import FrameType
 
 from engine.architecture.errors import ModelError
-from engine.beats import EngineBeats, Page, failure_path
+from engine.beats import EngineBeats, Page, write_failure
 from engine.config import DeviceError, EngineConfig, OnProgress
 from engine.constraint.constraints import Constraints
 from engine.constraint.grammar import Tokens
@@ -139,8 +138,7 @@ class EngineProcess:
         except (ModelError, DeviceError) as error:  # the message is sufficient without a traceback
             logger.error("the engine cannot start: %s", error)
             if self._is_supervised:
-                with contextlib.suppress(OSError):
-                    failure_path(self._socket_path).write_text(str(error), encoding="utf-8")
+                write_failure(self._socket_path, error)
             return self._end(str(error))
         except Exception as error:
             logger.exception("the engine failed")

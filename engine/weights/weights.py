@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -176,6 +177,20 @@ def checkpoint_files(directory: Path) -> list[Path]:
     does, else those that the index names. Raises WeightsError if there are none."""
     if (directory / SINGLE).is_file():
         return [directory / SINGLE]
+    names = sorted(set(_weight_map(directory).values()))
+    for name in names:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
+        if not _can_be_opened(name):
+            raise WeightsError(
+                f"{directory / INDEX} names {name!r}, which cannot be the name of a file; "
+                "download the index again"
+            )
+    return [directory / name for name in names]
+
+
+def _weight_map(directory: Path) -> dict[str, str]:
+    """Return the file of each tensor, as the index says. Raises WeightsError if there is none."""
     if not (directory / INDEX).is_file():
         raise WeightsError(
             f"{directory} holds neither {SINGLE} nor {INDEX}; only safetensors weights are read"
@@ -184,13 +199,17 @@ def checkpoint_files(directory: Path) -> list[Path]:
         weight_map = read_object(directory / INDEX).section("weight_map")
     except ConfigError as error:
         raise WeightsError(str(error)) from error
-    names = sorted({str(name) for name in weight_map.values.values()}) if weight_map else []
-    if not names:
+    if weight_map is None or not weight_map.values:
         raise WeightsError(f"{directory / INDEX} maps no weights")
-    for name in names:
-        if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise WeightsError(f"{directory / INDEX} names {name!r}, outside its directory")
-    return [directory / name for name in names]
+    return {name: str(file) for name, file in weight_map.values.items()}
+
+
+def _can_be_opened(name: str) -> bool:
+    """JSON's texts may have characters that no file name can."""
+    try:
+        return b"\0" not in os.fsencode(name)
+    except UnicodeEncodeError:
+        return False
 
 
 def opened(
@@ -198,12 +217,31 @@ def opened(
 ) -> Mapping[str, StoredTensor]:
     """Open the files of a checkpoint until ``ends``, and return their tensors by name. ``part``:
     only those that text passes through. Raises WeightsError."""
-    stored: dict[str, StoredTensor] = {}
+    found: dict[str, list[StoredTensor]] = {}
     for path in checkpoint_files(directory):
         file = TensorFile(path)
         ends.callback(file.close)
-        stored.update((each.name, each) for each in stored_tensors(file))
+        for each in stored_tensors(file):
+            found.setdefault(each.name, []).append(each)
+    stored = {
+        name: tensors[0] if len(tensors) == 1 else _mapped(directory, tensors)
+        for name, tensors in found.items()
+    }
     return without_media(stored, part)
+
+
+def _mapped(directory: Path, tensors: list[StoredTensor]) -> StoredTensor:
+    """Return which of several tensors of one name the index means. Raises WeightsError."""
+    name = tensors[0].name
+    file = _weight_map(directory).get(name)
+    for each in tensors:
+        if file is not None and each.file.path == directory / file:
+            return each
+    files = " and ".join(each.file.path.name for each in tensors)
+    raise WeightsError(
+        f"the tensor {name} is in {files} of {directory}, and {INDEX} does not say which counts; "
+        "download the checkpoint again"
+    )
 
 
 def text_shapes(directory: Path, part: TextModelPart | None) -> dict[str, Shape]:

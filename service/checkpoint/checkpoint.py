@@ -33,7 +33,7 @@ from service.checkpoint.files import (
 from service.checkpoint.probe import ProbedTemplate, probe_stranger, probe_template
 from service.checkpoint.template import ChatTemplate, TemplateError
 from service.checkpoint.tokenizer import Tokenizer
-from service.checkpoint.vocabulary import Vocabulary
+from service.checkpoint.vocabulary import UnsupportedTokenizerError, Vocabulary
 from service.formats import (
     AUTO_NAMES,
     OutputFormat,
@@ -133,8 +133,11 @@ def _tokenizer(directory: Path) -> Tokenizer:
         raise
     except KeyError as error:
         raise CheckpointError(TOKENIZER, f"it has no {error}") from error
-    except Exception as error:  # the library raises Exception itself
+    except (ConfigError, UnsupportedTokenizerError) as error:
         raise CheckpointError(TOKENIZER, error) from error
+    except Exception as error:  # the library raises Exception itself
+        reason = f"the tokenizers library cannot read it: {error}"
+        raise CheckpointError(TOKENIZER, reason) from error
 
 
 def _output_format(

@@ -11,6 +11,7 @@ import msgspec
 from engine.architecture.errors import ConfigError
 from engine.architecture.tokenizer_files import TOKENIZER, TOKENIZER_CONFIG, read_tokenizer
 from service.checkpoint.defaults import GENERATION
+from service.checkpoint.vocabulary import UnsupportedTokenizerError, decoder_steps
 
 RESPONSE_TEMPLATE = "response_template.json"
 
@@ -18,6 +19,7 @@ _TEMPLATE = "chat_template.jinja"
 _TOOL_TEMPLATE = "additional_chat_templates/tool_use.jinja"
 # Files of a processor, whose chat template transformers takes before a tokenizer's.
 _PROCESSORS = ("processor_config.json", "chat_template.json")
+_TOKENIZER_MODELS = ("BPE", "Unigram", "WordLevel", "WordPiece")  # the tokenizers library's
 _MOST_PARSED = 1 << 20  # characters of a template that the supervisor parses
 
 
@@ -75,8 +77,9 @@ def template_file(directory: Path, config: dict[str, Any]) -> TemplateFile:
 
 
 def files_problem(directory: Path) -> str:
-    """Return what is wrong with the files, as far as it shows in a moment: a tokenizer is not
-    built, and templates are parsed, but not compiled. Empty if nothing is. Raises OSError."""
+    """Return what is wrong with the files, as far as it shows in a moment: of a tokenizer, only the
+    kinds of its parts are looked at, and templates are parsed, but not compiled. Empty if nothing
+    is. Raises OSError."""
     # Imported late: most commands need no Jinja.
     from service.checkpoint.template import syntax_problem
 
@@ -113,14 +116,33 @@ def _text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-class _AnyObject(msgspec.Struct):
-    """All of it is checked, and nothing kept: the tokenizers of large models have 30 MB."""
+class _TokenizerParts(msgspec.Struct):
+    """All of the file is checked, and little kept: the tokenizers of large models have 30 MB."""
+
+    model: msgspec.Raw = msgspec.Raw(b"null")
+    decoder: Any = None
+
+
+class _TokenizerModel(msgspec.Struct):
+    type: str | None = None  # files of early releases have none
 
 
 def _check_tokenizer(directory: Path) -> None:
     try:
-        msgspec.json.decode((directory / TOKENIZER).read_bytes(), type=_AnyObject)
+        parts = msgspec.json.decode((directory / TOKENIZER).read_bytes(), type=_TokenizerParts)
     except msgspec.ValidationError:
         raise CheckpointError(TOKENIZER, "it does not hold a JSON object") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise CheckpointError(TOKENIZER, f"it is not valid JSON: {error}") from None
+    try:
+        kind = msgspec.json.decode(parts.model, type=_TokenizerModel).type
+        decoder_steps(parts.decoder)
+    except msgspec.ValidationError as error:
+        raise CheckpointError(TOKENIZER, f"its model cannot be read: {error}") from None
+    except UnsupportedTokenizerError as error:
+        raise CheckpointError(TOKENIZER, error) from None
+    except (KeyError, TypeError, RecursionError):
+        raise CheckpointError(TOKENIZER, "its decoder has another form than any known") from None
+    if kind is not None and kind not in _TOKENIZER_MODELS:
+        known = ", ".join(_TOKENIZER_MODELS)
+        raise CheckpointError(TOKENIZER, f"the type of its model is {kind!r}, not one of {known}")

@@ -20,6 +20,7 @@ _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>\Z")
 _MOST_STEPS = 64
 _MOST_GROWN_CHARS = 4096  # of a token that replacements make longer
 _MOST_ADDED_CHARS = 1 << 24  # by replacements to all tokens
+_OF_PIECES = {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}  # SentencePiece-like
 
 
 class UnsupportedTokenizerError(ValueError):
@@ -93,20 +94,30 @@ def read_vocabulary(
 
     Raises UnsupportedTokenizerError.
     """
+    steps = decoder_steps(decoder)
+    kinds = {step["type"] for step in steps}
+    if "ByteLevel" in kinds:
+        token_bytes = tuple(b"" if token is None else _byte_level(token) for token in tokens)
+        token_text = tuple(_text_or_replacement(piece) for piece in token_bytes)
+        return Vocabulary(token_bytes, token_text, None, special_ids, str)
+    if "WordPiece" in kinds:
+        return _read_word_pieces(tokens, special_ids, steps[0]["prefix"])
+    return _read_pieces(tokens, special_ids, steps)
+
+
+def decoder_steps(decoder: dict[str, Any] | None) -> list[dict[str, Any]]:
+    """Return the steps of a decoder, which together are of one of the three families. Raises
+    UnsupportedTokenizerError for any other."""
     steps = _flatten(decoder)
     if len(steps) > _MOST_STEPS:
         raise UnsupportedTokenizerError(
             f"the tokenizer's decoder has {len(steps)} steps; at most {_MOST_STEPS} are supported"
         )
-    kinds = {step["type"] for step in steps}
+    kinds = {str(step["type"]) for step in steps}
     if "ByteLevel" in kinds and kinds <= {"ByteLevel", "Fuse"}:
-        token_bytes = tuple(b"" if token is None else _byte_level(token) for token in tokens)
-        token_text = tuple(_text_or_replacement(piece) for piece in token_bytes)
-        return Vocabulary(token_bytes, token_text, None, special_ids, str)
-    if kinds == {"WordPiece"}:
-        return _read_word_pieces(tokens, special_ids, steps[0]["prefix"])
-    if kinds and kinds <= {"Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}:
-        return _read_pieces(tokens, special_ids, steps)
+        return steps
+    if kinds == {"WordPiece"} or (kinds and kinds <= _OF_PIECES):
+        return steps
     raise UnsupportedTokenizerError(
         f"the tokenizer's decoder ({', '.join(sorted(kinds)) or 'none'}) is not supported; "
         "byte-level BPE, SentencePiece-like and WordPiece tokenizers are"

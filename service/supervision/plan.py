@@ -237,7 +237,6 @@ def _engines(
                 beats, silent, inactive, settings.engine_hang_timeout
             ),
             tick,
-            failure_file=failure_path(sockets[index]),
         )
 
 
@@ -277,7 +276,6 @@ def _child(
     hangs: Callable[[Page, float, float], bool],
     tick: float,
     inherit: tuple[int, ...] = (),
-    failure_file: Path | None = None,
 ) -> Child:
     beats = directory / f"{name}.page"
     return Child(
@@ -291,5 +289,5 @@ def _child(
         inactivity=Silence(tick),
         hangs=hangs,
         inherit=inherit,
-        failure_file=failure_file,
+        failure_file=failure_path(beats),
     )

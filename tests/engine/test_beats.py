@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.beats import STEP_MARGIN, EngineBeats, Page, Sign
+from engine.beats import STEP_MARGIN, EngineBeats, Page, Sign, failure_path, write_failure
 from engine.loop.core import EngineCore
 from engine.messages import Generate, SamplingParams, Submit
 from tests.engine.checking_runner import CheckingRunner
@@ -25,6 +25,12 @@ def test_what_one_maps_the_other_reads(tmp_path: Path) -> None:
     assert [theirs[sign] for sign in Sign] == [0.0] * len(Sign)
     with pytest.raises(FileExistsError):
         Page(path, create=True)
+
+
+def test_a_failure_may_quote_a_name_that_is_not_text(tmp_path: Path) -> None:
+    write_failure(tmp_path / "engine.sock", ValueError("cannot read /models/\udcff"))
+    assert failure_path(tmp_path / "engine.page").read_text() == "cannot read /models/\\udcff"
+    write_failure(tmp_path / "gone" / "engine.sock", ValueError("x"))  # the log has it, too
 
 
 class Clock:

@@ -72,6 +72,7 @@ def test_serves_help_shows_each_flag_with_its_bounds_default_and_variable() -> N
         (("--max-num-seqs", "0"), {}, "--max-num-seqs"),
         (("--dtype", "int3"), {}, "--dtype"),
         (("--no-such-flag",), {}, "--no-such-flag"),
+        (("--model", "B"), {"QUIRE_MODEL": "C"}, "and B; give one of them"),
         ((), {"QUIRE_PORT": "http"}, "QUIRE_PORT"),
         ((), {"QUIRE_API_KEY": ""}, "QUIRE_API_KEY: must not be empty"),
         (("--api-key", ""), {}, "--api-key: must not be empty"),
@@ -234,6 +235,14 @@ def test_the_doctor_looks_at_all_else_if_a_gguf_file_is_wrong(tmp_path: Path) ->
     assert done.returncode == 1
     assert f" FAIL  model        cannot read {path}" in done.stdout
     assert "  dashboard " in done.stdout
+
+
+def test_the_doctor_refuses_a_tokenizer_of_an_unsupported_kind(tmp_path: Path) -> None:
+    path = write_tiny_checkpoint(tmp_path) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder": {"type": "CTC"}}))
+    done = quire("doctor", str(tmp_path), "--port", "0")
+    assert done.returncode == 1
+    assert "tokenizer.json: the tokenizer's decoder (CTC) is not supported; " in done.stdout
 
 
 def test_a_flag_wins_over_a_variable_and_reaches_the_engine(

@@ -12,7 +12,7 @@ from engine.simulation.spec import SpecError, parse_spec
 from pocket import MODEL_DIR
 from service.hub.place import ModelPlace
 from service.hub_settings import HubSettings
-from service.served_model import served_model
+from service.served_model import model_asked_for, served_model
 
 
 def test_without_an_argument_pocket_is_served() -> None:
@@ -20,6 +20,13 @@ def test_without_an_argument_pocket_is_served() -> None:
     assert model.directory == Path(model.reference) == MODEL_DIR
     assert model.name == "pocket"
     assert not model.is_simulated
+
+
+def test_a_model_is_named_once() -> None:
+    assert model_asked_for(None, None) is None
+    assert model_asked_for("a", None) == model_asked_for(None, "a") == model_asked_for("a", "a")
+    with pytest.raises(OptionError, match=r"names two models, a and b; give one of them"):
+        model_asked_for("a", "b")
 
 
 def test_a_directory_is_served_as_it_is_and_names_itself(tmp_path: Path) -> None:

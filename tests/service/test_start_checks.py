@@ -59,6 +59,15 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, file: str) -> None:
         check(str(model))
 
 
+def test_a_tokenizer_of_an_unsupported_kind_is_refused_before_the_weights_are_downloaded(
+    tmp_path: Path,
+) -> None:
+    path = write_tiny_checkpoint(tmp_path) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"decoder": None}))
+    with pytest.raises(NotServableError, match=r"decoder \(none\) is not supported"):
+        refuse_before_download(ModelPlace("tiny/model", "main", tmp_path), tmp_path)
+
+
 def test_a_path_that_is_no_model_gets_a_remedy(tmp_path: Path) -> None:
     assert "no such model directory" in directory_problem(tmp_path / "nowhere")
     assert "; give a directory" in directory_problem(tmp_path / "nowhere")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.beats import Page, Sign
+from engine.beats import Page, Sign, failure_path
 from observability import logging
 from observability.ledger import Past
 from service.settings import ServiceSettings
@@ -254,13 +254,17 @@ def test_it_ends_when_its_parent_ends(checkpoint: Path, tmp_path: Path) -> None:
 def test_a_model_directory_that_cannot_be_used_is_an_error_in_the_log(tmp_path: Path) -> None:
     broken = write_tiny_checkpoint(tmp_path / "broken")
     (broken / "tokenizer.json").write_text("{}")
-    with worker(broken, tmp_path) as running:
+    page = tmp_path / "worker.page"
+    Page(page, create=True)
+    with worker(broken, tmp_path, f"--beats={page}") as running:
         process = running.process
         assert process is not None
         until(lambda: (running.output(), process.poll() is not None)[1], 20, "the worker to end")
         assert process.returncode == 1
         (line,) = [line for line in running.log_lines() if line["level"] == "error"]
-        assert "tokenizer" in line["exception"].lower()
+        assert line["error"].startswith("tokenizer.json: ")
+        assert "exception" not in line
+        assert failure_path(page).read_text() == line["error"]
 
 
 def test_a_dead_collector_does_not_hold_up_requests_or_the_end(

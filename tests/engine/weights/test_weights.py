@@ -7,6 +7,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,13 @@ from engine.run.loader import (
     load_encoder,
     parameter_shapes,
 )
-from engine.weights.weights import CheckpointWeights, RandomWeights, Shapes, checkpoint_files
+from engine.weights.weights import (
+    CheckpointWeights,
+    RandomWeights,
+    Shapes,
+    checkpoint_files,
+    opened,
+)
 from tests.engine.driving import Engine, load_runner
 from tests.engine.quantized.making import quantize_directory
 from tests.engine.tiny_encoders import SCORERS, save_encoder
@@ -182,6 +189,45 @@ def test_a_shard_outside_the_directory_is_refused(tmp_path: Path, elsewhere: str
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(WeightsError, match="outside its directory"):
         checkpoint_files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a\0.safetensors", "\ud800.safetensors"], ids=["nul", "half"])
+def test_a_shard_whose_name_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"x": name}}))
+    with pytest.raises(WeightsError, match=r"cannot be the name of a file") as refused:
+        checkpoint_files(tmp_path)
+    assert str(refused.value).isprintable()
+
+
+@pytest.mark.parametrize("mapped", ["a.safetensors", "b.safetensors"])
+def test_of_a_tensor_in_two_shards_the_one_that_the_index_names_counts(
+    tmp_path: Path, mapped: str
+) -> None:
+    write_twice(tmp_path, {"x": mapped})
+    with ExitStack() as ends:
+        assert opened(tmp_path, ends)["x"].file.path == tmp_path / mapped
+
+
+@pytest.mark.parametrize("mapped", [{}, {"x": "c.safetensors"}], ids=["unnamed", "elsewhere"])
+def test_a_tensor_in_two_shards_is_refused_if_the_index_names_neither(
+    tmp_path: Path, mapped: dict[str, str]
+) -> None:
+    write_twice(tmp_path, mapped)
+    with (
+        ExitStack() as ends,
+        pytest.raises(WeightsError, match=r"x is in a\.safetensors and b\.safetensors"),
+    ):
+        opened(tmp_path, ends)
+
+
+def write_twice(directory: Path, mapped: dict[str, str]) -> None:
+    """Write three shards, of which two have the tensor x."""
+    shards = {"a": ("x", "y"), "b": ("x", "z"), "c": ("v",)}
+    for file, names in shards.items():
+        save_file({name: torch.zeros(2) for name in names}, directory / f"{file}.safetensors")
+    weight_map = {"y": "a.safetensors", "z": "b.safetensors", "v": "c.safetensors"} | mapped
+    index = {"weight_map": weight_map}
+    (directory / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
 def test_a_shard_that_is_missing_is_named(tmp_path: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_token_id_far_beyond_the_number_of_tokens_is_refused(tmp_path: Path) -
     ("file", "content", "reason"),
     [
         ("tokenizer.json", "{}", "."),
-        ("tokenizer.json", '{"model": 3}', "."),
+        ("tokenizer.json", '{"model": 3}', "the tokenizers library cannot read it: "),
         ("chat_template.jinja", "{% for x in %}", "does not parse"),
         ("chat_template.jinja", "{{ 1 | no_such }}", "No filter named 'no_such'"),
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,42 @@ def test_a_file_that_cannot_be_used_is_named(
     directory = write_tiny_checkpoint(tmp_path)
     (directory / file).write_bytes(content)
     assert files_problem(directory).startswith(f"{file}: {reason}")
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"decoder": None}, "the tokenizer's decoder (none) is not supported; "),
+        ({"decoder": {"type": "CTC"}}, "the tokenizer's decoder (CTC) is not supported; "),
+        (
+            {"decoder": {"type": "Sequence", "decoders": [{"type": "Nope"}, {"type": "Fuse"}]}},
+            "the tokenizer's decoder (Fuse, Nope) is not supported; ",
+        ),
+        ({"decoder": {"prefix": "##"}}, "its decoder has another form than any known"),
+        ({"decoder": "ByteLevel"}, "its decoder has another form than any known"),
+        (
+            {"model": {"type": "Nope"}},
+            "the type of its model is 'Nope', not one of BPE, Unigram, WordLevel, WordPiece",
+        ),
+        ({"model": None}, "its model cannot be read: "),
+    ],
+    ids=["none", "ctc", "steps", "typeless", "text", "model", "no-model"],
+)
+def test_a_tokenizer_of_an_unsupported_kind_is_refused_with_the_reason(
+    parts: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    path = write_tiny_checkpoint(tmp_path) / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | parts))
+    assert files_problem(tmp_path).startswith(f"tokenizer.json: {reason}")
+
+
+def test_a_tokenizer_whose_model_has_no_type_is_accepted(tmp_path: Path) -> None:
+    """As GPT-2's own."""
+    path = write_tiny_checkpoint(tmp_path) / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    del fields["model"]["type"]
+    path.write_text(json.dumps(fields))
+    assert files_problem(tmp_path) == ""
 
 
 def test_of_two_templates_the_broken_one_is_named(tmp_path: Path) -> None:

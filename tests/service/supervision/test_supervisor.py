@@ -6,6 +6,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -377,6 +378,23 @@ def test_a_model_that_does_not_load_ends_it_with_a_message(tmp_path: Path) -> No
     last = server.output().rstrip().splitlines()[-1]
     assert last.startswith("quire: the engine could not start: ")
     assert "PerceptronForCausalLM is not supported" in last
+
+
+@pytest.mark.parametrize("workers", [1, 2], ids=["worker", "workers"])
+def test_a_tokenizer_that_does_not_load_ends_it_with_a_message(
+    tmp_path: Path, workers: int
+) -> None:
+    path = write_tiny_checkpoint(tmp_path) / "tokenizer.json"
+    fields = json.loads(path.read_text())
+    fields["model"]["merges"] = [["zz", "qq"]]
+    path.write_text(json.dumps(fields))
+    server = QuireServer(str(tmp_path), *SMALL, f"--api-workers={workers}").start()
+    assert ended(server) == 1
+    lines = server.output().rstrip().splitlines()
+    name = r"worker" if workers == 1 else r"worker-[01]"
+    said = rf"quire: the {name} could not start: tokenizer\.json: .* cannot read it: Token `zz` "
+    assert re.match(said, lines[-1])
+    assert "Traceback" not in "".join(lines)
 
 
 def _write_impostors(folder: Path) -> Path:
