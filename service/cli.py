@@ -244,13 +244,13 @@ def _pull(namespace: argparse.Namespace) -> int:
         here = f"it is a path here, which 'quire serve {name}' serves as it is"
         reason = here if Path(name).exists() else form
         raise OptionError(f"cannot pull {name}: {reason}")
+    place = ModelPlace.of(name, hub.revision, hub.download_dir)
     # Imported late: no other command needs the library.
     from service.hub.pull import end_at_signals, pull
 
     end_at_signals()
     writer = logging.configure(process="pull")
     try:
-        place = ModelPlace.of(name, hub.revision, hub.download_dir)
         status = pull(
             place, partial(refuse_before_download, place), if_missing=namespace.if_missing
         )

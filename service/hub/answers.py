@@ -1,19 +1,26 @@
-"""Checks a hub's answers before the library turns them into paths.
+"""Checks a hub's answers before the library turns them into paths, or keeps them in memory.
 
 The library names files in the cache after a hub's answers: a blob's name is its ETag. Without these
-checks an untrusted mirror or proxy could write anywhere.
+checks an untrusted mirror or proxy could write anywhere. It also reads all answers but files as a
+whole, which one without an end, or a small one that unpacks to gigabytes, would make fatal.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from huggingface_hub import constants, get_session, set_client_factory
 
 from service.hub.errors import HubError
 from service.hub.place import is_commit
+from service.hub.units import in_units
 
+# Unpacked. A file's entry in the list of a repository has about 220 bytes; parsed, an answer may
+# take thirty times as much memory as its text.
+_MOST_INFORMATION = 16_000_000
+_MOST_ERROR = 1_000_000
 _MOST_NAME = 255
 _DIGEST = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 _ETAG = re.compile(r'(?:W/)?"?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"?')
@@ -51,10 +58,30 @@ def watch_answers() -> None:
     requests = session.event_hooks["request"]
 
     def client() -> Any:
-        hooks = {"request": requests, "response": [_check]}
+        hooks = {"request": requests, "response": [_bound, _check]}
         return type(session)(event_hooks=hooks, follow_redirects=True, timeout=None)
 
     set_client_factory(client)
+
+
+def _bound(response: Any) -> None:
+    """Have it raise HubError if the library reads it as a whole and it is too large. Files are read
+    in pieces of a given size; see bounded.py."""
+    most = _MOST_INFORMATION if response.is_success else _MOST_ERROR
+    unbounded = response.iter_bytes
+
+    def bounded(chunk_size: int | None = None) -> Iterator[bytes]:
+        there = 0
+        for piece in unbounded(chunk_size):
+            there += len(piece)
+            if chunk_size is None and there > most:
+                raise HubError(
+                    f"the hub's answer (HTTP {response.status_code}) is not a file and has more "
+                    f"than {in_units(most)}, the limit; check HF_ENDPOINT and any proxy"
+                )
+            yield piece
+
+    response.iter_bytes = bounded
 
 
 def _check(response: Any) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from huggingface_hub import HfApi, constants, get_token, hf_hub_download
-from huggingface_hub.errors import OfflineModeIsEnabled
+from huggingface_hub.errors import HfHubHTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import WeakFileLock
 
 from observability.logging import get_logger
@@ -66,6 +66,26 @@ def _size(file: HubFile, checked: Mapping[str, CheckedFile]) -> int:
     return checked[file.name].size if file.name in checked else file.size or 0
 
 
+def _token() -> str | None:
+    """Raises HubError if there is one that cannot be read or sent, and what the library raises."""
+    try:
+        token = get_token()
+    except HfHubHTTPError:  # an OSError, too: in CI, a token may come from the hub
+        raise
+    except (OSError, UnicodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise HubError(
+            f"cannot read the token's file {constants.HF_TOKEN_PATH}: {reason}; correct the file "
+            "or HF_TOKEN_PATH, or set HF_TOKEN"
+        ) from error
+    if token is not None and not (token.isascii() and token.isprintable()):
+        raise HubError(
+            "the token has characters that no token has; correct HF_TOKEN, or if that is not set, "
+            f"the token's file ({constants.HF_TOKEN_PATH})"
+        )
+    return token
+
+
 class Fetching:
     """Of one place. ``weights``: download those too. ``check``: called with the directory once all
     but the weights are there; what it raises ends the download. ``retry_seconds``: waits after
@@ -97,7 +117,7 @@ class Fetching:
             ):  # before anything is written: the cache may be read-only
                 raise OfflineModeIsEnabled
             watch_answers()
-            self._token = get_token()
+            self._token = _token()
             with self._alone():
                 commit, files = self._listing()
                 return self._fill(commit, files)

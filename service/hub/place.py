@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Self
 
 import msgspec
-from huggingface_hub import constants
 
+from service.hub.variables import check_variables
 from service.hub.wanted import HubFile, gguf_files
 
 DEFAULT_REVISION = "main"
@@ -93,7 +93,8 @@ class ModelPlace:
     @classmethod
     def of(cls, asked: str, revision: str | None, directory: str | None) -> Self:
         """``asked``: OWNER/NAME or OWNER/NAME:VARIANT. ``directory``: of the cache; None: the usual
-        one."""
+        one. Raises HubError for a variable that the library could not read."""
+        check_variables(os.environ)
         name, _, variant = asked.partition(":")
         cache = _usual_cache() if directory is None else _absolute(directory)
         return cls(name, revision or DEFAULT_REVISION, cache, variant=variant or None)
@@ -198,6 +199,9 @@ def _absolute(directory: str) -> Path:
 
 
 def _usual_cache() -> Path:
+    # Imported late: it reads variables, which ``of`` checks first, and most commands need none.
+    from huggingface_hub import constants
+
     return _absolute(constants.HF_HUB_CACHE)
 
 

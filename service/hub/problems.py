@@ -35,7 +35,12 @@ _BUSY = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 
 def is_transient(error: BaseException) -> bool:
     """True if the same request may succeed in a moment: the network's or the hub's trouble."""
-    return any(_is_transient(one) for one in _chain(error))
+    for one in _chain(error):
+        if isinstance(one, HubError):  # our own verdict; what it was raised amid does not count
+            return False
+        if _is_transient(one):
+            return True
+    return False
 
 
 def _is_transient(error: BaseException) -> bool:

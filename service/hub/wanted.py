@@ -99,16 +99,16 @@ def check_servable(name: str, files: Iterable[HubFile], *, weights: bool) -> Non
 
 
 def gguf_files(name: str, files: Iterable[HubFile], variant: str) -> list[HubFile]:
-    """Return the GGUF file whose name ends in ``variant``, or is it; or all parts of one in
-    several, in their order. Raises NotServableError."""
+    """Return the GGUF file whose name, or else whose folder's, ends in ``variant``, or is it; or
+    all parts of one in several, in their order. Raises NotServableError."""
     models = _gguf_models(files)
-    found = [first for first in models if _matches(first, variant)]
+    found = _best_matches(models, variant)
     if len(found) == 1:
         return _whole(name, models[found[0]])
     if found:
         raise NotServableError(
             f"several files of '{name}' match '{variant}': {_listed(found)}; "
-            f"give the rest of the name, as in '{name}:{PurePosixPath(found[0]).name}'"
+            f"{_way_out(name, models, found)}"
         )
     if not models:
         raise NotServableError(f"'{name}' has no GGUF file; leave out ':{variant}'")
@@ -146,14 +146,44 @@ def _is_model(name: str) -> bool:
     return file.suffix.lower() == ".gguf" and "mmproj" not in file.name.lower()
 
 
-def _matches(name: str, variant: str) -> bool:
+def _best_matches(models: Iterable[str], variant: str) -> list[str]:
+    """Return those that match best. ``models``: names of first, or only, files."""
+    names = [*models]
+    for matches in (_is_named, _name_ends_in, _folder_ends_in):
+        if found := [one for one in names if matches(one, variant)]:
+            return found
+        if found := [one for one in names if matches(one.lower(), variant.lower())]:
+            return found
+    return []
+
+
+def _is_named(name: str, variant: str) -> bool:
+    return PurePosixPath(name).name == variant
+
+
+def _name_ends_in(name: str, variant: str) -> bool:
     """``name``: of the only file or of the first part, of which the number may be left out."""
-    file, part, end = PurePosixPath(name), part_name(name), variant.lower()
-    stems = [file.stem.lower()]
-    if part is not None:
-        stems.append(PurePosixPath(part.stem).name.lower())
-    ends = tuple(f"{separator}{end}" for separator in "-._")
-    return end == file.name.lower() or any(one == end or one.endswith(ends) for one in stems)
+    part = part_name(name)
+    stems = [PurePosixPath(name).stem] + ([PurePosixPath(part.stem).name] if part else [])
+    return any(_ends_in(stem, variant) for stem in stems)
+
+
+def _folder_ends_in(name: str, variant: str) -> bool:
+    return _ends_in(PurePosixPath(name).parent.name, variant)
+
+
+def _ends_in(text: str, end: str) -> bool:
+    return text == end or text.endswith(tuple(f"{separator}{end}" for separator in "-._"))
+
+
+def _way_out(name: str, models: Iterable[str], found: list[str]) -> str:
+    """Return what to do about several that match."""
+    models = [*models]
+    for one in found:
+        for text in (PurePosixPath(one).name, PurePosixPath(one).parent.name):
+            if text and _best_matches(models, text) == [one]:
+                return f"give the rest of the name, or its folder's, as in '{name}:{text}'"
+    return "download the one you want and serve its path"
 
 
 def _listed(names: list[str]) -> str:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -73,14 +73,19 @@ class Request:
     sent: int = 0
 
 
+Answer = tuple[int, dict[str, str], Iterable[bytes]]
+
+
 class HubServer:
     """``with HubServer({"tiny/model": Repository(...)}) as hub``. ``pause_at``: stop sending a
-    large file at this many bytes of a response until ``go_on`` is set."""
+    large file at this many bytes of a response until ``go_on`` is set. ``instead``: returns the
+    status, the headers and the pieces of another answer to a request, or None."""
 
     def __init__(self, repositories: dict[str, Repository], *, storage: bool = False) -> None:
         self.repositories = repositories
         self.requests: list[Request] = []
         self.pause_at: int | None = None
+        self.instead: Callable[[Request], Answer | None] = lambda _: None
         self.go_on = threading.Event()
         self.paused = threading.Event()
         self.uses_storage = storage
@@ -147,7 +152,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.command, url.path, self.headers.get("Range"), self.headers.get("Authorization")
         )
         self.server_of.requests.append(self.request_seen)
-        if parts[:2] == ["api", "models"]:
+        if (other := self.server_of.instead(self.request_seen)) is not None:
+            self._send_other(*other)
+        elif parts[:2] == ["api", "models"]:
             self._information(parts[2:])
         elif parts[0] == "storage":
             repository = self.server_of.repositories["/".join(parts[1:3])]
@@ -252,6 +259,15 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
                 return
             self.request_seen.sent += len(part[first : first + _WRITE_BYTES])
+
+    def _send_other(self, status: int, headers: dict[str, str], pieces: Iterable[bytes]) -> None:
+        self._head(status, {**headers, "Transfer-Encoding": "chunked"})
+        self.close_connection = True
+        with contextlib.suppress(OSError):  # the client may leave
+            for piece in pieces:
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+                self.request_seen.sent += len(piece)
+            self.wfile.write(b"0\r\n\r\n")
 
     def _send_without_end(self, part: bytes) -> None:
         self.close_connection = True

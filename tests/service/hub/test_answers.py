@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+import itertools
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +14,12 @@ from service.hub.answers import check_commit, check_digest, check_path
 from service.hub.errors import HubError
 from service.hub.fetching import Fetching
 from tests.service.hub.test_fetching import hub, place
-from tests.service.hub_server import HubServer, _Handler
+from tests.service.hub_server import ENDLESS_BYTES, Answer, HubServer, Request, _Handler
 
 __all__ = ["hub"]
+
+_PIECE = b" " * (1 << 20)
+_ENDLESS = list(itertools.repeat(_PIECE, ENDLESS_BYTES // len(_PIECE)))
 
 
 @pytest.mark.parametrize(
@@ -97,3 +102,34 @@ def test_a_damaged_blob_that_models_share_is_downloaded_again(
     assert Fetching(place(cache)).run().is_whole
     assert path.read_bytes() == hub.repositories["tiny/model"].files["tokenizer.json"]
     assert not shared.exists()
+
+
+@pytest.mark.parametrize(
+    ("end", "status", "encoding", "pieces"),
+    [
+        ("/revision/main", 200, "", _ENDLESS),
+        ("/revision/main", 200, "gzip", [gzip.compress(b"".join(_ENDLESS))]),
+        ("/revision/main", 404, "", _ENDLESS),
+        ("/config.json", 403, "", _ENDLESS),
+        ("/config.json", 403, "gzip", [gzip.compress(_PIECE * 2)]),
+    ],
+    ids=["information", "packed-information", "error", "file-error", "packed-file-error"],
+)
+def test_an_answer_that_is_not_a_file_and_too_large_is_not_read(
+    hub: HubServer,
+    tmp_path: Path,
+    end: str,
+    status: int,
+    encoding: str,
+    pieces: Iterable[bytes],
+) -> None:
+    def instead(request: Request) -> Answer | None:
+        if request.method == "HEAD" or not request.path.endswith(end):
+            return None
+        return status, {"Content-Type": "application/json", "Content-Encoding": encoding}, pieces
+
+    hub.instead = instead
+    with pytest.raises(HubError, match=f"HTTP {status}.* is not a file and has more than"):
+        Fetching(place(tmp_path), retry_seconds=(0.0,)).run()
+    (request,) = hub.downloads(end)
+    assert request.sent < ENDLESS_BYTES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import threading
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import constants, get_token
 
 from pocket import MODEL_DIR
 from service.hub import fetching
@@ -188,6 +189,37 @@ def test_a_file_that_has_no_end_is_not_written(
         Fetching(where, retry_seconds=()).run()
     assert [*where.blobs.glob(f"{repository.digest(name)}*")] == []
     assert max(request.sent for request in hub.downloads(name)) < ENDLESS_BYTES
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (None, "cannot read the token's file {path}: Is a directory; correct the file or"),
+        (b"hf_\xff", "cannot read the token's file {path}: it is not text in UTF-8; correct"),
+        ("hf_Grüße".encode(), "the token has characters that no token has; correct HF_TOKEN"),
+        (b"hf_a\x1bb", "the token has characters that no token has; correct HF_TOKEN"),
+    ],
+    ids=["directory", "not-utf-8", "not-ascii", "control-character"],
+)
+def test_a_token_that_cannot_be_used_is_said(
+    hub: HubServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    content: bytes | None,
+    said: str,
+) -> None:
+    path = tmp_path / "token"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(path))
+    for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "HF_OIDC_RESOURCE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(fetching, "get_token", get_token)
+    with pytest.raises(HubError, match=re.escape(said.format(path=path))):
+        Fetching(place(tmp_path / "cache")).run()
+    assert hub.requests == []
 
 
 def test_of_a_repository_of_gguf_files_only_the_one_asked_for(

@@ -80,6 +80,7 @@ def test_only_trouble_that_may_pass_is_retried() -> None:
     assert is_transient(caused(LocalEntryNotFoundError("x"), TimedOutError("y")))
     assert not is_transient(OSError(errno.ENOSPC, "full"))
     assert not is_transient(ValueError("x"))
+    assert not is_transient(caused(HubError("too much"), TimedOutError("x")))
 
 
 def test_too_little_room_says_both_numbers() -> None:

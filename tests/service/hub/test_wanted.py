@@ -188,6 +188,43 @@ def test_what_names_no_gguf_file_or_several_is_said(variant: str, said: str) -> 
         gguf_files("o/n", QUANTIZED, variant)
 
 
+FOLDERS = files("Q4_0/model.gguf", "Q8_0/model.gguf", "o-UD-Q2_K/model-00001-of-00001.gguf")
+TWINS = files("Pocket-Q4_0.gguf", "pocket-q4_0.gguf", "x-Pocket-Q4_0.gguf")
+SAME = files("a/Q4_0/model.gguf", "b/Q4_0/model.gguf")
+
+
+@pytest.mark.parametrize(
+    ("there", "variant", "found"),
+    [
+        (FOLDERS, "Q8_0", "Q8_0/model.gguf"),
+        (FOLDERS, "q4_0", "Q4_0/model.gguf"),
+        (FOLDERS, "Q2_K", "o-UD-Q2_K/model-00001-of-00001.gguf"),
+        (files("Q8_0/model.gguf", "model-q8_0.gguf"), "Q8_0", "model-q8_0.gguf"),
+        (TWINS, "q4_0", "pocket-q4_0.gguf"),
+        (TWINS, "Pocket-Q4_0.gguf", "Pocket-Q4_0.gguf"),
+    ],
+    ids=["folder", "case-of-folder", "end-of-folder", "name-before-folder", "case", "exact-name"],
+)
+def test_a_gguf_file_is_chosen_by_its_folder_or_its_case(
+    there: list[HubFile], variant: str, found: str
+) -> None:
+    assert names(gguf_files("o/n", there, variant)) == [found]
+
+
+@pytest.mark.parametrize(
+    ("there", "variant", "said"),
+    [
+        (FOLDERS, "model.gguf", "give the rest of the name, or its folder's, as in 'o/n:Q4_0'"),
+        (TWINS, "Q4_0", "as in 'o/n:Pocket-Q4_0.gguf'"),
+        (SAME, "Q4_0", "; download the one you want and serve its path"),
+    ],
+    ids=["folders", "twins", "same"],
+)
+def test_the_way_out_leads_to_one_file(there: list[HubFile], variant: str, said: str) -> None:
+    with pytest.raises(NotServableError, match=re.escape(said)):
+        gguf_files("o/n", there, variant)
+
+
 def test_a_repository_without_gguf_files_has_no_variants() -> None:
     with pytest.raises(NotServableError, match="has no GGUF file; leave out ':Q4_0'"):
         gguf_files("o/n", files("config.json", "model.safetensors"), "Q4_0")
