@@ -159,15 +159,14 @@ class Scheduler:
         if self._waiting.is_shared:
             self._waiting.settle(self.running)
         prefilling = self._continue_decodes(draft, sitting_out)
-        if prefilling:
-            self._short.keep_first(prefilling)
+        self._short.keep_first(prefilling)
         if self._pacer is not None and (prefilling or self._waiting):
             draft.limit(self._pacer.limits(len(draft.items)), prefilling, self._waiting)
         if prefilling:
             self._plan_short(draft, prefilling, now)
         self._continue_prefills(draft, prefilling)
         self._room.promise(prefilling, draft.preempted)
-        self.waiting_reason = self._admit(draft, now) if self._waiting else None
+        self.waiting_reason = self._admit(draft, prefilling, now) if self._waiting else None
         if draft.items:
             self.counters.steps += 1
         preempted, self._preempted = self._preempted, ()
@@ -211,7 +210,7 @@ class Scheduler:
             if room := self._make_room(sequence, draft.next_part(sequence), draft):
                 draft.take(sequence, room)
 
-    def _admit(self, draft: Draft, now: float) -> WaitingReason | None:
+    def _admit(self, draft: Draft, prefilling: list[Sequence], now: float) -> WaitingReason | None:
         """Admit waiting sequences; return why the head of the queue still waits, if there is
         one."""
         while (head := self._waiting.head()) is not None:
@@ -222,6 +221,7 @@ class Scheduler:
             hits = self.prefix.match(head)
             if not self._room.fits(head, hits, len(self.running)):
                 return WaitingReason.KV_BLOCKS
+            self._short.note_start(head, hits, prefilling)
             self._start(self._waiting.pop(), hits, draft, now)
         return None
 

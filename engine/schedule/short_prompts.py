@@ -74,6 +74,16 @@ class ShortPrompts:
             return sequence, hits
         return None
 
+    def note_start(self, sequence: Sequence, hits: list[int], prefilling: list[Sequence]) -> None:
+        """Note that the head starts, with its cached blocks: prompts with logprobs leave a few
+        tokens of each step."""
+        if not prefilling or sequence.rank >= prefilling[0].rank:
+            return
+        first = prefilling[0]
+        left = self._left(sequence, len(hits) * self._prefix.block_size)
+        if first.block_table and left <= self._most(first):  # it was not preempted meanwhile
+            self._ahead[sequence.uid] = first.uid
+
     def _may_be_short(self, sequence: Sequence, most: float) -> bool:
         """False if even all that is cached would leave more. In one look: to match a prefix takes
         one for each of its blocks."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -21,13 +22,18 @@ _KNOWN: Final = KNOWN_PATTERNS | {
 }
 _MOST_STEPS = 16
 _MOST_REPLACEMENTS = 4
-_MOST_CHARS = 4  # that a replacement inserts: four of them make a text up to 256 times as long
+_MOST_CHARS = 4  # that a replacement inserts
 _MOST_MAPPED_BYTES = 64  # that a character map inserts: NFKC has up to 33
-_MOST_GROWTH = 256  # of a text, by maps and replacements that follow one another
-_MOST_BYTE_LEVELS = 2  # each makes what is not ASCII twice as long
+# How many times as long a text may become, in bytes, by steps that follow one another. T5's map and
+# its replacement of spaces make it 99.
+_MOST_GROWTH = 100
+_GROWTH = {"NFKC": 11, "NFKD": 11, "ByteLevel": 2}  # other steps by their fields
+_MOST_BYTE_LEVELS = 2
+_MOST_METASPACES = 2  # each adds a character to every piece, and the next one splits there
 _MOST_AFFIX_CHARS = 16
-_MOST_WORD_CHARS = 256  # that WordPiece looks at; the time grows with their square
-_MOST_PIECE_CHARS = 256  # likewise for Unigram
+_MOST_WORD_CHARS = 256  # that WordPiece looks at, for each character of a text
+_MOST_GROWN_WORD_CHARS = 1600  # the same, times the growth of the text
+_MOST_PIECE_CHARS = 32  # that Unigram looks at: SentencePiece writes 16, if nothing else is set
 _MOST_ADDED_IDS = 16
 
 
@@ -37,14 +43,16 @@ def is_cheap(fields: Any) -> bool:
     steps = list(_steps([fields.get("normalizer"), fields.get("pre_tokenizer")], _MOST_STEPS + 1))
     processors = list(_steps([fields.get("post_processor")], _MOST_STEPS + 1))
     replacements = sum("content" in step for step in steps)
-    byte_levels = sum(step.get("type") == "ByteLevel" for step in steps)
+    kinds = Counter(step.get("type") for step in steps)
+    growth = math.prod(map(_growth, steps))
     return (
         max(len(steps), len(processors)) <= _MOST_STEPS
         and replacements <= _MOST_REPLACEMENTS
-        and byte_levels <= _MOST_BYTE_LEVELS
+        and kinds["ByteLevel"] <= _MOST_BYTE_LEVELS
+        and kinds["Metaspace"] <= _MOST_METASPACES
         and all(map(_is_cheap_step, steps))
-        and math.prod(map(_growth, steps)) <= _MOST_GROWTH
-        and _is_cheap_model(fields["model"])
+        and growth <= _MOST_GROWTH
+        and _is_cheap_model(fields["model"], growth)
         and sum(map(_added_ids, processors)) <= _MOST_ADDED_IDS
     )
 
@@ -61,9 +69,10 @@ def _is_cheap_step(step: dict[str, Any]) -> bool:
 
 
 def _growth(step: dict[str, Any]) -> float:
-    """Return how many times as long a replacement or a map makes a text, at most."""
-    longest = _longest_mapped(step) if step.get("type") == "Precompiled" else 1
-    return max(1, longest, len(step.get("content") or ""))
+    """Return how many times as long, in bytes, a step makes a text, at most."""
+    kind = step.get("type", "")
+    longest = _longest_mapped(step) if kind == "Precompiled" else _GROWTH.get(kind, 1)
+    return max(1, longest, len((step.get("content") or "").encode()))
 
 
 def _longest_mapped(step: dict[str, Any]) -> float:
@@ -79,7 +88,7 @@ def _longest_mapped(step: dict[str, Any]) -> float:
     return max(map(len, charsmap[texts:].split(b"\0")))
 
 
-def _is_cheap_model(model: dict[str, Any]) -> bool:
+def _is_cheap_model(model: dict[str, Any], growth: float) -> bool:
     affixes = (model.get("continuing_subword_prefix"), model.get("end_of_word_suffix"))
     if any(len(affix or "") > _MOST_AFFIX_CHARS for affix in affixes):
         return False
@@ -87,8 +96,9 @@ def _is_cheap_model(model: dict[str, Any]) -> bool:
     if kind == "Unigram":
         return all(len(piece) <= _MOST_PIECE_CHARS for piece, _ in model["vocab"])
     if kind == "WordPiece":
-        return int(model.get("max_input_chars_per_word") or 0) <= _MOST_WORD_CHARS
-    return kind == "BPE"
+        chars = int(model.get("max_input_chars_per_word") or 0)
+        return chars <= _MOST_WORD_CHARS and chars * growth <= _MOST_GROWN_WORD_CHARS
+    return kind == "BPE" and not model.get("dropout")  # which tries skipped merges again and again
 
 
 def _added_ids(processor: dict[str, Any]) -> int:

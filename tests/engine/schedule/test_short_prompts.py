@@ -31,6 +31,7 @@ class Server:
     max_model_len: int = 4000
     uids: itertools.count[int] = field(default_factory=itertools.count)
     planned: dict[int, int] = field(default_factory=dict)  # by uid, in the last step
+    steps: int = 0
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(
@@ -61,6 +62,7 @@ class Server:
 
     def step(self) -> None:
         plan = self.scheduler.schedule(0.0)
+        self.steps += 1
         self.planned = {item.sequence.uid: item.num_tokens for item in plan.scheduled}
         for item in plan.scheduled:
             self.scheduler.update(item, 7 if item.completes else None, 0.0)
@@ -172,6 +174,36 @@ def test_one_that_went_ahead_may_take_the_blocks_of_the_long_one_which_then_come
     assert server.steps_to_first_token(urgent) == 1
     assert server.steps_to_first_token(long) < 200
     assert long.num_preemptions <= MOST_OVERTAKEN
+
+
+def test_urgent_short_prompts_take_half_of_the_steps_of_one_with_logprobs() -> None:
+    """Of each step, it leaves the tokens that are too few for one of its own."""
+    server = Server()
+    long = server.add("c", 600, prompt_logprobs=0)
+    server.step()
+    while not long.num_output_tokens:
+        if server.steps % 5 in (1, 3, 4):  # 60 tokens for each step
+            server.add("ab"[server.steps % 2], 100, priority=-5, max_tokens=1)
+        server.step()
+        assert server.steps <= 2 * 600 * 3 / BUDGET + OUTPUT
+
+
+def test_after_both_were_preempted_the_order_is_by_rank() -> None:
+    server = Server()
+    long = server.add("c", 160, max_tokens=400)
+    server.step()
+    server.step()
+    urgent = server.add("a", 2, priority=-5, max_tokens=400, prompt_logprobs=0)
+    assert server.steps_to_first_token(urgent) == 1
+    assert long.num_output_tokens
+    for _ in range(150):
+        server.step()
+    server.scheduler.preempt(long)
+    server.scheduler.preempt(urgent)
+    tokens = urgent.num_output_tokens
+    for _ in range(10):
+        server.step()
+    assert urgent.num_output_tokens > tokens
 
 
 def test_short_prompts_of_one_tenant_leave_those_of_others_their_share() -> None:

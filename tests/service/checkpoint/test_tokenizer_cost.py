@@ -96,6 +96,23 @@ COSTLY = {
             "normalizers", precompiled(charsmap(" " * 30)), *[replace("    ")] * 2
         )
     },
+    "replacements of many bytes": {
+        "normalizer": sequence("normalizers", *[replace("\ufdfa" * 4)] * 2)
+    },
+    "a replacement and NFKC": {
+        "normalizer": sequence("normalizers", replace("\ufdfa" * 4), {"type": "NFKC"})
+    },
+    "a map and bytes": {
+        "normalizer": sequence(
+            "normalizers", precompiled(charsmap("a" * 60)), {"type": "ByteLevel"}
+        )
+    },
+    "many Metaspaces": {"pre_tokenizer": sequence("pretokenizers", *[{"type": "Metaspace"}] * 3)},
+    "words of what is replaced": {
+        **BERT,
+        "normalizer": sequence("normalizers", *[replace("    ")] * 3),
+    },
+    "dropout": {"model": {**BPE, "dropout": 0.1}},
     "no map": {"normalizer": {"type": "Precompiled"}},
     "a map that is not base64": {"normalizer": {**precompiled(b""), "precompiled_charsmap": "!"}},
     "a map without a size": {"normalizer": precompiled(b"\0")},
