@@ -115,6 +115,14 @@ def test_what_an_operator_presses_is_readable(
         page.get_by_role("button", name="Make key").wait_for()
         page.wait_for_timeout(500)  # unfolded, and not in the middle of it
         wrong["a new key"] = violations(page)
+        alias = page.get_by_label("Alias", exact=True)
+        alias.fill("team")
+        alias.press("Enter")
+        page.get_by_text("Press Enter to apply").wait_for(state="hidden")
+        page.get_by_role("button", name="Make key").click()
+        page.get_by_role("dialog").get_by_role("button", name="Done").hover()
+        page.wait_for_timeout(500)  # faded in
+        wrong["a key just made"] = violations(page)
         page.close()
     assert not any(wrong.values()), wrong
 

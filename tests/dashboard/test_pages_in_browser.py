@@ -117,7 +117,7 @@ def test_numbers_have_one_notation_wherever_the_browser_is_from(
             page.get_by_test_id("stDataFrame").wait_for()
             page.wait_for_function("[...window.written].some((text) => /^1.200$/.test(text))")
             written[path] = page.evaluate(
-                "[...window.written].filter((one) => /.[02]00/.test(one))"
+                "[...window.written].filter((one) => /^[12].[02]00\\b/.test(one))"
             )
         page.close()
     assert written == {"requests": ["2,000 (0)", "1,200"], "usage": ["2,000", "1,200"]}
