@@ -1,5 +1,4 @@
-"""What a worker that cannot start leaves behind: a line of its log, and a sentence with which the
-supervisor ends."""
+"""Why a worker could not start: a line of its log, and a sentence for the supervisor."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ ORDER = {
         *("formats", "checkpoint", "output", "constraint", "generation", "pooling", "admission"),
         *("telemetry", "records", "store", "overview", "wire", "preparation", "peers"),
         *("serving", "admin"),
-        *("grpc", "http", "injection", "start_checks", "doctor", "app"),
+        *("grpc", "http", "injection", "start_failure", "start_checks", "doctor", "app"),
         *("admin_app", "worker"),
         *("settings_page", "unknown_arguments", "unknown_variables", "routes_page", "drill_page"),
         "printing",

@@ -1,4 +1,4 @@
-"""What a worker that cannot start leaves for the supervisor."""
+"""What a worker that cannot start writes for the supervisor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from service.checkpoint.files import CheckpointError
 from service.start_failure import report_failure
 
 
-def test_only_what_a_sentence_explains_is_left_for_the_supervisor(tmp_path: Path) -> None:
+def test_only_what_a_sentence_explains_is_written_for_the_supervisor(tmp_path: Path) -> None:
     page = tmp_path / "worker-1.page"
     assert report_failure(RuntimeError("a bug"), str(page)) == 1
     assert list(tmp_path.iterdir()) == []
@@ -17,5 +17,5 @@ def test_only_what_a_sentence_explains_is_left_for_the_supervisor(tmp_path: Path
     assert failure_path(page).read_text() == "tokenizer.json: it is odd"
 
 
-def test_a_worker_without_a_supervisor_leaves_nothing(tmp_path: Path) -> None:
+def test_a_worker_without_a_supervisor_writes_nothing(tmp_path: Path) -> None:
     assert report_failure(CheckpointError("tokenizer.json", "it is odd"), None) == 1
