@@ -24,7 +24,8 @@ _MOST_ERROR = 1_000_000
 _MOST_NAME = 255
 _DIGEST = re.compile(r"(?:[0-9a-f]{40}|[0-9a-f]{64})?")
 _ETAG = re.compile(r'(?:W/)?"?[A-Za-z0-9_-]+(?:\.[A-Za-z0-9_-]+)*"?')
-_UNUSUAL = re.compile(r"[\\\x00-\x1f\x7f-\x9f]")  # control characters: names are shown
+# Control characters: names are shown. Surrogates: a file cannot have them.
+_UNUSUAL = re.compile(r"[\\\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
@@ -43,8 +44,8 @@ def check_digest(digest: str) -> str:
 
 
 def check_path(name: str) -> str:
-    """Return the name of a file, which leads to nowhere but below its directory and has no control
-    characters. Raises HubError."""
+    """Return the name of a file, which leads to nowhere but below its directory and has only
+    characters that can be shown. Raises HubError."""
     parts = name.split("/")
     if any(part in ("", ".", "..") for part in parts) or _UNUSUAL.search(name) is not None:
         raise _refused("the name of a file")

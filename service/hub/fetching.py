@@ -13,7 +13,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from huggingface_hub import HfApi, constants, get_token, hf_hub_download
@@ -27,7 +27,7 @@ from service.hub.checksums import has_digest
 from service.hub.errors import HubError, WrongChecksumError
 from service.hub.partial import continue_partial
 from service.hub.place import CheckedFile, ModelPlace, Record, is_unchanged
-from service.hub.problems import explained, is_transient, no_room
+from service.hub.problems import explained, is_transient, no_room, reading_answers
 from service.hub.progress import Progress, Report, bytes_there
 from service.hub.units import in_units
 from service.hub.wanted import (
@@ -111,6 +111,7 @@ class Fetching:
 
     def run(self) -> Fetched:
         """Return what is there now. Raises HubError."""
+        place = self._place
         try:
             if (
                 constants.is_offline_mode()
@@ -120,9 +121,10 @@ class Fetching:
             self._token = _token()
             with self._alone():
                 commit, files = self._listing()
+                place = replace(place, pinned=commit)
                 return self._fill(commit, files)
         except Exception as error:
-            raise explained(error, self._place, has_token=bool(self._token)) from error
+            raise explained(error, place, has_token=bool(self._token)) from error
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
@@ -148,23 +150,25 @@ class Fetching:
     def _listing(self) -> tuple[str, list[HubFile]]:
         """Return the commit that the revision is now, and its files."""
         place = self._place
-        info = HfApi(token=self._token or False).model_info(
-            place.name,
-            revision=place.pinned or place.revision,
-            files_metadata=True,
-            timeout=ASK_SECONDS,
-        )
-        files = [
-            HubFile(
-                check_path(one.rfilename),
-                None if one.size is None else max(0, one.size),
-                check_digest(one.lfs.sha256 if one.lfs is not None else one.blob_id or ""),
+        with reading_answers():
+            info = HfApi(token=self._token or False).model_info(
+                place.name,
+                revision=place.pinned or place.revision,
+                files_metadata=True,
+                timeout=ASK_SECONDS,
             )
-            for one in info.siblings or ()
-        ]
+            files = [
+                HubFile(
+                    check_path(one.rfilename),
+                    None if one.size is None else max(0, one.size),
+                    check_digest(one.lfs.sha256 if one.lfs is not None else one.blob_id or ""),
+                )
+                for one in info.siblings or ()
+            ]
+            commit = check_commit(info.sha)
         if place.variant is None:
             check_servable(place.name, files, weights=self._needs_weights)
-        return check_commit(info.sha), files
+        return commit, files
 
     def _fill(self, commit: str, files: Sequence[HubFile]) -> Fetched:
         place = self._place
@@ -248,7 +252,8 @@ class Fetching:
             self._remove(path)
         for delay in (*self._retry_seconds, None):
             try:
-                self._download(commit, file)
+                with reading_answers():
+                    self._download(commit, file)
                 break
             except Exception as error:
                 if delay is None or not is_transient(error):

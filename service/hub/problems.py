@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import http
 from collections.abc import Iterator
@@ -30,6 +31,8 @@ _TRANSPORT_ERRORS = frozenset({"TransportError", "StreamError", "XetDownloadErro
 _OTHER_ANSWERS = frozenset(
     {"JSONDecodeError", "KeyError", "TooManyRedirects", "DecodingError", "FileMetadataError"}
 )
+# And more, which mean nothing elsewhere: an answer may have anything in place of anything.
+_WRONG_ANSWERS = (AttributeError, RecursionError, TypeError, UnicodeDecodeError)
 _BUSY = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 
 
@@ -58,6 +61,22 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         next_error = next_error.__cause__ or next_error.__context__
 
 
+@contextlib.contextmanager
+def reading_answers() -> Iterator[None]:
+    """Within, the library reads what a hub answers. Raises HubError where it was something else."""
+    try:
+        yield
+    except _WRONG_ANSWERS as error:
+        raise _no_hub() from error
+
+
+def _no_hub() -> HubError:
+    return HubError(
+        f"{shown_endpoint()} does not answer as a hub does; check HF_ENDPOINT, and proxies on the "
+        "way"
+    )
+
+
 def explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> HubError:
     """Return the sentence for the operator about an error while ``place`` was filled."""
     if isinstance(error, HubError):
@@ -72,9 +91,7 @@ def explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> Hu
 def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> HubError | None:
     name, hub = place.name, shown_endpoint()
     if any(kind.__name__ in _OTHER_ANSWERS for kind in type(error).__mro__):
-        return HubError(
-            f"{hub} does not answer as a hub does; check HF_ENDPOINT, and proxies on the way"
-        )
+        return _no_hub()
     match error:
         case HubError():
             return error
@@ -91,10 +108,7 @@ def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> H
             )
             return HubError(f"'{name}' is gated ({hub}/{name}): {then}")
         case RevisionNotFoundError():
-            return HubError(
-                f"'{name}' has no revision '{place.revision}'; give another --revision, such as "
-                "main"
-            )
+            return _no_revision(place)
         case RepositoryNotFoundError():
             seen = "this token may not see it" if has_token else "it needs a token (HF_TOKEN)"
             return HubError(
@@ -115,6 +129,17 @@ def _explained(error: BaseException, place: ModelPlace, *, has_token: bool) -> H
             "and HF_ENDPOINT, then start again: what was downloaded is kept"
         )
     return None
+
+
+def _no_revision(place: ModelPlace) -> HubError:
+    if place.pinned is not None:
+        return HubError(
+            f"'{place.name}' on {shown_endpoint()} no longer has commit {place.pinned}, with which "
+            "this download began, so the repository has changed; start again"
+        )
+    return HubError(
+        f"'{place.name}' has no revision '{place.revision}'; give another --revision, such as main"
+    )
 
 
 def _refused(error: HfHubHTTPError, place: ModelPlace, *, has_token: bool) -> HubError:

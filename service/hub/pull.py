@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -41,6 +42,7 @@ def quiet_library() -> None:
     disable_progress_bars()
     for name in ("huggingface_hub", "httpx", "httpx2"):
         logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", module=r"huggingface_hub(\.|$)")
     constants.HF_HUB_DISABLE_TELEMETRY = True
 
 

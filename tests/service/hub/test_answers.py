@@ -26,6 +26,7 @@ _ENDLESS = list(itertools.repeat(_PIECE, ENDLESS_BYTES // len(_PIECE)))
     "name",
     [
         *("../x", "a/../../x", "/etc/x", "a//b", "a/./b", "", "a\\b", "\0"),
+        "\ud800.json",
         *("\x1b]0;title\x07.bin", "a\nb.json", "\x9b2J.json", "\x7f"),
     ],
 )
@@ -133,3 +134,36 @@ def test_an_answer_that_is_not_a_file_and_too_large_is_not_read(
         Fetching(place(tmp_path), retry_seconds=(0.0,)).run()
     (request,) = hub.downloads(end)
     assert request.sent < ENDLESS_BYTES
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"null",
+        b"[]",
+        b"[" * 100_000,
+        b"\xff",
+        b'{"id": "tiny/model", "sha": 5, "siblings": []}',
+        b'{"id": "tiny/model", "siblings": "abc"}',
+        b'{"id": "tiny/model", "siblings": [{"rfilename": 5}]}',
+        b'{"id": "tiny/model", "siblings": [{"rfilename": "config.json", "size": "1"}]}',
+        b'{"id": "tiny/model", "siblings": '
+        b'[{"rfilename": "a.gguf", "lfs": {"sha256": 5, "size": 1, "pointerSize": 1}}]}',
+    ],
+    ids=["null", "list", "deep", "no-utf-8", "commit", "files", "name", "size", "digest"],
+)
+def test_information_that_is_not_a_hub_s_is_said(
+    hub: HubServer, tmp_path: Path, body: bytes
+) -> None:
+    hub.instead = lambda _: (200, {"Content-Type": "application/json"}, [body])
+    with pytest.raises(HubError, match="does not answer as a hub does; check HF_ENDPOINT"):
+        Fetching(place(tmp_path), retry_seconds=()).run()
+
+
+def test_an_error_that_is_not_a_hub_s_is_said(hub: HubServer, tmp_path: Path) -> None:
+    def instead(request: Request) -> Answer | None:
+        return (403, {}, [b"[]"]) if hub.downloads("/config.json") else None
+
+    hub.instead = instead
+    with pytest.raises(HubError, match="does not answer as a hub does; check HF_ENDPOINT"):
+        Fetching(place(tmp_path), retry_seconds=()).run()

@@ -23,7 +23,7 @@ from service.hub.errors import (
 from service.hub.fetching import Fetching
 from service.hub.place import ModelPlace
 from service.hub.wanted import WEIGHTS_INDEX
-from tests.service.hub_server import ENDLESS_BYTES, HubServer, Repository
+from tests.service.hub_server import ENDLESS_BYTES, HubServer, Repository, Request
 
 NAME = "tiny/model"
 
@@ -220,6 +220,23 @@ def test_a_token_that_cannot_be_used_is_said(
     with pytest.raises(HubError, match=re.escape(said.format(path=path))):
         Fetching(place(tmp_path / "cache")).run()
     assert hub.requests == []
+
+
+def test_a_repository_that_changes_during_a_download_is_said(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    repository = hub.repositories[NAME]
+    before = repository.commit
+
+    def instead(request: Request) -> None:
+        if request.method == "GET" and request.path.endswith("/tokenizer.json"):
+            repository.files["new.md"] = b"x"
+
+    hub.instead = instead
+    with pytest.raises(HubError, match=f"no longer has commit {before}.*; start again$"):
+        Fetching(place(tmp_path), retry_seconds=()).run()
+    hub.instead = lambda _: None
+    assert Fetching(place(tmp_path)).run().commit == repository.commit
 
 
 def test_of_a_repository_of_gguf_files_only_the_one_asked_for(

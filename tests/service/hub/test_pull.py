@@ -18,7 +18,7 @@ import pytest
 
 from pocket import MODEL_DIR
 from service.hub.place import ModelPlace
-from tests.service.hub_server import HubServer, Repository
+from tests.service.hub_server import Answer, HubServer, Repository, Request
 from tests.service.running import ROOT, until
 
 NAME = "tiny/model"
@@ -336,3 +336,20 @@ def test_a_stop_signal_ends_it_at_once(hub: HubServer, tmp_path: Path) -> None:
     _, errors = process.communicate(timeout=20)
     assert process.returncode == 128 + signal.SIGTERM
     assert "Traceback" not in errors
+
+
+def test_the_library_warns_of_nothing_itself(hub: HubServer, tmp_path: Path) -> None:
+    repository = hub.repositories[NAME]
+    repository.has_sizes = False
+    digest = repository.digest("model.safetensors")
+    facts = {"X-Repo-Commit": repository.commit, "ETag": f'"{digest}"', "X-Linked-Size": "1" * 18}
+
+    def instead(request: Request) -> Answer | None:
+        is_weights = request.path.endswith("/model.safetensors")
+        return (200, facts, []) if request.method == "HEAD" and is_weights else None
+
+    hub.instead = instead
+    status, _, said = pull(hub, tmp_path)
+    assert status == 1
+    assert said.startswith("quire: cannot ")
+    assert said.count("\n") == 0
