@@ -177,7 +177,7 @@ def test_one_that_went_ahead_may_take_the_blocks_of_the_long_one_which_then_come
 
 
 def test_urgent_short_prompts_take_half_of_the_steps_of_one_with_logprobs() -> None:
-    """Of each step, it leaves the tokens that are too few for one of its own."""
+    """It leaves the tokens of each step that are too few for another of its prompt tokens."""
     server = Server()
     long = server.add("c", 600, prompt_logprobs=0)
     server.step()
