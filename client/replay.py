@@ -95,8 +95,8 @@ def _line(text: str, number: int) -> TraceLine:
 
 
 def prompt_of(line: TraceLine, number: int) -> list[int]:
-    """Return token ids, at least one: of each block those that its number always has, and after the
-    last whole block some that no other prompt has."""
+    """Return token ids, at least one: for each block those that its number always gives, then, for
+    what is left, ids that no other prompt has."""
     length = max(1, line.input_length)
     ids: list[int] = []
     for block in line.hash_ids:

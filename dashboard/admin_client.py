@@ -52,7 +52,7 @@ class AdminClient:
 
     def __init__(self, url: str, key: str = "", timeout: httpx.Timeout = _TIMEOUT) -> None:
         self.url = url
-        self._key = key
+        self.key = key
         self._timeout = timeout
 
     def overview(self) -> tuple[Overview, AdminScope]:
@@ -129,7 +129,7 @@ class AdminClient:
         if if_match:
             headers["If-Match"] = if_match
         try:
-            headers |= authorization(self._key)
+            headers |= authorization(self.key)
             response = httpx.request(
                 method,
                 f"{self.url}/admin/v1{path}",

@@ -43,8 +43,8 @@ def rows_open(table: str) -> None:
 
 
 def counts_column() -> Any:
-    """Return a table's column of whole numbers, written as ``words.count`` does it: "localized"
-    would take the browser's notation."""
+    """Return a table's column of whole numbers, written as ``words.count`` writes them: the format
+    "localized" would use the browser's notation."""
     return st.column_config.NumberColumn(format="accounting", step=1)
 
 

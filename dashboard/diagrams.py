@@ -1,4 +1,4 @@
-"""Fences that Streamlit draws instead of showing them, written so that it shows them as code."""
+"""Makes Streamlit show fences as code that it would draw as diagrams."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import html
 import re
 from collections.abc import Container
 
-# Streamlit draws a fence whose language is this one, in any case, and its browser then fetches
-# whatever addresses the diagram has. The language may follow "language-" within a word, and letters
-# of it may be written as character references.
+# Streamlit draws a fence in this language, in upper or lower case, and the browser then fetches the
+# addresses in the diagram. The language may follow "language-" within a word, and its letters may
+# be written as character references.
 DRAWN = re.compile("mermaid", re.IGNORECASE)
-# Whatever comes before: lists, quotations and footnotes begin in many ways. After backticks that
-# begin a fence there are no others in their line; after tildes there may be anything.
+# Anything may come before, as lists, quotations and footnotes begin in many ways. The rest of the
+# line has no backticks after backticks that begin a fence; after tildes it may have anything.
 _BEGINS = re.compile(r"~{3}.*|`{3}[^`]*$")
 
 
 def without_diagrams(text: str, code: Container[int]) -> str:
-    """``code``: the numbers of lines that are within code for certain, and stay as they are."""
+    """``code``: the numbers of lines that are certain to be within code; they stay as they are."""
     lines = text.split("\n")
     for number, line in enumerate(lines):
         if number not in code and (fence := _BEGINS.search(line)):
@@ -25,7 +25,7 @@ def without_diagrams(text: str, code: Container[int]) -> str:
 
 
 def _as_code(fence: str) -> str:
-    """A backslash before a letter remains one, and no language begins with it."""
+    """Put a backslash before the language, which stays visible, so that it is not that language."""
     if not DRAWN.search(html.unescape(fence)):
         return fence
     return DRAWN.sub(r"\\\g<0>", fence.replace("&", r"\&"))

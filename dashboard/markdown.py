@@ -60,12 +60,12 @@ _MAY_INCLUDE_BACKTICKS = re.compile(r"[<\\$|\[\]{}]|::|:-|-:|://|www\.", re.IGNO
 
 def plain_markdown(text: str) -> str:
     """Model output for a Markdown renderer: a formula is one, any other dollar sign is money, a
-    line ends where its writer ended it, and nothing is fetched from wherever the model says: no
-    image, and none that a diagram has.
+    line ends where its writer ended it, and nothing is fetched from addresses that the model
+    writes, neither an image nor what a diagram refers to.
 
     Every image begins with ``![``, which is broken up everywhere but in code, and every diagram
-    with a fence, whose language is broken up. Code of which we cannot be certain shows the
-    backslash: what is code to us and not to the renderer would be fetched.
+    with a fence, whose language is broken up. What may not be code to the renderer shows the
+    backslash: if we took it for code, it would be fetched.
     """
     # As Streamlit does it itself, so that columns and lines are those that it will see.
     text = textwrap.dedent(text.replace("\r\n", "\n").replace("\r", "\n")).strip()
@@ -141,7 +141,7 @@ def _has_table(tokens: Sequence[Token]) -> bool:
 
 
 def _within_fences(text: str, tokens: Sequence[Token]) -> set[int]:
-    """The lines within fences, without those that begin them, that are code to any renderer."""
+    """The lines within fences, except their first, that are code to any renderer."""
     if not DRAWN.search(text):
         return set()
     others = _WITHOUT_HTML.parse(text) if "<" in text else tokens

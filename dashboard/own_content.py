@@ -1,4 +1,4 @@
-"""Has browsers fetch what they draw from the dashboard alone, whatever a text on a page says."""
+"""Makes browsers fetch what they draw from the dashboard alone, whatever a text on a page says."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ HEADERS = {
 
 
 class FetchesOwnContent:
-    """Adds to each response the headers that say so. ``dashboard.markdown`` writes texts so that
-    nothing is fetched; this is for what it might overlook."""
+    """Adds these headers to each response. ``dashboard.markdown`` writes texts so that nothing is
+    fetched; this is for what it might overlook."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -121,7 +121,8 @@ OUTCOMES = (
     Outcome(
         "client_gone",
         OutcomeGroup.LEFT,
-        "The client disconnected before the end; or gRPC refused a message far too large.",
+        "The client disconnected before the end, or gRPC itself refused its message (compressed, "
+        "or far too large).",
     ),
     Outcome(
         "client_slow", OutcomeGroup.LEFT, "Cut off: the client read or sent too slowly.", Trait.BODY

@@ -5,8 +5,8 @@ A row holds the figures of one hour and group since the ledger was made, so that
 as they are, again and again: the larger figure is the newer one. Rows of past hours are released
 once they are stored. If there are more groups than rows, so are rows of this hour: their figures
 are set aside, and the next row of the group continues them. A next worker does not have these
-figures: its rows begin a new ``epoch``, which is stored apart. So do those after the clock was set
-back, to hours whose rows may be released.
+figures: its rows begin a new ``epoch``, which is stored apart. So do rows that are made after the
+clock was set back to hours whose rows may have been released.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class UsageTable:
         self._first = self._boot_cell + USAGE_HEAD
         if not ledger.cells[self._boot_cell]:
             ledger.set(self._boot_cell, 1 + secrets.randbits(_BOOT_BITS - 1))
-        # Not only in the ledger: what a transaction changes there can be read after its end.
+        # Kept here, too: a change to the ledger cannot be read before its transaction has ended.
         self._epoch = int(ledger.cells[self._epoch_cell]) + 1
         ledger.set(self._epoch_cell, self._epoch)
         self._rows: dict[_Tag, int] = {}
@@ -132,8 +132,8 @@ class UsageTable:
         return len(self._free) < _FEW * self._ledger.layout.usage_rows
 
     def count(self, time: float, group: UsageGroup, figures: UsageFigures) -> None:
-        """Add figures to an hour: that of ``time``, or the newest so far if the clock was set
-        back by less than about an hour. Call it in a transaction."""
+        """Add figures to an hour: that of ``time``, or the newest so far if ``time`` is earlier
+        by at most ``_MOST_HOURS_BACK``. Call it in a transaction."""
         ledger = self._ledger
         hour, newest = int(time) // _HOUR_SECONDS, int(ledger.cells[self._hour_cell])
         if newest - hour > _MOST_HOURS_BACK:
@@ -150,12 +150,12 @@ class UsageTable:
                 ledger.add(cell + offset, amount)
 
     def _begin_epoch(self, hours_back: int) -> None:
-        """For hours that come again: the figures of their released rows are no longer known."""
+        """Hours are about to repeat, and the figures of their released rows are not known here."""
         self._epoch += 1
         self._ledger.set(self._epoch_cell, self._epoch)
         _log.warning(
-            "the clock was set back; usage counts in the hours that it shows now, and what was "
-            "counted before stays in later ones",
+            "the clock was set back; usage now counts in the hours that it shows, and what was "
+            "counted before stays in the later hours",
             hours=hours_back,
         )
 

@@ -134,8 +134,9 @@ DRILLS = {
     "parser_error": Drill("One request ends as `error:internal`, with a traceback in the log."),
     "clock_jump": Drill(
         "Nothing in flight changes. Keys that the new time has passed get 401; log lines keep the "
-        "right time. Usage counts in the hour of the new time; after a step back by hours, the log "
-        "says `the clock was set back`."
+        "right time. Usage counts in the hour of the new time; after a step back by two hours or "
+        "more, the log says `the clock was set back`, and after one of up to an hour, usage stays "
+        "in the newest hour."
     ),
     "store_down": Drill(
         "`GET /health` stays ok, and the log says `response store unavailable`; stored responses "

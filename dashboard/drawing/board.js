@@ -1,7 +1,7 @@
 // The Live page: verdict, tiles, charts with one crosshair, the slowest requests.
 const STALE_SECONDS = 3;
-const CLOCK_SECONDS = 2; // by which clocks may differ, or seem to: messages are late now and then
-const LATE_SECONDS = 10; // after which it is the clock that is behind, and not a message
+const CLOCK_SECONDS = 2; // smaller differences of clocks are ignored: a message may just be late
+const LATE_SECONDS = 10; // after which a message is not just late: the clock was set back
 
 function level(value, amber, red) {
   return value === null || value === undefined ? "" :
@@ -393,9 +393,9 @@ function layOut(state) {
 
 // --- time ---------------------------------------------------------------------------------------
 
-// Notes by how much a server's clock is ahead of the browser's: its newest message says, less what
-// the message took. What is of a server is drawn by the clock of the first that was heard, from
-// which its own may differ by any length of time.
+// Notes by how much a server's clock is ahead of the browser's: its messages say, apart from the
+// time that they took to arrive. All servers are drawn on the clock of the one whose message came
+// first.
 function noteClock(state, server, now) {
   const ahead = server.overview.time - now / 1000;
   if (server.ahead === undefined || ahead > server.ahead - CLOCK_SECONDS) {
@@ -406,13 +406,22 @@ function noteClock(state, server, now) {
     server.late = null;
   }
   state.first ??= server;
+  if (server === state.first && state.times.length &&
+    server.overview.time < state.times.at(-1) - LATE_SECONDS) { // set back: begin anew
+    state.times = [];
+    state.marks = [];
+    refill(state, state.servers.values());
+  }
   const apart = Math.round(server.ahead - state.first.ahead);
   const offset = Math.abs(apart) > CLOCK_SECONDS ? apart : 0;
   if (offset === server.offset) return;
   const known = server.offset !== undefined;
   server.offset = offset;
-  if (known) { server.columns = {}; refill(state, [server]); }
-  else if (server.history) adopt(state, server);
+  if (known) {
+    server.columns = {};
+    state.marks = state.marks.filter((one) => one.server !== server);
+    refill(state, [server]);
+  } else if (server.history) adopt(state, server);
 }
 
 function clockWords(state, server) {
@@ -477,7 +486,7 @@ function adopt(state, server) {
 function addMark(state, server, { time: own, text }) {
   const time = own - server.offset;
   if (!state.marks.some((one) => one.time === time && one.text === text))
-    state.marks.push({ time, text });
+    state.marks.push({ time, text, server });
 }
 
 function spread(state) {

@@ -52,8 +52,8 @@ def boxes(conversation: Conversation, panes: int) -> list[Box]:
 
 
 def box_labels(drawn: list[Box], panes: int) -> list[str]:
-    """Name what each box is for: the tool; where several are for one tool, the arguments, too; and
-    where those are the same, or too long to differ, which of them it is."""
+    """Name what each box is for: the tool; if several are for one tool, the arguments, too; and if
+    these are the same, at least as far as they are shown, its number among them."""
     labels = [box.label(panes) for box in drawn]
     labels = [
         f"{label} with {_cut(box.arguments)}" if labels.count(label) > 1 else label

@@ -48,6 +48,8 @@ def keys_section(
         st.caption("Keys can be made here if the server runs with --stored-keys.")
     elif operates:
         _orders(client, keys, models)
+    if not operates:
+        st.session_state.pop(_MADE, None)
 
 
 def key_row(key: KeyRow) -> dict[str, Any]:
@@ -79,7 +81,7 @@ def _moment(seconds: float | None) -> str:
 
 @st.dialog("New key", width="medium", dismissible=False)
 def _show(made: NewKey) -> None:
-    """In front of the page, wherever that is scrolled to."""
+    """Show it in a dialog, which is in view wherever the page is scrolled to."""
     st.success(plain_markdown(f"A key of {made.row.alias}. Copy it now: it is not shown again."))
     st.code(made.key, language=None)
     if st.button("Done", type="primary"):
@@ -113,10 +115,16 @@ def _orders(client: AdminClient, keys: KeyRows, models: Sequence[str]) -> None:
 
 
 def _just_made(client: AdminClient) -> NewKey | None:
-    """Return the key that this server has just made."""
-    made: NewKey | None
-    url, made = st.session_state.get(_MADE, ("", None))
-    return made if url == client.url else None
+    """Return the key that this server has just made for this operator. One that another made in
+    this tab is dropped."""
+    made: NewKey
+    url, operator, made = st.session_state.get(_MADE, ("", "", None))
+    if url != client.url:
+        return None
+    if operator != client.key:
+        del st.session_state[_MADE]
+        return None
+    return made
 
 
 def _create(
@@ -129,7 +137,7 @@ def _create(
     newest = valid[-1] if valid else None
     form = "new key"
     if newest is not None:
-        if made is None:  # else it would read as if the alias had got none
+        if made is None:  # next to the new key, the warning would read like a refusal
             st.warning(plain_markdown(shared_words(alias, len(valid))))
         # Another form for each state of the alias: an order that was given before its limits were
         # seen does nothing.
@@ -207,6 +215,6 @@ def _limit(newest: KeyRow | None, name: str, label: str) -> int | None:
 
 def _make(client: AdminClient, order: Callable[[], NewKey]) -> None:
     def make() -> None:
-        st.session_state[_MADE] = client.url, order()
+        st.session_state[_MADE] = client.url, client.key, order()
 
     carried_out(make)

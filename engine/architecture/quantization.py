@@ -42,8 +42,8 @@ _GPTQ_FORMATS = ("checkpoint_format", "format")  # newer name, older name
 
 @dataclass(frozen=True, slots=True)
 class _SeparateFile:
-    """A file in which some tools write what others write to config.json. ``marks``: fields of
-    which it has one; a file of that name without any is another tool's, about other weights."""
+    """A file in which some tools write what others write to config.json. ``marks``: fields, at
+    least one of which it has; a file of that name with none of them belongs to another tool."""
 
     name: str
     method: str
@@ -53,7 +53,7 @@ class _SeparateFile:
 
 _SEPARATE = (
     _SeparateFile("hf_quant_config.json", "modelopt", _MODELOPT_SECTION),
-    # AutoGPTQ's. Converters to ONNX have a file of the same name.
+    # AutoGPTQ's. Converters to ONNX write a file of the same name.
     _SeparateFile("quantize_config.json", _GPTQ, marks=("bits", "quant_method")),
     # Early AutoAWQ's.
     _SeparateFile("quant_config.json", "awq", marks=("w_bit", "bits", "quant_method")),

@@ -6,8 +6,8 @@ step's prompt tokens is for *short* prompts: those with at most a quarter of the
 prompt has left. The first prompt takes at most twice as long for it, and prompts of about the same
 length are computed one after the other, as their mean time to the first token is then least.
 
-A short prompt that ranks above the first one (by priority, or as it is older) would itself be first
-from then on, with whole steps. So while the other is computed, it remains the first.
+A short prompt that ranks above the first one (by priority or age) would take first place once it
+starts, and with it whole steps. So the long prompt stays first until it is computed.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class ShortPrompts:
         self._waiting = waiting
         self._prefix = prefix
         self._room = room
-        # Running prompts that rank above the first: the uids of both.
+        # By uid of each running prompt that ranks above the first: the uid of that first one.
         self._ahead: dict[int, int] = {}
 
     def keep_first(self, prefilling: list[Sequence]) -> None:
-        """Put the first of the running prompts, which come by rank, before those that have started
-        early while it was first."""
+        """Move the first prompt to the front again. ``prefilling`` comes by rank, where prompts
+        that started early while it was first may precede it."""
         if not self._ahead:
             return
         uids = {one.uid for one in prefilling}

@@ -71,7 +71,7 @@ class TenantQueue:
         self._num_by_work += 1
 
     def _work(self, sequence: Sequence) -> int:
-        """Return the work of all tokens, in plain ones."""
+        """Return the work of all its tokens, counted in tokens without prompt logprobs."""
         tokens = len(sequence.token_ids)
         if sequence.params.prompt_logprobs is None:
             return tokens

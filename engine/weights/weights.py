@@ -269,13 +269,13 @@ AnyStored = TypeVar("AnyStored", bound=Described)
 
 
 def refuse_codes(stored: Mapping[str, Described]) -> None:
-    """Raises WeightsError for a tensor of few bits, where config.json describes none."""
+    """Raises WeightsError for a quantized tensor, where no file describes how it is quantized."""
     for each in stored.values():
         if is_codes(each.name, each.dtype):
             raise WeightsError(
-                f"{each.name} is stored in few bits, but config.json has no quantization_config, "
-                f"which says how, and there is no {' or '.join(SEPARATE_FILES)}; add one ('quire "
-                "pull' fetches it if the repository has it), or serve the original checkpoint"
+                f"{each.name} is quantized, but neither a quantization_config in config.json nor "
+                f"any of {', '.join(SEPARATE_FILES)} says how; add one ('quire pull' downloads it "
+                "if the repository has it), or serve the original checkpoint"
             )
 
 

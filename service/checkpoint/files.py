@@ -142,7 +142,7 @@ def _check_tokenizer(directory: Path) -> None:
     except UnsupportedTokenizerError as error:
         raise CheckpointError(TOKENIZER, error) from None
     except (KeyError, TypeError, RecursionError):
-        raise CheckpointError(TOKENIZER, "its decoder has another form than any known") from None
+        raise CheckpointError(TOKENIZER, "its decoder is not in any known form") from None
     if kind is not None and kind not in _TOKENIZER_MODELS:
         known = ", ".join(_TOKENIZER_MODELS)
         raise CheckpointError(TOKENIZER, f"the type of its model is {kind!r}, not one of {known}")

@@ -69,15 +69,16 @@ def _is_cheap_step(step: dict[str, Any]) -> bool:
 
 
 def _growth(step: dict[str, Any]) -> float:
-    """Return how many times as long, in bytes, a step makes a text, at most."""
+    """Return the largest factor by which a step lengthens a text, in bytes."""
     kind = step.get("type", "")
     longest = _longest_mapped(step) if kind == "Precompiled" else _GROWTH.get(kind, 1)
     return max(1, longest, len((step.get("content") or "").encode()))
 
 
 def _longest_mapped(step: dict[str, Any]) -> float:
-    """Return the length in bytes of the longest text in SentencePiece's map of characters: the size
-    of a trie, the trie, and the texts that it leads to. Infinite if there is no such map."""
+    """Return the length in bytes of the longest text in SentencePiece's map of characters, which
+    consists of the size of a trie, the trie, and the texts that it leads to. Infinite if it cannot
+    be read."""
     try:
         charsmap = base64.b64decode(step["precompiled_charsmap"], validate=True)
     except (KeyError, TypeError, ValueError):

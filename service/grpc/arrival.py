@@ -26,16 +26,16 @@ from service.tenants.upload_room import UploadRoom
 AT_ONCE_SECONDS = 1.0
 _READ_AT_ONCE = 32
 _MOST_WAITING = 4096
-# How long the core may take to report that it refused the message.
+# How long gRPC's core may take to cancel a call whose message it refused.
 _REFUSAL_SECONDS = 0.05
 # The caller's own clock ends its call as ours does, and its cancellation may arrive first.
 _DEADLINE_SLACK_SECONDS = 0.25
 
 
 def most_received(limit: int) -> int:
-    """Return gRPC's own limit, for messages of at most ``limit`` bytes. What gRPC refuses looks as
-    if the client had left. So it lets in messages that are a little too large, and we refuse
-    them."""
+    """Return the limit to set in gRPC where messages may have ``limit`` bytes. When gRPC refuses a
+    message, it looks to us as if the client had left. So messages that are a little too large are
+    let in, and we refuse them."""
     return limit + limit // 4
 
 
@@ -86,8 +86,8 @@ class Arrivals:
 
     @contextlib.asynccontextmanager
     async def _turn(self, owner: str, peer: str) -> AsyncIterator[None]:
-        """Of one owner, a call goes first whose connection has the fewest others here: many that
-        send nothing hold up those of their connection, rather than all."""
+        """Among the calls of one owner, those on the connection with the fewest others here go
+        first: so many that send nothing hold up only calls on their own connection."""
         others = self._calls[peer]
         self._calls[peer] += 1
         try:

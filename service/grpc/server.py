@@ -35,9 +35,9 @@ from service.settings import ServiceSettings
 
 _IDENTITY_ENCODING_ONLY = 1
 _STREAMS_PER_CONNECTION = 4096
-# Clients may send keepalive pings this often: many do it each 10 s, and a ping may be a bit early.
+# Clients may send keepalive pings this often: many do so every 10 s, and one may be a bit early.
 LEAST_PING_SECONDS = 5.0
-# Before the server stops, it takes the calls that have arrived, until none has come for so long.
+# Before the server stops, it takes the calls that have arrived, until none comes for this long.
 _SECONDS_WITHOUT_A_CALL = 0.02
 _MOST_SECONDS_TO_TAKE = 0.5
 
@@ -93,9 +93,10 @@ class GrpcServer:
         return bound
 
     def send_away(self, timeout_seconds: float) -> None:
-        """Take no more connections or calls, so that clients make their next call to another
-        server: they keep a connection for as long as it is open, because of one long call, say.
-        Running calls may finish within ``timeout_seconds``; watchers get NOT_SERVING."""
+        """Accept no more connections or calls, so that clients make their next call to another
+        server: otherwise they would use a connection for as long as it is open, for example
+        because of one long call. Running calls may finish within ``timeout_seconds``; watchers get
+        NOT_SERVING."""
         self._end_watches()
         self._leaving = asyncio.create_task(self._stop(timeout_seconds), name="grpc-send-away")
 
@@ -150,8 +151,8 @@ def _options(settings: ServiceSettings) -> list[tuple[str, int]]:
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.keepalive_timeout_ms", 20_000),
         ("grpc.http2.max_pings_without_data", 0),
-        # Callers that wait long may send keepalive pings too. A connection with more of them than
-        # one in five minutes, the default, is closed with all calls on it.
+        # Callers that wait long may send keepalive pings too. By default, more than one in five
+        # minutes would close the connection, with all calls on it.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _milliseconds(LEAST_PING_SECONDS)),
     ]

@@ -22,7 +22,8 @@ class PauseLog:
 
     def note(self, connections: int, most: int, port: int) -> None:
         """Call it after each count of the open ``connections``; at most ``most`` are accepted. A
-        pause that begins too soon after a logged one is logged later, if it lasts."""
+        pause that begins soon after a logged one is logged once ``_LOG_SECONDS`` have passed, if
+        it lasts that long."""
         now = time.monotonic()
         if connections < most:
             if self._is_logged and self._since is not None:

@@ -1,8 +1,8 @@
 """Checks a hub's answers before the library turns them into paths, or keeps them in memory.
 
 The library names files in the cache after a hub's answers: a blob's name is its ETag. Without these
-checks an untrusted mirror or proxy could write anywhere. It also reads all answers but files as a
-whole, which one without an end, or a small one that unpacks to gigabytes, would make fatal.
+checks an untrusted mirror or proxy could write anywhere. It also reads every answer except files
+whole, so an endless one, or a small one that decompresses to gigabytes, would fill all memory.
 """
 
 from __future__ import annotations

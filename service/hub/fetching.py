@@ -75,13 +75,13 @@ def _token() -> str | None:
     except (OSError, UnicodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
         raise HubError(
-            f"cannot read the token's file {constants.HF_TOKEN_PATH}: {reason}; correct the file "
+            f"cannot read the token file {constants.HF_TOKEN_PATH}: {reason}; correct the file "
             "or HF_TOKEN_PATH, or set HF_TOKEN"
         ) from error
     if token is not None and not (token.isascii() and token.isprintable()):
         raise HubError(
-            "the token has characters that no token has; correct HF_TOKEN, or if that is not set, "
-            f"the token's file ({constants.HF_TOKEN_PATH})"
+            "the token has characters that are not allowed in tokens; correct HF_TOKEN or, if that "
+            f"is not set, the token file ({constants.HF_TOKEN_PATH})"
         )
     return token
 

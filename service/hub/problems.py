@@ -39,7 +39,7 @@ _BUSY = (http.HTTPStatus.REQUEST_TIMEOUT, http.HTTPStatus.TOO_MANY_REQUESTS)
 def is_transient(error: BaseException) -> bool:
     """True if the same request may succeed in a moment: the network's or the hub's trouble."""
     for one in _chain(error):
-        if isinstance(one, HubError):  # our own verdict; what it was raised amid does not count
+        if isinstance(one, HubError):  # our own verdict, whatever error it was raised during
             return False
         if _is_transient(one):
             return True

@@ -36,7 +36,7 @@ class Sweep:
     server that deletes.
 
     What cannot be deleted, such as a day that a backup reads, is tried again after ``_SECONDS``.
-    Nothing else waits for it: that rows stay for longer does not mean that none can be stored."""
+    Nothing else waits for it, and it does not count as a failure of the store."""
 
     def __init__(self, limits: ArchiveLimits, leads: Callable[[], bool] = lambda: True) -> None:
         self._limits = limits
@@ -95,6 +95,6 @@ class Sweep:
         """Warn once for as long as it lasts."""
         if not self._warned:
             _log.warning(
-                f"old rows cannot be deleted now; tried again every {_SECONDS:g} s", error=reason
+                f"old rows cannot be deleted now; trying again every {_SECONDS:g} s", error=reason
             )
         self._failed = self._warned = True

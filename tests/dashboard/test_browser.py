@@ -171,7 +171,7 @@ def test_no_image_that_a_text_names_is_fetched(
 
 @contextmanager
 def listener() -> Iterator[tuple[str, list[str]]]:
-    """Where a text might have something fetched from, and what was fetched."""
+    """The address of a server that a text may name, and the paths that were fetched from it."""
     fetched: list[str] = []
 
     class Noting(BaseHTTPRequestHandler):

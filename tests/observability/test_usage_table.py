@@ -83,7 +83,7 @@ def test_a_clock_that_is_set_back_by_an_hour_adds_to_the_newest_hour() -> None:
 def test_nothing_is_lost_or_counted_twice_however_the_clock_is_set(
     steps: list[tuple[int, UsageGroup, bool]], next_workers: bool
 ) -> None:
-    """As the database stores it: of an hour, group and epoch the larger figure."""
+    """With the database's rule: for each hour, group and epoch, the larger figure is stored."""
     memory = os.memfd_create("ledger")
     usage = table(os.dup(memory))
     stored: Counter[tuple[int, UsageGroup, int]] = Counter()

@@ -15,6 +15,8 @@ from observability.key_listing import KeyRow
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 OPERATE = "ann-operates-0123456789"
+OTHER = "bob-operates-0123456789"
+VIEW = "eve-only-reads-0123456789"
 ROW = KeyRow(
     id="key_1",
     alias="team",
@@ -50,7 +52,9 @@ def _draw() -> None:
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuireServer]:
     store = tmp_path_factory.mktemp("keys") / "store.sqlite3"
     port = free_port()
-    keys = ("--admin-key", f"operate:ann={OPERATE}", "--admin-port", str(port), "--stored-keys")
+    operators = ("--admin-key", f"operate:ann={OPERATE}", "--admin-key", f"operate:bob={OTHER}")
+    viewer = ("--admin-key", f"read:eve={VIEW}")
+    keys = (*operators, *viewer, "--admin-port", str(port), "--stored-keys")
     with QuireServer("simulated:h100-8b", *keys, "--store-url", f"sqlite:///{store}") as server:
         server.admin_url = f"http://127.0.0.1:{port}"  # type: ignore[attr-defined]
         yield server
@@ -89,6 +93,24 @@ def test_a_key_s_life_on_the_page(served: QuireServer, monkeypatch: pytest.Monke
     states = [row.state for row in client.keys().keys]
     assert sorted(states) == ["revoked", "valid"]
     assert [row.action for row in client.audit()] == ["key revoke", "key rotate", "key create"]
+
+
+@pytest.mark.parametrize("typed", [OTHER, VIEW], ids=["operator", "viewer"])
+def test_a_key_just_made_is_not_shown_to_who_signs_in_next_in_the_tab(
+    served: QuireServer, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    monkeypatch.setenv(SERVERS_VARIABLE, served.url)
+    monkeypatch.setenv(ADMIN_VARIABLE, served.admin_url)  # type: ignore[attr-defined]
+    monkeypatch.setenv("KEY_TYPED", OPERATE)
+    page = AppTest.from_function(_draw, default_timeout=60).run()
+    next(one for one in page.text_input if one.label == "Alias").set_value(f"tab-{typed[:3]}")
+    press(page, "Make key")
+    assert page.code
+    for key in (typed, OPERATE):
+        monkeypatch.setenv("KEY_TYPED", key)
+        page.run()
+        assert not page.exception
+        assert not page.code
 
 
 def test_a_refusal_is_in_the_server_s_words(

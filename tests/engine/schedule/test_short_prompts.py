@@ -334,8 +334,9 @@ def test_a_tenant_of_short_prompts_is_given_no_more_than_its_share(long: int) ->
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_a_long_prompt_keeps_its_half_whatever_the_priorities_of_those_that_come(seed: int) -> None:
-    """Once it is first, until it is computed, if there are slots and blocks for all; and what is
-    short by it has begun in the next step, unless a more urgent prompt that is not waits."""
+    """From when it is first until it is computed, if there are slots and blocks for all. Prompts
+    that are short compared with it start in the next step, unless a more urgent one that is not
+    short waits."""
     server, rng = Server(max_num_seqs=1000), random.Random(seed)
     long = server.add("long", 3000)
     server.step()

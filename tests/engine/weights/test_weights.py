@@ -111,9 +111,8 @@ def test_few_bits_that_config_json_does_not_describe_are_refused(
     (model / "config.json").write_text(config)
     with pytest.raises(
         WeightsError,
-        match=r"down_proj\.\w+ is stored in few bits, but config\.json has no "
-        r"quantization_config, which says how, and there is no hf_quant_config\.json or "
-        r"quantize_config\.json or quant_config\.json; add one",
+        match=r"down_proj\.\w+ is quantized, but neither a quantization_config in config\.json nor "
+        r"any of hf_quant_config\.json, quantize_config\.json, quant_config\.json says how; add",
     ):
         load_runner(model, model_impl=model_impl)
 

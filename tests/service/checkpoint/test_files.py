@@ -50,8 +50,8 @@ def test_a_file_that_cannot_be_used_is_named(
             {"decoder": {"type": "Sequence", "decoders": [{"type": "Nope"}, {"type": "Fuse"}]}},
             "the tokenizer's decoder (Fuse, Nope) is not supported; ",
         ),
-        ({"decoder": {"prefix": "##"}}, "its decoder has another form than any known"),
-        ({"decoder": "ByteLevel"}, "its decoder has another form than any known"),
+        ({"decoder": {"prefix": "##"}}, "its decoder is not in any known form"),
+        ({"decoder": "ByteLevel"}, "its decoder is not in any known form"),
         (
             {"model": {"type": "Nope"}},
             "the type of its model is 'Nope', not one of BPE, Unigram, WordLevel, WordPiece",

@@ -194,10 +194,10 @@ def test_a_file_that_has_no_end_is_not_written(
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "cannot read the token's file {path}: Is a directory; correct the file or"),
-        (b"hf_\xff", "cannot read the token's file {path}: it is not text in UTF-8; correct"),
-        ("hf_Grüße".encode(), "the token has characters that no token has; correct HF_TOKEN"),
-        (b"hf_a\x1bb", "the token has characters that no token has; correct HF_TOKEN"),
+        (None, "cannot read the token file {path}: Is a directory; correct the file or"),
+        (b"hf_\xff", "cannot read the token file {path}: it is not text in UTF-8; correct"),
+        ("hf_Grüße".encode(), "the token has characters that are not allowed in tokens; correct"),
+        (b"hf_a\x1bb", "the token has characters that are not allowed in tokens; correct"),
     ],
     ids=["directory", "not-utf-8", "not-ascii", "control-character"],
 )

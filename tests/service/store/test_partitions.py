@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
+from structlog.testing import capture_logs
 
 from service.store.partitions import Partitions
 from service.store.place import store_place
@@ -104,6 +105,49 @@ async def test_a_day_whose_table_is_detached_is_attached_with_its_rows(postgres:
         assert one.dropped == 0
         for number in (1, 2):
             assert await one.archive.find(kept(number).request_id) is not None
+
+
+@pytest.mark.debian
+async def test_a_day_that_cannot_be_attached_holds_up_no_other(postgres: Postgres) -> None:
+    """An operator has put rows of today into the table of tomorrow."""
+    await execute(postgres.url, "CREATE DATABASE not_attachable")
+    url = postgres.url.replace("/postgres", "/not_attachable")
+    async with archived(url) as one:
+        one.keep(kept(1, ended=BASE))
+        await one.written()
+        table = f"quire_requests_d{TODAY + 1}"
+        await execute(url, f"CREATE TABLE {table} (LIKE quire_requests INCLUDING ALL)")
+        await execute(url, f"INSERT INTO {table} SELECT * FROM quire_requests")  # noqa: S608
+        with capture_logs() as lines:
+            for number in (2, 4):
+                one.keep(kept(number, ended=BASE), kept(number + 1, ended=BASE + DAY))
+                await one.written()
+        assert not one.archive.is_away
+        assert [line["event"][:50] for line in lines if table in line["event"]] == [
+            f"the table {table} cannot be attached to"[:50]
+        ]
+        for number, is_stored in ((2, True), (3, False), (4, True), (5, False)):
+            found = await one.archive.find(kept(number).request_id)
+            assert (found is not None) == is_stored
+
+
+@pytest.mark.debian
+async def test_a_day_is_in_the_tablespace_of_all(postgres: Postgres) -> None:
+    url = postgres.url.replace("/postgres", "/elsewhere")
+    await execute(postgres.url, "CREATE DATABASE elsewhere")
+    await execute(postgres.url, "ALTER DATABASE elsewhere SET allow_in_place_tablespaces = on")
+    engine = create_async_engine(database_url(store_place(url)))
+    async with archived(url):
+        await execute(url, "CREATE TABLESPACE \"new disk\" LOCATION ''")
+        await execute(url, 'ALTER TABLE quire_requests SET TABLESPACE "new disk"')
+        await Partitions(engine).ensure([BASE + 3 * DAY])
+        async with engine.connect() as connection:
+            space = await connection.scalar(
+                text("SELECT tablespace FROM pg_tables WHERE tablename = :name"),
+                {"name": f"quire_requests_d{TODAY + 3}"},
+            )
+        assert space == "new disk"
+    await engine.dispose()
 
 
 @pytest.mark.debian

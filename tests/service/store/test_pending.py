@@ -46,7 +46,7 @@ def test_what_is_dropped_makes_room(monkeypatch: pytest.MonkeyPatch, limit: str,
 
 
 @pytest.mark.parametrize(("limit", "most"), [("_MOST_PENDING", 2), ("_MOST_PENDING_BYTES", 5000)])
-def test_what_is_full_still_takes_the_newer_state_of_a_record(
+def test_a_full_memory_still_takes_the_newer_state_of_a_record(
     monkeypatch: pytest.MonkeyPatch, limit: str, most: int
 ) -> None:
     monkeypatch.setattr(f"service.store.pending.{limit}", most)

@@ -26,8 +26,8 @@ DAY = 86_400.0
 
 
 class Counting:
-    """A database with so many batches to delete, that notes what it is asked. ``is_read``: none can
-    be deleted."""
+    """A database with so many batches to delete, which records the calls. ``is_read``: none can be
+    deleted."""
 
     FAILURES = (TimeoutError,)
 
