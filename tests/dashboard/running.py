@@ -37,12 +37,16 @@ IN_CHROMIUM = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Debian's package chromium"),
     pytest.mark.skipif(find_spec("playwright") is None, reason="needs pip install playwright"),
 ]
-# For all Python code of a server.
+# For all Python code of a server. How far its clock is ahead is in a file that may change.
 _WRONG_CLOCK = """
-import time
+import mmap, os, time
+file = os.open(os.path.join(os.path.dirname(__file__), "ahead"), os.O_RDONLY)
+ahead = mmap.mmap(file, 8, prot=mmap.PROT_READ)
+os.close(file)
 right, right_ns = time.time, time.time_ns
-time.time = lambda: right() + SECONDS
-time.time_ns = lambda: right_ns() + SECONDS * 1_000_000_000
+seconds = lambda: int.from_bytes(ahead[:8], "little", signed=True)
+time.time = lambda: right() + seconds()
+time.time_ns = lambda: right_ns() + seconds() * 1_000_000_000
 """
 
 
@@ -57,10 +61,19 @@ def chromium(driver: Playwright) -> Browser:
     return driver.chromium.launch(executable_path=CHROMIUM, args=[f"--{flag}" for flag in _FLAGS])
 
 
-def set_clock(server: QuireServer, directory: Path, seconds: int) -> None:
-    """Have a server that is not running yet start with a clock that is ahead by ``seconds``."""
-    (directory / "sitecustomize.py").write_text(_WRONG_CLOCK.replace("SECONDS", str(seconds)))
+def wrong_clock(server: QuireServer, directory: Path) -> Path:
+    """Let a server that is not running yet have a clock that ``set_clock`` sets."""
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(_WRONG_CLOCK)
     server.source = directory
+    set_clock(directory / "ahead", 0)
+    return directory / "ahead"
+
+
+def set_clock(ahead: Path, seconds: int) -> None:
+    """Put a server's clock ahead by so much from now on."""
+    with ahead.open("r+b" if ahead.exists() else "wb") as file:
+        file.write(seconds.to_bytes(8, "little", signed=True))
 
 
 @contextmanager

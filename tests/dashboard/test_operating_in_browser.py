@@ -23,6 +23,7 @@ from tests.dashboard.running import (
     dashboard_of,
     set_clock,
     watched_server,
+    wrong_clock,
 )
 from tests.e2e.quire_server import QuireServer, free_port, until
 
@@ -200,7 +201,7 @@ def test_a_server_whose_clock_is_wrong_is_in_the_charts_too(
     ports = [free_port(), free_port()]
     admins = " ".join(f"http://127.0.0.1:{port}" for port in ports)
     wrong = QuireServer(MODEL, "--admin-port", str(ports[1]))
-    set_clock(wrong, tmp_path, seconds)
+    set_clock(wrong_clock(wrong, tmp_path / "clock"), seconds)
     with (
         QuireServer(MODEL, "--admin-port", str(ports[0])) as first,
         wrong as second,
@@ -218,6 +219,32 @@ def test_a_server_whose_clock_is_wrong_is_in_the_charts_too(
             for _ in range(3):
                 sum_of_both.wait_for()
                 page.wait_for_timeout(1_500)  # into the next second
+        assert all(stream.events for stream in streams)
+
+
+def test_charts_begin_anew_when_the_clock_that_they_follow_is_set_back(
+    page: Page, tmp_path: Path
+) -> None:
+    ports = [free_port(), free_port()]
+    admins = " ".join(f"http://127.0.0.1:{port}" for port in ports)
+    servers = [QuireServer(MODEL, "--admin-port", str(port)) for port in ports]
+    clocks = [wrong_clock(one, tmp_path / f"clock{n}") for n, one in enumerate(servers)]
+    set_clock(clocks[1], 1200)  # so that the strip names the one whose clock the charts follow
+    with (
+        servers[0] as first,
+        servers[1] as second,
+        dashboard_of(f"{first.url} {second.url}", tmp_path / "log", admin=admins) as dashboard,
+    ):
+        streams = [Stream(server) for server in (second, second, first)]
+        page.goto(f"{dashboard}/live")
+        sum_of_both = page.locator("canvas[aria-label^='Sequences: running 3']")
+        sum_of_both.wait_for()
+        named = page.locator(".strip").get_by_text(re.compile("its clock is .* s (ahead|behind)"))
+        followed = 0 if f":{first.port}'s" in named.inner_text() else 1
+        set_clock(clocks[followed], 1200 * followed - 7200)
+        for _ in range(3):
+            page.wait_for_timeout(15_000)  # longer than a message may be late
+            sum_of_both.wait_for()
         assert all(stream.events for stream in streams)
 
 

@@ -9,7 +9,7 @@ from dashboard.prices import Prices
 from dashboard.settings import ADMIN_VARIABLE, SERVERS_VARIABLE
 from dashboard.views.usage import requests_of, since, totals
 from observability.admin_api import UsageRow
-from tests.dashboard.running import set_clock
+from tests.dashboard.running import set_clock, wrong_clock
 from tests.e2e.quire_server import QuireServer, free_port, until
 
 
@@ -62,7 +62,7 @@ def _draw() -> None:
 def test_today_is_the_servers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, days: int) -> None:
     port = free_port()
     server = QuireServer("simulated:h100-8b", "--admin-port", str(port))
-    set_clock(server, tmp_path, days * 86_400)
+    set_clock(wrong_clock(server, tmp_path / "clock"), days * 86_400)
     with server:
         monkeypatch.setenv(SERVERS_VARIABLE, server.url)
         monkeypatch.setenv(ADMIN_VARIABLE, f"http://127.0.0.1:{port}")
