@@ -48,7 +48,7 @@ def keys_section(
         st.caption("Keys can be made here if the server runs with --stored-keys.")
     elif operates:
         _orders(client, keys, models)
-    if not operates:
+    if not operates:  # any more: the operator who made a key has left this tab
         st.session_state.pop(_MADE, None)
 
 

@@ -161,8 +161,8 @@ async def _days(connection: AsyncConnection) -> list[_Day]:
 
 async def _make_day(connection: AsyncConnection, day: int) -> None:
     """Create the table, then attach it: ``CREATE TABLE … PARTITION OF`` would have to wait for each
-    transaction that has read requests, such as a backup; these two statements wait for none
-    (but for VACUUM and ANALYZE of the whole)."""
+    transaction that has read requests, such as a backup; these two statements wait only for
+    VACUUM and ANALYZE of the whole table."""
     name = f"quire_requests_d{day}"
     if await connection.scalar(_IS_ATTACHED, {"name": name}):
         return
